@@ -23,12 +23,13 @@ from simulator.cluster_timing import ClusterTiming, RoundCache
 from simulator.costed_program import CostedProgram
 from simulator.layouts import Layouts
 from simulator.periodicity import run_until_periodic
+from simulator.stream_checks import checked_streams
 from swarmx.topology import Tree, swarmx_nodes
 from timing.attribution import StepTiming, mean_step, samples_per_s
 from timing.densities import Densities
 from timing.hardware import EVEN, MachineSpec
 from timing.sram import SramPlan
-from timing.stalls import StreamCheck, check_streams
+from timing.stalls import StreamCheck
 from timing.timeline import State
 from wsc.compiler.scale import ScalableProgram
 from wsc.core.loading import UNKNOWN_LOADING, Loading
@@ -149,8 +150,7 @@ class Simulator:
 
     def streams(self, batch_size: int, micro_batch_size: int) -> tuple[StreamCheck, ...]:
         """Return for each segment whether weights and gradients stream in the time it computes."""
-        costed = self.costed(batch_size, micro_batch_size)
-        return check_streams(costed.program, costed.schedule, costed.costs, self.machine)
+        return checked_streams(self.costed(batch_size, micro_batch_size), self.machine)
 
     @property
     def largest_micro_batch(self) -> int:

@@ -58,6 +58,27 @@ def op_densities(segment: Segment, program: Program, densities: Densities) -> tu
     return tuple(sum(each) / len(each) for each in found)
 
 
+def mean_density(segment: Segment, program: Program, densities: Densities) -> float:
+    """Return the share of the weights that a segment streams, or else trains, that is not zero."""
+    names = segment.weights or segment.gradients
+    if densities.keys().isdisjoint(names):
+        return 1.0
+    sizes = {name: program.parameter[name].num_elements for name in names}
+    kept = sum(size * densities.get(name, 1.0) for name, size in sizes.items())
+    return kept / sum(sizes.values())
+
+
+def multiplied_weights(program: Program) -> frozenset[str]:
+    """Return the names of the weights that products multiply: those whose zeros skip work."""
+    return frozenset(
+        name
+        for segment in program.segments
+        for sizes in [{_streamed_elements(op) for op in segment.work}]
+        for name in segment.weights
+        if program.parameter[name].num_elements in sizes
+    )
+
+
 def _streamed_elements(op: OpWork) -> int:
     """Return the elements of the weight that an op multiplies; 0 if none streams into it."""
     if not op.streams or op.kind not in ("matmul", "convolution"):  # a norm streams a vector

@@ -4,24 +4,30 @@ A segment does not stall the wafer if what streams for it passes the narrowest l
 reads its masters from memory, in less time than it computes: bandwidth >= bytes / compute time
 (Lie, "Cerebras Architecture Deep Dive", Hot Chips 2022: weight streaming). Where it does not hold
 there are three remedies, each given as the smallest sufficient change: more samples in a
-micro-batch, more bandwidth, or fewer weights (sparsity). Masters in flash are not checked.
+micro-batch, more bandwidth, or another share of zeros among the weights. Zeros neither stream nor
+compute, so a share of zeros is a remedy only where less computing than streaming is saved, such as
+beside gradients of weights, which are computed as if dense. Which share suffices takes the costs of
+the step at that share (``simulator.stream_checks``). Masters in flash are not checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
+from decimal import ROUND_UP, Context, Decimal
 from math import inf
+from typing import Literal
 
 from timing.cost import SegmentCost
+from timing.densities import DENSE, Densities, mean_density
 from timing.hardware import MachineSpec
 from wsc.core.program import MASTER_BYTES, Phase, Program
 from wsc.core.schedule import Schedule
 from wsc.core.units import PS_PER_S, transfer_ps
 
 _THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_UP)
-_TWO_DIGITS_DOWN = Context(prec=2, rounding=ROUND_DOWN)
+Bound = Literal["compute", "link", "memory"]
+"""What takes longest in a segment; memory is that of MemoryX, which holds the masters."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class StreamCheck:
     overhead_ps: int = 0  # part of ``compute_ps`` that does not grow with the samples
     master_bytes: int = 0  # of ``weight_bytes``, as MemoryX holds them
     memory_bytes_per_s: int = 1
+    density: float = 1.0  # share of the segment's weights that are not zero
+    sufficient_density: float | None = None  # of all products, the nearest; None if none suffices
 
     @property
     def stream_bytes(self) -> int:
@@ -46,8 +54,14 @@ class StreamCheck:
     @property
     def stream_ps(self) -> int:
         """Time of the stream: the slower of reading and sending, which overlap."""
-        sent_ps = transfer_ps(self.stream_bytes, self.bandwidth_bytes_per_s)
-        return max(sent_ps, transfer_ps(self.master_bytes, self.memory_bytes_per_s))
+        return max(self._sent_ps, self._read_ps)
+
+    @property
+    def bound(self) -> Bound:
+        """What the segment is bound by."""
+        if self.holds:
+            return "compute"
+        return "link" if self._sent_ps >= self._read_ps else "memory"
 
     @property
     def holds(self) -> bool:
@@ -64,6 +78,14 @@ class StreamCheck:
         """Smallest memory bandwidth with which the condition holds."""
         return self._needed(self.master_bytes)
 
+    @property
+    def _sent_ps(self) -> int:
+        return transfer_ps(self.stream_bytes, self.bandwidth_bytes_per_s)
+
+    @property
+    def _read_ps(self) -> int:
+        return transfer_ps(self.master_bytes, self.memory_bytes_per_s)
+
     def _needed(self, num_bytes: int) -> int:
         return -(-num_bytes * PS_PER_S // max(1, self.compute_ps))
 
@@ -75,8 +97,7 @@ class StreamCheck:
         """
         if self.holds:
             return ""
-        kept = _TWO_DIGITS_DOWN.divide(100 * self.compute_ps, self.stream_ps)
-        remedies = [self._enough_bandwidth(), f"{_plain(100 - kept)}% of the weights zero"]
+        remedies = [self._enough_bandwidth(), *self._enough_zeros()]
         samples = self._enough_samples(micro_batch_size)
         if samples <= largest:
             remedies.insert(0, f"micro-batch of {samples} samples")
@@ -93,6 +114,13 @@ class StreamCheck:
             for needed, given, unit in pairs
             if needed > given
         )
+
+    def _enough_zeros(self) -> Iterator[str]:
+        """Yield the nearest share of zeros with which the condition holds, if there is one."""
+        if self.sufficient_density is None:
+            return
+        share = f"{1 - self.sufficient_density:.0%} of the weights zero"
+        yield share if self.sufficient_density < self.density else f"only {share}"
 
     def _enough_samples(self, micro_batch_size: int) -> float:
         """Return the samples that compute as long as the stream takes; inf if none do."""
@@ -117,9 +145,21 @@ def narrowest_bytes_per_s(machine: MachineSpec) -> int:
 
 
 def check_streams(
-    program: Program, schedule: Schedule, costs: Sequence[SegmentCost], machine: MachineSpec
+    program: Program,
+    schedule: Schedule,
+    costs: Sequence[SegmentCost],
+    machine: MachineSpec,
+    densities: Densities = DENSE,
 ) -> tuple[StreamCheck, ...]:
-    """Return the condition for every segment, in order of execution."""
+    """Return the condition for every segment, in order of execution.
+
+    Args:
+        program: The step.
+        schedule: Its streams, of non-zeros alone.
+        costs: Its costs, of non-zeros alone.
+        machine: The emulated machine.
+        densities: Densities that schedule and costs were made with.
+    """
     bandwidth = narrowest_bytes_per_s(machine)
     return tuple(
         StreamCheck(
@@ -132,6 +172,7 @@ def check_streams(
             overhead_ps=cost.overhead_ps,
             master_bytes=sum(MASTER_BYTES * bucket.num_elements for bucket in step.weights),
             memory_bytes_per_s=machine.memoryx.memory_bandwidth_bytes_per_s,
+            density=mean_density(segment, program, densities),
         )
         for segment, step, cost in zip(program.segments, schedule, costs, strict=True)
     )

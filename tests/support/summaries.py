@@ -12,7 +12,6 @@ from timing.start_up import StartUp
 from waferstream.reports.curve import (
     CurvePoint,
     CurveResult,
-    LayerGroup,
     PointDetail,
     PredictedStep,
     SimulationInfo,
@@ -21,6 +20,7 @@ from waferstream.reports.curve import (
 from waferstream.reports.economics import TrainingBill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.host import Host
+from waferstream.reports.layer_groups import LayerGroup
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 
 HOST = Host("Xeon <2>", cores=2, memory_bytes=8 << 30, python="3.11.2", torch="2.13.0")

@@ -36,10 +36,10 @@ from typing import Any
 from baselines.gpu import GpuPoint
 from baselines.gpu.curve import Kind
 from memoryx.tiers import Tiers
-from timing.stalls import StreamCheck
 from timing.start_up import StartUp
 from waferstream.reports.economics import TrainingBill
 from waferstream.reports.evidence import ErrorBar, extrapolations
+from waferstream.reports.layer_groups import LayerGroup
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 from wsc.core.errors import WaferStreamError
 
@@ -124,20 +124,6 @@ def sweet_spots(points: Sequence[CurvePoint]) -> list[int]:
             for neighbour in (count - 1, count + 1)
         )
     ]
-
-
-@dataclass(frozen=True)
-class LayerGroup:
-    """The no-stall condition of ``count`` layers that differ in their numbers only."""
-
-    layers: str
-    """Path with ranges, ``decoder.0-11``; with * where there are many ranges."""
-    count: int
-    check: StreamCheck
-    """Bytes and times of one of the layers."""
-    stream_ps: int
-    remedy: str
-    """The smallest sufficient change of each kind; empty where the condition holds."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,14 @@ from dataclasses import replace
 from swarmx.topology import Tree, swarmx_nodes
 from timing.attribution import OVERHEAD_NOTE, Attribution
 from timing.sram import LayerReport, SramReport, sram_report
-from waferstream.reports.curve import LayerGroup
 from waferstream.reports.curve_report import CAUSES
+from waferstream.reports.layer_groups import (
+    LAYER_HEADER,
+    NUMBER,
+    LayerGroup,
+    joint_path,
+    layer_row,
+)
 from waferstream.reports.machine_drawings import (
     grid_drawing,
     percent,
@@ -16,7 +22,7 @@ from waferstream.reports.machine_drawings import (
     sram_drawing,
     tree_drawing,
 )
-from waferstream.reports.machine_use import NUMBER, MachineUse, joint_path
+from waferstream.reports.machine_use import MachineUse
 from waferstream.reports.page import Block, Figures, Section, Sentence, Table
 from wsc.core.units import counted, format_bytes, format_ps
 
@@ -50,35 +56,19 @@ def machine_sections(use: MachineUse) -> list[Section]:
 
 def stall_section(layers: tuple[LayerGroup, ...]) -> Section:
     """Return the no-stall condition of every layer, with remedies."""
-    rows = [
-        (
-            group.layers,
-            group.check.phase,
-            f"{group.count}",
-            format_bytes(group.check.weight_bytes),
-            format_bytes(group.check.gradient_bytes),
-            format_ps(group.stream_ps),
-            format_ps(group.check.compute_ps),
-            "no" if group.check.holds else "yes",
-            group.remedy,
-        )
-        for group in layers
-    ]
     stalled = sum(group.count for group in layers if not group.check.holds)
     total = sum(group.count for group in layers)
-    header = (
-        "layers", "phase", "count", "weights", "gradients", "stream time", "compute time",
-        "stalls", "remedy",
-    )  # fmt: skip
     return Section(
         "stalls",
         "Does streaming stall the wafer?",
         [
             Sentence(f"{stalled} of {counted(total, 'segment')} stall.", is_note=False),
-            Table(header, rows, texts=("remedy",)),
+            Table(LAYER_HEADER, [layer_row(group) for group in layers], texts=("remedy",)),
             Sentence(
                 "A segment stalls where its weights or gradients stream for longer than the wafer "
-                "computes one micro-batch. Remedies are alternatives, each the smallest sufficient."
+                "computes one micro-batch. Remedies are alternatives, each the smallest "
+                "sufficient. Zeros neither stream nor compute; a share of zeros is one of all "
+                "products, tried in steps of 5%."
             ),
         ],
     )

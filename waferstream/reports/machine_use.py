@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from memoryx.tiers import Tiers
 from simulator.costed_program import CostedProgram
+from simulator.stream_checks import checked_streams
 from timing.hardware import MachineSpec
 from timing.sram import SramPlan, largest_with_recompute
-from timing.stalls import StreamCheck, check_streams
-from waferstream.reports.curve import LayerGroup
+from waferstream.reports.layer_groups import LayerGroup, group_layers
 from wsc.core.schedule import Rounds
 from wsc.core.units import seconds
-
-NUMBER = re.compile(r"\d+")
-"""What layers that are alike may differ in."""
-_MOST_RANGES = 3  # a path with more ranges is too long
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ class MachineUse:
             sram_plan: The plan of its micro-batches; by default with nothing recomputed.
         """
         program = costed.program
-        checks = check_streams(program, costed.schedule, costed.costs, machine)
+        checks = checked_streams(costed, machine)
         largest = largest_with_recompute(program, machine.system)
         return cls(
             num_csx=num_csx,
@@ -83,51 +77,3 @@ def link_load(costed: CostedProgram, machine: MachineSpec, num_csx: int, step_ps
     up = rounds * sum(b.num_bytes for step in costed.schedule for b in step.gradients)
     most = machine.swarmx.link_bandwidth_bytes_per_s * seconds(step_ps)
     return LinkLoad(down, up, down / most, up / most)
-
-
-def group_layers(
-    checks: Sequence[StreamCheck], micro_batch_size: int, largest: int
-) -> tuple[LayerGroup, ...]:
-    """Group equal checks of layers that differ in their numbers only.
-
-    Args:
-        checks: One check per segment, in order of execution.
-        micro_batch_size: Samples per micro-batch.
-        largest: Samples of the largest micro-batch that fits a wafer.
-
-    Returns:
-        Groups in the order of their first layers.
-    """
-    paths: dict[StreamCheck, list[str]] = {}
-    for check in checks:
-        key = replace(check, layer=NUMBER.sub("*", check.layer))
-        paths.setdefault(key, []).append(check.layer)
-    return tuple(
-        LayerGroup(
-            layers=joint_path(layers),
-            count=len(layers),
-            check=check,
-            stream_ps=check.stream_ps,
-            remedy=check.remedy(micro_batch_size, largest),
-        )
-        for check, layers in paths.items()
-    )
-
-
-def joint_path(layers: Sequence[str]) -> str:
-    """Return one path for all: ``decoder.0-11``, or ``decoder.*`` for many ranges."""
-    if len(layers) == 1:
-        return layers[0]
-    numbers = [NUMBER.findall(layer) for layer in layers]
-    ranges = _ranges({int(number) for (number,) in numbers}) if len(numbers[0]) == 1 else []
-    return NUMBER.sub(",".join(ranges) if 0 < len(ranges) <= _MOST_RANGES else "*", layers[0])
-
-
-def _ranges(numbers: set[int]) -> list[str]:
-    ends: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ends and number == ends[-1][1] + 1:
-            ends[-1] = (ends[-1][0], number)
-        else:
-            ends.append((number, number))
-    return [f"{first}-{last}" if first < last else f"{first}" for first, last in ends]

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from timing.trace import write_trace
-from waferstream.reports.curve import CurvePoint, CurveResult, LayerGroup, PointDetail
+from waferstream.reports.curve import CurvePoint, CurveResult, PointDetail
 from waferstream.reports.curve_report import (
     format_duration,
     format_energy,
     headline,
     table_text,
 )
+from waferstream.reports.layer_groups import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
 from wsc.core.micro_batches import Cut
 from wsc.core.units import (
     aligned,
     counted,
     format_bytes,
-    format_ps,
     format_rate,
     format_short,
     seconds,
@@ -61,7 +61,7 @@ def detail_text(result: CurveResult) -> str:
         *_start_up_lines(detail),
         *_bill_lines(detail),
         "",
-        *aligned(_layer_rows(detail.layers)),
+        *aligned([LAYER_HEADER, *(layer_row(group) for group in detail.layers)]),
     ]
     return "\n".join(lines)
 
@@ -113,26 +113,6 @@ def _bill_lines(detail: PointDetail) -> Iterator[str]:
     )
     if bill.cost is None:
         yield "            no cost without a price (--system_hour_price, --kwh_price)"
-
-
-def _layer_rows(layers: Sequence[LayerGroup]) -> Iterator[Sequence[str]]:
-    yield (
-        "layers", "phase", "count", "weights", "gradients", "stream time", "compute time",
-        "stalls", "remedy",
-    )  # fmt: skip
-    for group in layers:
-        check = group.check
-        yield (
-            group.layers,
-            check.phase,
-            f"{group.count}",
-            format_bytes(check.weight_bytes),
-            format_bytes(check.gradient_bytes),
-            format_ps(group.stream_ps),
-            format_ps(check.compute_ps),
-            "no" if check.holds else "yes",
-            group.remedy,
-        )
 
 
 def draw_wafer(path: Path, study: Study, title: str, num_csx: int) -> None:

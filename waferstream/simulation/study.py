@@ -21,7 +21,8 @@ from waferstream.reports.curve import (
     efficiencies,
 )
 from waferstream.reports.economics import TrainingBill
-from waferstream.reports.machine_use import MachineUse, group_layers
+from waferstream.reports.layer_groups import group_layers
+from waferstream.reports.machine_use import MachineUse
 from waferstream.reports.summary import Emulated
 from waferstream.simulation.capture import CapturedStep
 from wsc.core.loading import UNKNOWN_LOADING, Loading

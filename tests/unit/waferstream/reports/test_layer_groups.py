@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from timing.stalls import StreamCheck
-from waferstream.reports.machine_use import group_layers
+from waferstream.reports.layer_groups import LAYER_HEADER, group_layers, layer_row
 
 
 def check(layer: str, compute_ps: int = 10**9) -> StreamCheck:
@@ -38,3 +40,17 @@ def test_group_layers_separates_layers_that_differ() -> None:
     groups = group_layers(checks, 1, 8)
     found = [(group.layers, group.count) for group in groups]
     assert found == [("encoder.0-1", 2), ("encoder.2", 1)]
+
+
+def test_layer_row_states_density_and_bound() -> None:
+    """In the order of the header; what does not stall is bound by its computing."""
+    sparse = replace(check("head"), density=0.125)
+    slow = replace(sparse, compute_ps=1, sufficient_density=0.05)
+    (first, second) = group_layers([sparse, slow], 1, 8)
+    row = dict(zip(LAYER_HEADER, layer_row(first), strict=True))
+    assert (row["density"], row["bound by"], row["stalls"], row["remedy"]) == (
+        "0.125", "compute", "no", "",
+    )  # fmt: skip
+    row = dict(zip(LAYER_HEADER, layer_row(second), strict=True))
+    assert (row["bound by"], row["stalls"]) == ("link", "yes")
+    assert row["remedy"].endswith("or 95% of the weights zero")
