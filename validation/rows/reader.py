@@ -12,7 +12,10 @@ from validation.rows.units import PER, canonical, unknown_word
 from wsc.core.errors import ConfigError, did_you_mean, nearest
 
 _DATA = Path(__file__).parents[1] / "data"
-PUBLISHED = tuple(_DATA / f"{name}.csv" for name in ("wse_kernels", "wse_training", "gpu_training"))
+PUBLISHED = tuple(
+    _DATA / f"{name}.csv"
+    for name in ("wse_kernels", "wse_training", "sparse_training", "gpu_training")
+)
 """The committed files of published measurements."""
 
 

@@ -16,7 +16,7 @@ from wsc.core.errors import ConfigError
 
 Kind = Literal["kernels", "training", "gpu"]
 Use = Literal["calibration", "validation", "context"]
-Evidence = Literal["silicon", "simulator", "compiler-estimate"]
+Evidence = Literal["silicon", "simulator", "compiler-estimate", "count"]
 
 Known = TypeVar("Known")
 
