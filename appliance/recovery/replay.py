@@ -4,10 +4,6 @@ The weights of a step depend on nothing but the state before it and the batch th
 So a new cluster that starts from a checkpoint and repeats the calls made since ends with the same
 bits, and on the same picosecond of the emulated clock. The user's program notices nothing: its
 closures run once, with results of either cluster.
-
-    base    the newest checkpoint with weights and optimizer state, or a private one of the moment
-            before the first step; with it the standing of the coordinator
-    calls   all that has changed the cluster since
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -24,6 +19,7 @@ import torch
 
 from appliance.coordinator import Standing, cluster_ended
 from appliance.recovery.held_file import HeldFile
+from appliance.recovery.history import Call, History
 from appliance.recovery.parts import Parts
 from appliance.recovery.policy import restarts_exhausted
 from appliance.step_results import StepResult
@@ -52,7 +48,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("waferstream")
 
 T = TypeVar("T")
-Call = Callable[["Cluster"], Any]
 
 _FAILED = "role-failed"
 _DEFECTS = {_FAILED, "cluster-ended", "restarts-exhausted"}
@@ -73,27 +68,6 @@ class Starter(Protocol):
         """Release what the clusters shared. Idempotent."""
 
 
-@dataclass(frozen=True)
-class _Base:
-    """A checkpoint, and what belongs to the same moment but is not in it."""
-
-    file: HeldFile
-    step: int
-    standing: Standing
-    installed: Mapping[Mode, Installation]
-    restores: Sequence[Call]  # of optimizer state and masks that no program has asked for yet
-
-    def load_into(self, cluster: Cluster) -> None:
-        """Bring a new cluster to this moment."""
-        for installation in self.installed.values():
-            cluster.install(installation)
-        with self.file.named() as path:
-            cluster.restore(path, CLUSTER_STATES, strict=True)
-        for restore in self.restores:
-            restore(cluster)
-        cluster.take_over(self.standing)
-
-
 class ReplayingCluster:
     """A cluster that starts again when its processes are lost.
 
@@ -112,24 +86,17 @@ class ReplayingCluster:
         self._max_restarts = max_restarts
         self._num_restarts = 0
         self._cluster: Cluster | None = starter.start()
-        self._base: _Base | None = None
-        self._calls: list[Call] = []
-        self._installed: dict[Mode, Installation] = {}
-        self._restores: list[Call] = []
-        self._held: list[HeldFile] = []  # checkpoints that were restored since the base
-        self._last_step = 0  # of training
+        self._history = History()
 
     def install(self, installation: Installation) -> None:
         """Give every role its part of a program."""
         self._change(lambda cluster: cluster.install(installation))
-        self._installed[installation.mode] = installation
-        if installation.mode == "train":
-            self._restores.clear()
+        self._history.note_program(installation)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same parameters."""
         self._change(lambda cluster: cluster.train_with(optimizer))
-        self._installed["train"] = replace(self._installed["train"], optimizer=optimizer)
+        self._history.note_optimizer(optimizer)
 
     def run(
         self,
@@ -141,7 +108,7 @@ class ReplayingCluster:
         watch: Watch = NOTHING,
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive)."""
-        if self._base is None:
+        if not self._history.has_begun:
             self._save_privately(first_step - 1)
 
         def run(cluster: Cluster) -> list[StepResult]:
@@ -155,18 +122,18 @@ class ReplayingCluster:
             results = self._done(run, f"{mode} step {first_step}")
         except WaferStreamError as error:  # not an interrupt: the coordinator may not answer
             if isinstance(error, ApplianceNanError):
-                self._calls.append(repeat)  # the steps were done
+                self._history.note(repeat)  # the steps were done
             self._tell()
             raise
         self._tell()
-        self._calls.append(repeat)
+        self._history.note(repeat)
         if mode == "train":
-            self._last_step = last_step
+            self._history.last_step = last_step
         return results
 
     def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Send weights, or optimizer state, to the weight servers that own them."""
-        if self._base is None:  # nothing is repeated from before it
+        if not self._history.has_begun:  # nothing is repeated from before it
             self._running().load_weights(values, state)
             return
         kept = {name: value.detach().clone() for name, value in values.items()}
@@ -182,13 +149,13 @@ class ReplayingCluster:
             cluster.save(path, states, objects)
 
         self._done(save, f"the checkpoint {path.name}")
-        if self._base is not None and self._is_whole(states):
-            base = self._start_from(HeldFile(path), self._last_step)
+        if self._history.has_begun and self._history.is_whole(states):
+            self._history.begin_at(HeldFile(path), self._history.last_step, self.standing())
             if self._num_restarts:
                 self._num_restarts = 0
                 self._done(lambda cluster: cluster.allow_failures(self._max_restarts), "training")
             if self._starter.has_better_hosts():
-                self._move_on(base)
+                self._move_on()
 
     def begin_save(
         self, path: Path, states: Collection[str], is_background: bool = True
@@ -205,12 +172,7 @@ class ReplayingCluster:
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
         """Read states that are tensors from a checkpoint file."""
         self._done(lambda cluster: cluster.restore(path, states, strict), "a checkpoint")
-        file = HeldFile(path)
-        self._held.append(file)
-        self._calls.append(lambda cluster: _restore(cluster, file, states, strict))
-        later = [state for state in CLUSTER_STATES if state in states and state != "model"]
-        if later and "train" not in self._installed:
-            self._restores.append(lambda c: _restore(c, file, later, strict))
+        self._history.note_restoring(HeldFile(path), states, strict)
 
     def newest_step(self) -> int:
         """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""
@@ -259,8 +221,7 @@ class ReplayingCluster:
             self._cluster.shutdown()
             self._cluster = None
         self._starter.close()
-        for file in [*self._held, *([self._base.file] if self._base else [])]:
-            file.close()
+        self._history.close()
 
     def _running(self) -> Cluster:
         if self._cluster is None:
@@ -270,7 +231,7 @@ class ReplayingCluster:
     def _change(self, call: Call) -> None:
         """Make a call that changes the cluster, and remember it."""
         self._done(call, "a change")
-        self._calls.append(call)
+        self._history.note(call)
 
     def _done(self, call: Callable[[Cluster], T], what: str) -> T:
         """Return the result of a call; recover and call again as often as the cluster is lost."""
@@ -295,7 +256,7 @@ class ReplayingCluster:
         """
         parts = Parts()
         while True:
-            if self._base is None or not _is_loss(error):
+            if not self._history.has_begun or not _is_loss(error):
                 raise error
             self._num_restarts += self._failures_of_lost()
             if self._num_restarts > self._max_restarts:
@@ -306,13 +267,13 @@ class ReplayingCluster:
                 self._max_restarts,
             )  # fmt: skip
             try:
-                self._restart(self._base, parts)
+                self._restart(parts)
             except ApplianceError as another:
                 error = another
                 continue
             log.info(
                 "Recovered in %s: %d calls since step %d were repeated; going on with %s",
-                parts, len(self._calls), self._base.step, what,
+                parts, self._history.num_calls, self._history.first_step, what,
             )  # fmt: skip
             return
 
@@ -324,7 +285,7 @@ class ReplayingCluster:
         except ApplianceError:
             return 1
 
-    def _restart(self, base: _Base, parts: Parts) -> None:
+    def _restart(self, parts: Parts) -> None:
         """Start a cluster, load the base into it and repeat all calls since."""
         parts.begin("ending")
         self._running().shutdown()
@@ -332,24 +293,18 @@ class ReplayingCluster:
         cluster = self._cluster = self._starter.start()
         cluster.allow_failures(self._max_restarts - self._num_restarts)
         parts.begin("restoring")
-        base.load_into(cluster)
+        self._history.restore(cluster)
         parts.begin("repeating")
-        for call in self._calls:
-            call(cluster)
+        self._history.repeat(cluster)
         parts.end()
 
-    def _is_whole(self, states: Collection[str]) -> bool:
-        """Return whether states are all that the weight servers hold; masks are there by rule."""
-        training = self._installed.get("train")
-        is_sparse = bool(training and training.optimizer and training.optimizer.sparsity)
-        return set(states) >= CLUSTER_STATES.keys() - (set() if is_sparse else {"sparsity"})
-
-    def _move_on(self, base: _Base) -> None:
+    def _move_on(self) -> None:
         """Go on from this moment with the hosts that there are now."""
         parts = Parts()
-        log.info("Hosts have joined: the cluster starts again on them after step %d", base.step)
+        step = self._history.first_step
+        log.info("Hosts have joined: the cluster starts again on them after step %d", step)
         try:
-            self._restart(base, parts)
+            self._restart(parts)
         except ApplianceError as error:
             self._recover(error, "the start on other hosts")
         else:
@@ -363,28 +318,7 @@ class ReplayingCluster:
         except CheckpointError as error:
             log.warning("A lost cluster cannot be restarted before the first checkpoint: %s", error)
             return
-        self._last_step = step
-        self._start_from(file, step)
-
-    def _start_from(self, file: HeldFile, step: int) -> _Base:
-        """Make a checkpoint of this moment the base, and forget the calls before; return it."""
-        standing = self.standing()
-        before, held = self._base, self._held
-        base = _Base(file, step, standing, dict(self._installed), tuple(self._restores))
-        self._base = base
-        self._calls = []
-        if not self._restores:
-            self._held = []
-            for old in held:
-                old.close()
-        if before is not None:
-            before.file.close()
-        return base
-
-
-def _restore(cluster: Cluster, file: HeldFile, states: Collection[str], strict: bool) -> None:
-    with file.named() as path:
-        cluster.restore(path, states, strict)
+        self._history.begin_at(file, step, self.standing())
 
 
 def _is_loss(error: WaferStreamError) -> bool:
