@@ -66,12 +66,16 @@ class Restorer:
         """Restore the named or the newest checkpoint, or start from initial weights."""
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
-            path = self._folder.newest() if autoload else None
+            path = self.newest() if autoload else None
             strict = not self._init.checkpoint.disable_strict_checkpoint_loading
             if path is not None and strict and "model" in self._asked_states():
                 check_same_model(path, self._trainer.model)
         if path is not None:
             self.restore(Path(path), self._asked_states())
+
+    def newest(self) -> Path | None:
+        """Return the newest whole checkpoint of the run, None if there is none."""
+        return self._folder.newest()
 
     def restore(self, path: Path, states: Collection[str] = STATES) -> None:
         """Restore weights and states of a checkpoint; ``load_states`` hands out the others."""

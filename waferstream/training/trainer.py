@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from cstorch.backend import Backend
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from cstorch.sparse.algorithm import Hook
-from cstorch.utils.data import DataExecutor, DataLoader
-from cstorch.utils.data.dataloader import BATCHES
+from cstorch.utils.data import DataLoader
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.callbacks import (
     KeepNCheckpoints,
@@ -32,7 +31,6 @@ from waferstream.config.callbacks import (
 from waferstream.config.params import InitConfig, Params
 from waferstream.loggers import Logger
 from waferstream.training.build import (
-    Step,
     make_loader,
     make_model,
     make_optimizer,
@@ -47,20 +45,17 @@ from waferstream.training.listening import listening, make_input_logs, make_list
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers import Observer, TrainingReporter
 from waferstream.training.restoring import Restorer
-from waferstream.training.run_plan import RunPlan, Stage, plan_run
+from waferstream.training.run_plan import RunPlan, plan_run
 from waferstream.training.saving import Saver
+from waferstream.training.training_loop import TrainingLoop, Work
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
-from wsc.core.errors import CheckpointError, ConfigError, NotFiniteStepError
+from wsc.core.errors import CheckpointError, ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
-from wsc.core.interrupts import Grace
 from wsc.core.sparsity_groups import check_updates
 
 log = logging.getLogger("waferstream")
-
-_GRACE_S = 20
-"""How long steps may take after Ctrl-C or SIGTERM; most schedulers kill after 30 s."""
 
 
 @dataclass(frozen=True)
@@ -140,24 +135,14 @@ class Trainer:
         )
         if not plan.stages:
             return self._nothing_left(plan)
-        check_updates(self._init.sparsity or (), plan.end, "trainer.init.sparsity")
-        self.optimizer, self.schedulers = make_optimizer(self._init, self.model)
-        self._log_sparsity(self.optimizer)
-        self._scaler = make_scaler(self._init)
-        self._restorer.load_states(self._scaler, self.schedulers, loader)
-        states = (self.model, self.optimizer, self.schedulers, self._scaler)
-        step = training_step(self._init, *states, self._callbacks, self)
-        self._backend.watch = make_watch(self._init, plan.start)
-        rate = self._rate()
-        logs_scale = self._init.precision.log_loss_scale is not False
-        reporter = TrainingReporter(plan, self._profiler, rate, self._observers, logs_scale)
+        loop = self._make_loop(loader, plan)
         listeners = make_listeners(self._init, self._observers)
         with self._saver, self._fitting(loader, evaluations):
             for number, stage in enumerate(plan.stages):
                 about = (self, self.model)
                 with scoped_flags(self._init, "train"), listening(listeners):
                     self._callbacks.call("on_train_start", *about, loader, self._init.loop, number)
-                    self._train_stage(loader, step, plan, stage, reporter)
+                    loop.train(stage, self._profiler)
                     self._callbacks.call("on_train_end", *about, self._init.loop, number)
                 if stage.evaluates:
                     self._evaluator.evaluate_all(evaluations)
@@ -195,6 +180,23 @@ class Trainer:
             self._send(metrics)
         else:
             self._send_later(metrics)
+
+    def _make_loop(self, loader: DataLoader, plan: RunPlan) -> TrainingLoop:
+        """Make what trains, in the state of the checkpoint that was restored."""
+        check_updates(self._init.sparsity or (), plan.end, "trainer.init.sparsity")
+        self.optimizer, self.schedulers = make_optimizer(self._init, self.model)
+        self._log_sparsity(self.optimizer)
+        self._scaler = make_scaler(self._init)
+        self._restorer.load_states(self._scaler, self.schedulers, loader)
+        states = (self.model, self.optimizer, self.schedulers, self._scaler)
+        step = training_step(self._init, *states, self._callbacks, self)
+        self._backend.watch = make_watch(self._init, plan.start)
+        logs_scale = self._init.precision.log_loss_scale is not False
+        reporter = TrainingReporter(plan, self._profiler, self._rate(), self._observers, logs_scale)
+        work = Work(loader, step, plan, reporter, self.schedulers, self._scaler)
+        return TrainingLoop(
+            self, self._init, self._callbacks, self._saver, self._restorer, self._not_finite, work
+        )
 
     def _log_sparsity(self, optimizer: Optimizer) -> None:
         """Let the callback ``LogSparsity`` see the shares of zeros after activation steps."""
@@ -264,108 +266,6 @@ class Trainer:
             self._evaluator.evaluate_all(loaders)
         return self._evaluated()
 
-    def _train_stage(
-        self,
-        loader: DataLoader,
-        step: Step,
-        plan: RunPlan,
-        stage: Stage,
-        reporter: TrainingReporter,
-    ) -> None:
-        """Train all steps of a stage; go back as often as a step is not finite, if asked for."""
-        parts = self._not_finite.parts(stage.first, stage)
-        while parts:
-            part, left_out = parts.pop(0)
-            if left_out:
-                loader.load_state_dict({BATCHES: loader.state_dict()[BATCHES] + left_out})
-            try:
-                self._train(loader, step, plan, part, reporter)
-            except NotFiniteStepError as error:
-                done = self._go_back(error, loader)
-                reporter.forget_after(done)
-                parts = self._not_finite.parts(done + 1, stage)
-
-    def _go_back(self, error: NotFiniteStepError, loader: DataLoader) -> int:
-        """Return to the newest checkpoint, and leave out a batch from now on; return its step.
-
-        Raises:
-            NotFiniteStepError: Going back is not asked for, or there is no checkpoint.
-            ApplianceNanError: The run went back too often.
-        """
-        self._saver.finish()
-        path = self._folder.newest() if self._not_finite.rolls_back else None
-        if path is None:
-            raise error
-        self._not_finite.leave_out(error)
-        log.warning(
-            "%s: the run goes back to %s and leaves out the batch of step %d",
-            error.what, path.name, error.step,
-        )  # fmt: skip
-        self._restorer.restore(path)
-        self._backend.reload()
-        self._scaler.current = make_scaler(self._init).current  # step 0 has skipped no step
-        self._restorer.load_states(self._scaler, self.schedulers, loader)
-        return self._backend.global_step
-
-    def _train(
-        self,
-        loader: DataLoader,
-        step: Step,
-        plan: RunPlan,
-        stage: Stage,
-        reporter: TrainingReporter,
-    ) -> None:
-        executor = DataExecutor(
-            loader,
-            num_steps=len(stage),
-            activation_steps=stage.relative(set(plan.log_steps)),
-            checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
-        )
-        executor.profiler = self._profiler
-        grace = Grace(
-            _GRACE_S,
-            lambda: log.warning(
-                "Interrupted: a checkpoint is saved after the current steps, within %d s. "
-                "Interrupt again to end at once",
-                _GRACE_S,
-            ),
-        )
-
-        @cstorch.step_closure
-        def report(_loss: object, position: int) -> None:
-            self._not_finite.take(executor.results)
-            reporter.take(executor.results, stage, position)
-            self._saver.check()
-            grace.begin()
-            if grace.is_asked and not executor.is_checkpoint_step:
-                save_now()
-
-        def save_now() -> None:
-            self._save(self._objects(stage.first + executor.iteration, loader))
-            grace.end()
-
-        save = cstorch.checkpoint_closure(save_now)
-
-        initial = self._objects(plan.start, loader) if self._saves_initially else {}
-
-        with grace.given() if plan.checkpoint_steps else nullcontext():
-            for index, batch in enumerate(executor):
-                self._callbacks.call("on_train_batch_start", self, self.model, batch, index)
-                loss = step(batch)  # the first call installs the program; a step runs at the end
-                if self._saves_initially:
-                    self._save(initial)
-                report(loss, loss.position)
-                outputs = {"loss": loss}
-                self._callbacks.call("on_train_batch_end", self, self.model, outputs, batch, index)
-                save()
-        grace.end()
-
-    def _save(self, objects: dict[str, Any]) -> None:
-        """Save a checkpoint, to whose states callbacks may add their own, of JSON types."""
-        self._callbacks.call("on_save_checkpoint", self, objects)
-        if self._saver.save(objects):
-            self._callbacks.call("on_after_save_checkpoint", self, str(self._saver.newest))
-
     @property
     def _checkpoint(self) -> Path | None:
         """The newest checkpoint of the run, or the one that it started from."""
@@ -377,24 +277,6 @@ class Trainer:
             log.info("Checkpoints are saved at once: restarts (autorestart) begin from them")
             return False
         return self._init.checkpoint.async_save
-
-    @property
-    def _saves_initially(self) -> bool:
-        """Whether a checkpoint of the initial weights is still due."""
-        asked = self._init.checkpoint.save_initial_checkpoint or self._not_finite.rolls_back
-        return asked and self._checkpoint is None and self._backend.is_e2e_execution
-
-    def _objects(self, step: int, loader: DataLoader) -> dict[str, Any]:
-        """Return the states of a checkpoint after a step that are not tensors."""
-        objects: dict[str, Any] = {
-            "global_step": step,
-            "seed": self._init.seed,
-            "schedulers": [scheduler.state_dict() for scheduler in self.schedulers],
-            "dataloader": loader.state_dict(),
-        }
-        if self._scaler.dynamic:
-            objects["grad_scaler"] = self._scaler.state_dict()
-        return objects
 
     def _rate(self) -> HyperSchedule | None:
         """Return the learning rate by the number of applied steps of training."""

@@ -1,0 +1,201 @@
+"""The loop over the batches of a run: steps, reports, checkpoints, and returns to a checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import nn
+
+import cstorch
+from cstorch.amp import GradScaler
+from cstorch.backend import Backend
+from cstorch.optim.scheduler import Scheduler
+from cstorch.utils.data import DataExecutor, DataLoader
+from cstorch.utils.data.dataloader import BATCHES
+from cstorch.utils.data.profiler import Profiler
+from waferstream.config.params import InitConfig
+from waferstream.training.build import Step, make_scaler
+from waferstream.training.callback import Callbacks
+from waferstream.training.not_finite import NotFiniteRule
+from waferstream.training.observers import TrainingReporter
+from waferstream.training.restoring import Restorer
+from waferstream.training.run_plan import RunPlan, Stage
+from waferstream.training.saving import Saver
+from wsc.core.errors import NotFiniteStepError
+from wsc.core.interrupts import Grace
+
+log = logging.getLogger("waferstream")
+
+_GRACE_S = 20
+"""How long steps may take after Ctrl-C or SIGTERM; most schedulers kill after 30 s."""
+
+
+class _Trainer(Protocol):
+    """The run, as far as its loop needs it."""
+
+    model: nn.Module
+
+    @property
+    def backend(self) -> Backend:
+        """The backend that trains."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Data, step and plan of a training, and the states that go on from step to step."""
+
+    loader: DataLoader
+    step: Step
+    plan: RunPlan
+    reporter: TrainingReporter
+    schedulers: Sequence[Scheduler]
+    scaler: GradScaler
+
+
+class TrainingLoop:
+    """The loop of one training.
+
+    Args:
+        trainer: The run, which callbacks receive.
+        init: Its configuration.
+        callbacks: Those of the run.
+        saver: Writes its checkpoints.
+        restorer: Takes it back to one.
+        not_finite: What it does about steps that are not finite.
+        work: What it trains.
+    """
+
+    def __init__(
+        self,
+        trainer: _Trainer,
+        init: InitConfig,
+        callbacks: Callbacks,
+        saver: Saver,
+        restorer: Restorer,
+        not_finite: NotFiniteRule,
+        work: Work,
+    ) -> None:
+        self._trainer = trainer
+        self._init = init
+        self._callbacks = callbacks
+        self._saver = saver
+        self._restorer = restorer
+        self._not_finite = not_finite
+        self._work = work
+
+    def train(self, stage: Stage, profiler: Profiler) -> None:
+        """Train all steps of a stage; go back as often as a step is not finite, if asked for.
+
+        Raises:
+            NotFiniteStepError: Going back is not asked for, or there is no checkpoint.
+            ApplianceNanError: The run went back too often.
+        """
+        loader = self._work.loader
+        parts = self._not_finite.parts(stage.first, stage)
+        while parts:
+            part, left_out = parts.pop(0)
+            if left_out:
+                loader.load_state_dict({BATCHES: loader.state_dict()[BATCHES] + left_out})
+            try:
+                self._train_part(part, profiler)
+            except NotFiniteStepError as error:
+                done = self._go_back(error)
+                self._work.reporter.forget_after(done)
+                parts = self._not_finite.parts(done + 1, stage)
+
+    def _go_back(self, error: NotFiniteStepError) -> int:
+        """Return to the newest checkpoint, and leave out a batch from now on; return its step."""
+        self._saver.finish()
+        path = self._restorer.newest() if self._not_finite.rolls_back else None
+        if path is None:
+            raise error
+        self._not_finite.leave_out(error)
+        log.warning(
+            "%s: the run goes back to %s and leaves out the batch of step %d",
+            error.what, path.name, error.step,
+        )  # fmt: skip
+        work, backend = self._work, self._trainer.backend
+        self._restorer.restore(path)
+        backend.reload()
+        work.scaler.current = make_scaler(self._init).current  # step 0 has skipped no step
+        self._restorer.load_states(work.scaler, work.schedulers, work.loader)
+        return backend.global_step
+
+    def _train_part(self, stage: Stage, profiler: Profiler) -> None:
+        plan = self._work.plan
+        executor = DataExecutor(
+            self._work.loader,
+            num_steps=len(stage),
+            activation_steps=stage.relative(set(plan.log_steps)),
+            checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
+        )
+        executor.profiler = profiler
+        grace = Grace(_GRACE_S, _warn_of_grace)
+
+        @cstorch.step_closure
+        def report(_loss: object, position: int) -> None:
+            self._not_finite.take(executor.results)
+            self._work.reporter.take(executor.results, stage, position)
+            self._saver.check()
+            grace.begin()
+            if grace.is_asked and not executor.is_checkpoint_step:
+                save_now()
+
+        def save_now() -> None:
+            self._save(self._objects(stage.first + executor.iteration))
+            grace.end()
+
+        save = cstorch.checkpoint_closure(save_now)
+        initial = self._objects(plan.start) if self._saves_initially else {}
+
+        about = (self._trainer, self._trainer.model)
+        with grace.given() if plan.checkpoint_steps else nullcontext():
+            for index, batch in enumerate(executor):
+                self._callbacks.call("on_train_batch_start", *about, batch, index)
+                loss = self._work.step(batch)  # the first call installs the program
+                if self._saves_initially:
+                    self._save(initial)
+                report(loss, loss.position)  # closures run when the step is done
+                outputs = {"loss": loss}
+                self._callbacks.call("on_train_batch_end", *about, outputs, batch, index)
+                save()
+        grace.end()
+
+    @property
+    def _saves_initially(self) -> bool:
+        """Whether a checkpoint of the initial weights is still due."""
+        asked = self._init.checkpoint.save_initial_checkpoint or self._not_finite.rolls_back
+        has_one = self._saver.newest or self._restorer.path
+        return asked and not has_one and self._trainer.backend.is_e2e_execution
+
+    def _save(self, objects: dict[str, Any]) -> None:
+        """Save a checkpoint, to whose states callbacks may add their own, of JSON types."""
+        self._callbacks.call("on_save_checkpoint", self._trainer, objects)
+        if self._saver.save(objects):
+            newest = str(self._saver.newest)
+            self._callbacks.call("on_after_save_checkpoint", self._trainer, newest)
+
+    def _objects(self, step: int) -> dict[str, Any]:
+        """Return the states of a checkpoint after a step that are not tensors."""
+        work = self._work
+        objects: dict[str, Any] = {
+            "global_step": step,
+            "seed": self._init.seed,
+            "schedulers": [scheduler.state_dict() for scheduler in work.schedulers],
+            "dataloader": work.loader.state_dict(),
+        }
+        if work.scaler.dynamic:
+            objects["grad_scaler"] = work.scaler.state_dict()
+        return objects
+
+
+def _warn_of_grace() -> None:
+    log.warning(
+        "Interrupted: a checkpoint is saved after the current steps, within %d s. "
+        "Interrupt again to end at once",
+        _GRACE_S,
+    )
