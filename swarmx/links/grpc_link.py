@@ -11,14 +11,10 @@ bytes between the network and two queues; they never run code of the role.
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
 
 import grpc
 import torch
@@ -36,6 +32,7 @@ from swarmx.links.endpoint import (
     unknown_role,
     unreachable,
 )
+from swarmx.links.grpc_server import METHOD, OPTIONS, SERVICE, listen, make_server, reserve
 from swarmx.links.inbox import Inbox
 from swarmx.links.memory import MemorySlab
 from swarmx.links.tls import TlsSpec
@@ -46,27 +43,14 @@ from swarmx.links.wire import (
     envelope_of,
     payload_of,
 )
-from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages import Envelope
 from wsc.core.payload import Payload
 from wsc.core.units import MIB
 
 _FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message
-_SERVICE, _METHOD = "waferstream.Link", "Stream"
-_MAX_PEERS = 1024  # each peer that sends keeps one waiting thread
 _LOOK_S = 1.0  # between two looks at a connection that does not come about
 _HANDSHAKE_S = 5.0  # a peer refuses handshakes until it knows the directory
 _CLOSE_S = 5.0  # how long close() waits for peers to read what was sent
-_SILENCE_MS = 5000  # a host that answers nothing is lost after twice this time
-_OPTIONS: tuple[tuple[str, int | str], ...] = (
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.so_reuseport", 0),
-    ("grpc.keepalive_time_ms", _SILENCE_MS),
-    ("grpc.keepalive_timeout_ms", _SILENCE_MS),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", _SILENCE_MS - 1000),
-)
 
 
 @dataclass(frozen=True)
@@ -104,7 +88,7 @@ class GrpcEndpoint:
         self._outbound: dict[str, _Outbound] = {}
         self._inbox = Inbox(name)
         self._own = own
-        self._reserved = _reserve(host)
+        self._reserved = reserve(host)
         self._server: grpc.Server | None = None
         self._new_trusted: grpc.ServerCertificateConfiguration | None = None
         self.address = Address(f"{host}:{self._reserved.getsockname()[1]}", own.identity)
@@ -120,12 +104,12 @@ class GrpcEndpoint:
         if self._server is not None:
             self._new_trusted = trusted
             return
-        self._server = _server(self._take_stream)
+        self._server = make_server(self._take_stream)
         self._reserved.close()
         credentials = grpc.dynamic_ssl_server_credentials(
             trusted, self._take_new_trusted, require_client_authentication=True
         )
-        _listen(self._server, self.address.place, credentials)
+        listen(self._server, self.address.place, credentials)
 
     def limit_payloads(self, num_bytes: int) -> None:
         self._payload_limit = num_bytes
@@ -178,7 +162,7 @@ class GrpcEndpoint:
             channel.close()
             raise
         queue: SimpleQueue[Envelope | None] = SimpleQueue()
-        call = channel.stream_unary(f"/{_SERVICE}/{_METHOD}").future(
+        call = channel.stream_unary(f"/{SERVICE}/{METHOD}").future(
             _frames(queue), metadata=(("session", self._session), ("role", self.name))
         )
         call.add_done_callback(lambda _: self._inbox.lose(target))
@@ -188,9 +172,9 @@ class GrpcEndpoint:
     def _channel(self, target: str) -> grpc.Channel:
         """Return a channel on which only the role at this address can answer."""
         place, identity, *_ = self._directory[target]
-        own, options = self._own, _OPTIONS
+        own, options = self._own, OPTIONS
         if own.authority is None:  # the certificate is of a role, not of its host
-            options = (*_OPTIONS, ("grpc.ssl_target_name_override", target))
+            options = (*OPTIONS, ("grpc.ssl_target_name_override", target))
         trusted = own.authority or identity.encode()
         credentials = grpc.ssl_channel_credentials(trusted, own.key, own.certificate)
         return grpc.secure_channel(place, credentials, options)
@@ -272,68 +256,10 @@ class GrpcEndpoint:
         return envelope_of(header, _read_payload(frames, payload_bytes))
 
 
-class _DaemonThreads(Executor):
-    """Executor with a daemon thread per stream; unlike a pool's, it does not delay the exit."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        return future
-
-
-def _reserve(host: str) -> socket.socket:
-    """Return a socket that holds a free port of ``host``, without listening.
-
-    Raises:
-        ClusterJobInitError: ``host`` is no address of this host.
-    """
-    with contextlib.ExitStack() as on_error:
-        try:
-            (family, *_, address), *_ = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-            reserved = on_error.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            reserved.bind(address)
-        except OSError as error:
-            raise _cannot_listen(host, error) from error
-        on_error.pop_all()
-    return reserved
-
-
-def _listen(server: grpc.Server, place: str, credentials: grpc.ServerCredentials) -> None:
-    """Start a server on the host and port of ``place``; ClusterJobInitError if it is taken."""
-    try:
-        server.add_secure_port(place, credentials)
-    except RuntimeError as error:
-        raise _cannot_listen(place, error) from error
-    server.start()
-
-
-def _cannot_listen(place: str, error: Exception) -> ClusterJobInitError:
-    return ClusterJobInitError(
-        "a role cannot listen", code="address-unavailable", where=place, value=error
-    )
-
-
-def _server(take_stream: object) -> grpc.Server:
-    handler = grpc.stream_unary_rpc_method_handler(take_stream)
-    return grpc.server(
-        _DaemonThreads(),
-        handlers=[grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})],
-        options=_OPTIONS,
-        maximum_concurrent_rpcs=_MAX_PEERS,  # refuse a further one instead of queueing it
-    )
-
-
 def _failure_of(channel: grpc.Channel) -> str:
     """Return why a channel is not connected."""
     try:
-        channel.unary_unary(f"/{_SERVICE}/Look")(b"", timeout=_LOOK_S)
+        channel.unary_unary(f"/{SERVICE}/Look")(b"", timeout=_LOOK_S)
     except grpc.RpcError as error:
         return str(error.details()).lower()
     return ""
