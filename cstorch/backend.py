@@ -29,6 +29,7 @@ from cstorch.terminal import report_text
 from cstorch.tracing.loop import Loop
 from cstorch.tracing.recorder import active_recorder
 from timing.attribution import StepTiming
+from timing.program_report import ProgramReport
 from timing.start_up import StartUp
 from timing.trace import write_trace
 from wsc.checkpoint import MODEL
@@ -53,6 +54,8 @@ class Backend(ProgramSettings):
         super().__init__(*arguments, **options)
         self.timings: list[StepTiming] = []
         """Emulated times of all steps of training."""
+        self.program_reports: list[ProgramReport] = []
+        """What was compiled or validated where nothing is executed."""
         self.has_ended = False
         self.job_client = JobClient(
             self.cluster_config.job_request,
@@ -76,7 +79,12 @@ class Backend(ProgramSettings):
     @property
     def newest_step(self) -> int:
         """The newest step of training that is done or has begun; may be read from any thread."""
-        return max(self.global_step, self._execution.newest_step)
+        return max(self.global_step, self._execution.newest_of("train"))
+
+    @property
+    def newest_batch(self) -> int:
+        """The newest batch of the running evaluation that has begun; may be read as the step."""
+        return self._execution.newest_of("eval")
 
     @property
     def _impl(self) -> Backend:

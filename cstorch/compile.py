@@ -18,13 +18,12 @@ from torch import nn
 
 from csnode.engine.regions import layer_regions, regions_text
 from cstorch import flags
-from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.current import current_backend
 from simulator.exploration import exploration_table, explore, fastest
 from simulator.simulator import Simulator
-from timing.sram import data_bytes, largest_with_recompute, plan_sram, report_text, sram_report
-from wsc.compiler.compile import CompileRequest
+from timing.program_report import program_report
+from timing.sram import data_bytes, largest_with_recompute, plan_sram, report_text
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.listing import schedule_listing
 from wsc.compiler.scale import CAPTURED_SIZES, capture_both
@@ -143,33 +142,6 @@ def fit_to_wafer(backend: Backend, program: Program) -> Fit:
     return Fit(cut, layers)
 
 
-def compile_request(backend: Backend, fit: Fit) -> CompileRequest:
-    """Return what decides a compile in addition to the recorded step."""
-    config, cut = backend.cluster_config, fit.cut
-    _check_kind(config.cluster.machine.system.name)
-    return CompileRequest(
-        precision=stream_precision(),
-        micro_batch_size=cut.size,
-        num_micro_batches=cut.num_micro_batches,
-        recomputed_layers=fit.recomputed_layers,
-        target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
-        num_short=cut.num_short,
-    )
-
-
-def _check_kind(system: str) -> None:
-    """Refuse a kind of system that ``csx.debug.fabric_type_blacklist`` excludes."""
-    excluded = flags.csx.debug.fabric_type_blacklist
-    if system.replace("-", "").lower() in excluded:
-        raise ConfigError(
-            f"no system is left: the cluster has {system} only",
-            code="fabric-type-excluded",
-            where="csx.debug.fabric_type_blacklist",
-            value=", ".join(excluded),
-            remedy="change the flag, or the system in cluster.yaml",
-        )
-
-
 def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> None:
     """Log the outcome of a compile: the cut of the batch, the artifact, and the schedule."""
     policy = flags.csx.performance.policy
@@ -184,10 +156,13 @@ def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> Non
         artifact = backend.cache.root / program.digest
         log.info("Compile artifacts successfully written to %s", artifact)
     _log_engine(backend, program)
-    if backend.compile_only:
-        log.info("%s", schedule_listing(program, backend.size().num_servers))
+    if not backend.is_e2e_execution:
         wafer = backend.cluster_config.cluster.machine.system
-        log.info("%s", report_text(sram_report(plan_sram(program, wafer))))
+        report = program_report(program, wafer, was_cached=was_cached)
+        backend.program_reports.append(report)
+        if backend.compile_only:
+            log.info("%s", schedule_listing(program, backend.size().num_servers))
+            log.info("%s", report_text(report.sram))
     if backend.validate_only:
         log.info("Every op of the step has a kernel")
     log.info("Compile was successful!")

@@ -18,6 +18,7 @@ from cstorch.devices.backend_type import BackendType
 from cstorch.devices.device import Device
 from wsc.compiler.artifact import ArtifactCache
 from wsc.core.errors import ConfigError
+from wsc.core.program import Mode
 
 
 class ProgramSettings:
@@ -72,6 +73,8 @@ class ProgramSettings:
         self.check_loss = check_loss
         self.logs_progress = command is None
         """Whether loops log progress lines; programs under ``waferstream exec`` have their own."""
+        self.bars: tuple[Mode, ...] = ("train", "eval")
+        """Loops with a progress bar, on a terminal where log lines go above it."""
         if artifact_dir is None and command is not None:
             artifact_dir = DEFAULT  # a program that was written for the real machine
         self.artifacts = Artifacts(artifact_dir, compile_dir)

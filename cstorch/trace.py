@@ -27,7 +27,6 @@ from cstorch.tracing.fitted_step import FittedStep, fit_step
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.loss_result import loss_position
-from cstorch.tracing.recorded_step import record_step
 from cstorch.tracing.recorder import names_of
 from cstorch.tracing.step_value import StepValue
 from wsc.compiler.compiled import Compiled
@@ -142,8 +141,10 @@ class TracedStep:
         The arguments are those of a call; nothing is installed and no loop is needed, so that a
         simulation reads the very program that a run executes. The compile cache is not used.
         """
+        from cstorch.tracing.recording_step import compiled_at, record_step  # noqa: PLC0415  (slow)
+
         recorded = record_step(current_backend(), Call.of(self._function, args, kwargs), size)
-        compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))
+        compiled, _ = compiled_at(recorded, Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
     @property
@@ -173,12 +174,14 @@ class TracedStep:
         Raises:
             ApplianceCompilationError: The body records other ops than at first.
         """
+        from cstorch.tracing.recording_step import digest_at, record_step  # noqa: PLC0415  (slow)
+
         backend.settle()  # the body sees the state after the steps called so far
         fitted = self._installed
         assert fitted.fit is not None, "a step that is to be traced again has no key"
         recorded = record_step(backend, call, *recorded_size(backend, call.tensors))
         optimizer = recorded.optimizer_of(fitted.compiled, loop.last_step)
-        is_same = recorded.digest_at(fitted.fit) == fitted.compiled.program.digest
+        is_same = digest_at(recorded, fitted.fit) == fitted.compiled.program.digest
         if not is_same or (optimizer is None) != (fitted.optimizer is None):
             raise ApplianceCompilationError(
                 "a traced step must record the same ops in every iteration",

@@ -42,6 +42,10 @@ _SETTINGS = ("PYTHON", "TORCH", "OMP_", "MKL_", "LD_", "CUDA_", "GRPC_")
 
 _ROLES = ("appliance.coordinator", "memoryx.server", "swarmx.switch", "csnode.node")
 _FRONT_END = ("cstorch", "modelzoo.data.registry")  # roles unpickle parts of an installation
+
+PRELOADED = (*_ROLES, *_FRONT_END)
+"""Modules that the fork server imports."""
+
 _LENGTH = struct.Struct("!I")
 _PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
 _REQUEST_S = 5.0
@@ -164,7 +168,7 @@ def start_server() -> Server:
 def serve(listener_fd: int) -> None:
     """Load the code, then fork a worker for each request until the user's process ends."""
     listener = socket.socket(fileno=listener_fd)
-    for module in (*_ROLES, *_FRONT_END):
+    for module in PRELOADED:
         import_module(module)
     gc.freeze()  # what is never collected stays shared
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave no zombies

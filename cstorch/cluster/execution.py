@@ -22,6 +22,7 @@ from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords
 from cstorch.cluster.restored import Restored, named_checkpoint
 from cstorch.cluster.starting import size_of, start_filled
+from cstorch.cluster.steps_under_way import StepsUnderWay
 from cstorch.optim.state import OptimizerState
 from cstorch.remote.weights import Weights
 from timing.start_up import StartUp
@@ -71,17 +72,16 @@ class Execution:
         """The last checkpoint that the weight servers began to write beside the training."""
         self.jobs = JobRecords()
         """The compiles and executions so far."""
-        self._under_way: range | None = None  # steps of training
+        self._under_way: StepsUnderWay | None = None
         self.watch = NOTHING
         """What the cluster watches while it trains."""
 
-    @property
-    def newest_step(self) -> int:
-        """The newest step of training that has begun, 0 if none is under way."""
+    def newest_of(self, mode: Mode) -> int:
+        """Return the newest step of a mode that has begun, 0 if none is under way."""
         cluster, under_way = self.cluster, self._under_way
-        if cluster is None or under_way is None:
+        if cluster is None or under_way is None or under_way.mode != mode:
             return 0
-        return min(max(cluster.newest_step(), under_way[0]), under_way[-1])
+        return under_way.newest(cluster.newest_step())
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> dict[str, Any]:
         """Name the checkpoint to start from; returns its states that are not tensors.
@@ -190,7 +190,7 @@ class Execution:
             weights.outdate()
             self.held.outdate()
         weights.state.outdate(self._writes[mode])
-        self._under_way = range(first_step, last_step + 1) if mode == "train" else None
+        self._under_way = StepsUnderWay(mode, first_step, last_step, cluster.newest_step())
         try:
             watch = self.watch if mode == "train" else NOTHING
             with self._job_client.executing():

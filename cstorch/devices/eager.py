@@ -27,7 +27,7 @@ from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.recorded import RecordedScaler
 from cstorch.tracing.recorder import Recorder, recording, update_of
 from cstorch.tracing.step_value import StepValue
-from wsc.compiler.capture import live_weights
+from wsc.compiler.live_weights import live_weights
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale

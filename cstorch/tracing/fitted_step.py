@@ -12,7 +12,7 @@ from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.loop import Loop
-from cstorch.tracing.recorded_step import RecordedStep, record_step
+from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.recorder import recording
 from cstorch.tracing.start_key import start_key
 from wsc.compiler.artifact import ArtifactCache
@@ -66,17 +66,19 @@ def _compile_fitting(
     backend: Backend, call: Call, loop: Loop, forward: Forward | None, cache: ArtifactCache | None
 ) -> tuple[RecordedStep, Compiled, Fit, bool]:
     """Return a recorded step, its program and fit, and whether it came from the cache."""
+    from cstorch.tracing.recording_step import compiled_at, record_step  # noqa: PLC0415  (slow)
+
     recorded = record_step(backend, call, *recorded_size(backend, call.tensors), forward)
 
     def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
-        compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))
+        compiled, _ = compiled_at(recorded, Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
     first = Fit(first_cut(backend, call.tensors[0].shape[0], compile_alone, loop.loading))
-    compiled, was_cached = recorded.compiled_at(first, cache)
+    compiled, was_cached = compiled_at(recorded, first, cache)
     fit = fit_to_wafer(backend, compiled.program)
     if fit != first:
-        compiled, was_cached = recorded.compiled_at(fit, cache)
+        compiled, was_cached = compiled_at(recorded, fit, cache)
     return recorded, compiled, fit, was_cached
 
 

@@ -1,5 +1,6 @@
 """Bad input ends with one clear message and a non-zero exit code, and leaves no partial files."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -182,20 +183,27 @@ def test_finished_run_has_nothing_left_to_train(
     """A finished run prints the same hash and succeeds."""
     flags = write_run(tmp_path)
     first = digest_of(run_here(flags, capsys)[1])
-    code, out, _ = run_here(flags, capsys)
+    code, out, text = run_here([*flags, "--json"], capsys)
     assert code == 0
-    assert "Nothing left to train" in out
-    assert digest_of(out) == first
+    assert "Nothing left to train" in text
+    assert digest_of(text) == json.loads(out)["weights_sha256"] == first
 
 
 @pytest.mark.parametrize("flag", ["--compile_only", "--validate_only"])
 def test_compile_and_validate_only_execute_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
-    """The run stops after the compiler without checkpoint or hash."""
-    code, out, _ = run_here([*write_run(tmp_path), flag], capsys)
+    """The run stops after the compiler without checkpoint or hash, and reports its programs."""
+    code, out, text = run_here([*write_run(tmp_path), flag, "--json"], capsys)
     assert code == 0
-    assert "Compile was successful!" in out
-    assert ("stream weights" in out) == (flag == "--compile_only")
-    assert "SHA-256" not in out
+    assert "Compile was successful!" in text
+    assert ("stream weights" in text) == (flag == "--compile_only")
+    assert "SHA-256" not in text
+    summary = json.loads(out)
+    assert summary == json.loads((tmp_path / "model_dir/run_summary.json").read_text())
+    train, evaluation = summary["programs"]
+    assert (train["mode"], evaluation["mode"]) == ("train", "eval")
+    assert train["kernels"]["matmul"] > evaluation["kernels"]["matmul"] > 0
+    assert sum(each["gradient_bytes"] for each in train["segments"]) == 4 * train["parameters"]
+    assert 0 < train["sram"]["peak_bytes"] < train["sram"]["capacity_bytes"]
     assert not list((tmp_path / "model_dir").glob("*.mdl"))

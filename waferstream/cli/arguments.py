@@ -33,7 +33,7 @@ _NOT_OF_COMMANDS = ("params", "mode", "device")
 _PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
 """Flag to field of PriceSpec."""
 
-_SIMULATION_FLAGS = ("sweep", "weak_scaling", "system", "token_budget", "json", *_PRICES)
+_SIMULATION_FLAGS = ("sweep", "weak_scaling", "system", "token_budget", *_PRICES)
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Arguments:
     trace: Path | None
     faults: tuple[str, ...]
     debug: bool
+    prints_json: bool
+    """Whether the result is printed as JSON, and nothing else is."""
     simulation: SimulationRequest | None
     """The request of ``--simulate``; None for a functional run."""
     typed: Mapping[str, Any]
@@ -95,6 +97,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         trace=Path(typed["trace"]) if "trace" in typed else None,
         faults=tuple(typed.get("fault", ())),
         debug="debug" in typed,
+        prints_json="json" in typed,
         simulation=_simulation(parser, typed, mode),
         typed=typed,
     )
@@ -117,7 +120,6 @@ def _simulation(
         systems=tuple(typed.get("system", ())),
         weak="weak_scaling" in typed,
         token_budget=typed.get("token_budget"),
-        prints_json="json" in typed,
         prices=validate(PriceSpec, prices, "command line"),
     )
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from swarmx.links.certificates import Credentials, make_authority, make_certificate
-from waferstream.cli.tools import Command, argument
+from waferstream.cli.tools import Command, argument, print_rows
 from wsc.core.errors import ConfigError
 
 _AUTHORITY, _CERTIFICATE, _KEY = "ca.pem", "certificate.pem", "key.pem"
@@ -25,6 +25,7 @@ def _make(given: argparse.Namespace) -> int:
         )
     folder: Path = given.folder
     life = timedelta(days=given.days)
+    notes: dict[Path, str] = {}
     try:
         authority = _authority(folder, life)
         for host in given.host:
@@ -32,7 +33,7 @@ def _make(given: argparse.Namespace) -> int:
             _write_host(
                 folder / name, authority, make_certificate(authority, [name, *others], life)
             )
-            print(f"{folder / name}: copy to {name}, to the same path on every host")
+            notes[folder / name] = f"copy to {name}, to the same path on every host"
     except (OSError, ValueError) as error:
         raise ConfigError(
             "the certificates cannot be made",
@@ -40,7 +41,10 @@ def _make(given: argparse.Namespace) -> int:
             where=str(folder),
             value=error,
         ) from error
-    print(f"{folder / _AUTHORITY_KEY}: keep it secret; whoever has it can join")
+    notes[folder / _AUTHORITY_KEY] = "keep it secret; whoever has it can join"
+    if given.json:
+        return print_rows([{"path": path, "note": note} for path, note in notes.items()])
+    print(*(f"{path}: {note}" for path, note in notes.items()), sep="\n")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from waferstream.cli.convert_tool import COMMANDS as CONVERSIONS
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell, tell_paths
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reseal
 from wsc.core.errors import CheckpointError, ConfigError
@@ -86,15 +86,14 @@ def _tensor_difference(left: Reader, right: Reader, key: str, op: str) -> str | 
 
 
 def _copy(given: argparse.Namespace) -> int:
-    print(_copied(given))
-    return 0
+    return tell_paths(given, _copied(given))
 
 
 def _move(given: argparse.Namespace) -> int:
     source = _local(given.source_path)
-    print(_copied(given))
+    target = _copied(given)
     source.unlink()
-    return 0
+    return tell_paths(given, target)
 
 
 def _copied(given: argparse.Namespace) -> Path:
@@ -126,11 +125,11 @@ def _verify(given: argparse.Namespace) -> int:
     path = _local(given.ckpt_path)
     reader = Reader(path)
     reader.verify()
+    row = {"path": path, "checksums": reader.has_checksums, "tensors": len(reader.tensors)}
     if not reader.has_checksums:
-        print(f"{path} has no checksums; waferstream checkpoint seal adds them.")
+        tell(given, f"{path} has no checksums; waferstream checkpoint seal adds them.", **row)
         return 1
-    print(f"{path} is as it was written: {len(reader.tensors)} tensors")
-    return 0
+    return tell(given, f"{path} is as it was written: {len(reader.tensors)} tensors", **row)
 
 
 def _seal(given: argparse.Namespace) -> int:
@@ -141,16 +140,14 @@ def _seal(given: argparse.Namespace) -> int:
     with replacing(target, durable=True) as partial:
         shutil.copyfile(source, partial)
         reseal(partial)
-    print(target)
-    return 0
+    return tell_paths(given, target)
 
 
 def _delete(given: argparse.Namespace) -> int:
     path = _local(given.ckpt_path)
     Reader(path)  # refuses what is no complete checkpoint
     path.unlink()
-    print(f"Deleted checkpoint {path}")
-    return 0
+    return tell(given, f"Deleted checkpoint {path}", path=path)
 
 
 def _path(name: str, meaning: str = "checkpoint file") -> Any:

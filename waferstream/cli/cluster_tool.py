@@ -23,7 +23,7 @@ from appliance.placement import Host, Placement, Placer
 from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell
 from wsc.core.units import format_bytes
 
 DEFAULT_FILE = Path("cluster.yaml")
@@ -138,10 +138,10 @@ def _worker_cache(given: argparse.Namespace) -> int:
     return show(given, [row])
 
 
-def _clear_worker_cache(_given: argparse.Namespace) -> int:
+def _clear_worker_cache(given: argparse.Namespace) -> int:
     shutil.rmtree(distributed.WORKER_CACHE_ROOT, ignore_errors=True)
-    print(f"Worker cache cleared on {socket.gethostname()}")
-    return 0
+    host = socket.gethostname()
+    return tell(given, f"Worker cache cleared on {host}", NAME=host)
 
 
 def _plan(given: argparse.Namespace) -> int:

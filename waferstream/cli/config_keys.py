@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from appliance.spec import load_cluster
-from waferstream.cli.tools import Command, argument
+from waferstream.cli.tools import Command, argument, print_rows
 from waferstream.config.keys import ConfigKey, all_keys, find_keys
 from waferstream.config.params import load_params
 from waferstream.config.schema import FileKind, schema_of
@@ -29,7 +29,9 @@ def _explain(given: argparse.Namespace) -> int:
     keys = _merged(find_keys(given.key, all_keys()))
     values = _values(given.file) if given.file is not None else {}
     rows = [{**_row(key), **_value(key, values)} for key in keys]
-    print(json.dumps(rows, indent=2) if given.json else "\n\n".join(map(_block, rows)))
+    if given.json:
+        return print_rows(rows)
+    print("\n\n".join(map(_block, rows)))
     return 0
 
 
@@ -107,7 +109,6 @@ KEY_COMMANDS = (
         (
             argument("key", help="dotted path, or its end: trainer.init.loop.max_steps, link"),
             argument("file", type=Path, nargs="?", help="file whose value is printed, too"),
-            argument("--json", action="store_true", help="print JSON"),
         ),
     ),
 )

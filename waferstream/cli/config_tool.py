@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -11,7 +10,15 @@ from typing import Any
 
 import modelzoo
 from waferstream.cli.config_keys import KEY_COMMANDS
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools import (
+    TABLE_FLAGS,
+    Command,
+    argument,
+    print_rows,
+    show,
+    tell,
+    tell_paths,
+)
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.params import Params, load_params
 from wsc.core.config import dump_yaml, load_yaml
@@ -38,7 +45,7 @@ def _pull(given: argparse.Namespace) -> int:
             remedy=did_you_mean(variant, stock_variants()),
         )
     name = f"{variant}.yaml"
-    return _write((STOCK / name).read_text(encoding="utf-8"), given.out, name)
+    return _write(given, (STOCK / name).read_text(encoding="utf-8"), name)
 
 
 def _convert_legacy(given: argparse.Namespace) -> int:
@@ -51,12 +58,12 @@ def _convert_legacy(given: argparse.Namespace) -> int:
             value=", ".join(map(str, data)),
             rule="sections train_input, eval_input, model, optimizer, runconfig",
         )
-    return _write(dump_yaml(convert_legacy(data, str(given.config))), given.out, given.config.name)
+    return _write(given, dump_yaml(convert_legacy(data, str(given.config))), given.config.name)
 
 
-def _write(text: str, out: Path, name: str) -> int:
-    """Write a file, below ``out`` under ``name`` if that is a folder; print its path."""
-    path = out / name if out.is_dir() else out
+def _write(given: argparse.Namespace, text: str, name: str) -> int:
+    """Write the file ``-o``, or below it under ``name`` if that is a folder; print its path."""
+    path: Path = given.out / name if given.out.is_dir() else given.out
     if path.exists():
         raise ConfigError(
             "the file must not exist yet",
@@ -66,15 +73,13 @@ def _write(text: str, out: Path, name: str) -> int:
         )
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
-    print(path)
-    return 0
+    return tell_paths(given, path)
 
 
 def _validate(given: argparse.Namespace) -> int:
     params = load_params(given.config)
     _check_registered(params)
-    print(f"{given.config} is valid.")
-    return 0
+    return tell(given, f"{given.config} is valid.", path=given.config, valid=True)
 
 
 def _check_registered(params: Params) -> None:
@@ -98,7 +103,7 @@ def _diff(given: argparse.Namespace) -> int:
             {"key": key, **{side: found[key] for side, found in sides if key in found}}
             for key in differing
         ]
-        print(json.dumps(rows, indent=2))
+        print_rows(rows)
         return 1 if differing else 0
     for key in differing:
         print(_difference(key, left.get(key, _NONE), right.get(key, _NONE), given.verbose_level))
@@ -204,7 +209,6 @@ COMMANDS = (
                 default=2,
                 help="0 names the keys, 1 adds changed values, 2 all values (default: 2)",
             ),
-            argument("--json", action="store_true", help="print JSON"),
         ),
     ),
     Command(

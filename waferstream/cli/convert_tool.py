@@ -15,7 +15,7 @@ from modelzoo.converters.families import FAMILIES
 from modelzoo.converters.family import Family
 from modelzoo.converters.weights import Weights
 from waferstream.cli.model_tool import write_weights
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell_paths
 from waferstream.config.params import load_params
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.reader import Reader
@@ -52,17 +52,14 @@ def _convert(given: argparse.Namespace) -> int:
             weights = family.matched(weights, section)
         written = [_fresh(folder / f"{given.checkpoint.stem.split('.')[0]}_to_cs.mdl")]
         write_weights(written[0], family.to_ours(weights, section), {"global_step": 0})
-    for path in (*written, config):
-        print(path)
-    return 0
+    return tell_paths(given, *written, config)
 
 
 def _convert_config(given: argparse.Namespace) -> int:
     family, folder = FAMILIES[given.model], given.output_dir or given.config.parent
     folder.mkdir(parents=True, exist_ok=True)
     make = _to_hf_config if _direction(given) == HF else _to_our_config
-    print(make(family, given.config, folder)[1])
-    return 0
+    return tell_paths(given, make(family, given.config, folder)[1])
 
 
 def _direction(given: argparse.Namespace) -> str:

@@ -167,7 +167,8 @@ RUN_FLAGS: tuple[Flag, ...] = (
     Flag("kwh_price", "price of a kilowatt-hour", options={"type": float}),
     Flag(
         "json",
-        "print the simulation as JSON instead of text; the same is in simulation.json",
+        "print the result as JSON: what is in run_summary.json, or in simulation.json with "
+        "--simulate; text goes to standard error",
         options=_SWITCH,
     ),
     Flag("debug", "show the stack trace of errors", options=_SWITCH),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from appliance.jobs.job import PRIORITIES, ClusterJob, Phase, priority_text
 from appliance.jobs.registry import Registry
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell, tell_paths
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
 
@@ -63,7 +63,7 @@ def _duration(seconds: float) -> str:
 
 def _get(given: argparse.Namespace) -> int:
     job = Registry().find(given.name)
-    if given.output == "json":
+    if given.json or given.output == "json":
         print(job.model_dump_json(indent=2))
     elif given.output == "yaml":
         print(dump_yaml(job.model_dump(mode="json")), end="")
@@ -79,8 +79,7 @@ def _cancel(given: argparse.Namespace) -> int:
     if job.owner.host == socket.gethostname():  # elsewhere the run sees the mark itself
         with suppress(ProcessLookupError):
             os.kill(job.owner.pid, signal.SIGINT)
-    print("Job canceled successfully")
-    return 0
+    return tell(given, "Job canceled successfully", name=job.name)
 
 
 def _unfinished(job: ClusterJob) -> ClusterJob:
@@ -104,9 +103,9 @@ def _label(given: argparse.Namespace) -> int:
                 labels.update(_labels(word))
         return job.with_request(labels=labels)
 
-    Registry().change(given.name, labelled)
-    print(f"job/{given.name} was patched")
-    return 0
+    changed = Registry().change(given.name, labelled)
+    labels = changed.request.labels
+    return tell(given, f"job/{given.name} was patched", name=given.name, labels=labels)
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -129,16 +128,16 @@ def _set_priority(given: argparse.Namespace) -> int:
     for job in registry.jobs():
         if job.workflow == workflow and not job.phase.is_final:
             registry.change(job.name, lambda job: job.with_request(priority=value))
-    print(f"successfully updated {given.name} job priority to {given.priority}")
-    return 0
+    text = f"successfully updated {given.name} job priority to {given.priority}"
+    return tell(given, text, name=given.name, priority=given.priority)
 
 
 def _log_export(given: argparse.Namespace) -> int:
     """Pack the folder of the job and print the path of the archive."""
     job = Registry().find(given.name)
     given.out.mkdir(parents=True, exist_ok=True)
-    print(shutil.make_archive(str(given.out / job.name), "gztar", job.log_path))
-    return 0
+    archive = shutil.make_archive(str(given.out / job.name), "gztar", job.log_path)
+    return tell_paths(given, Path(archive))
 
 
 def _label_filter(text: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 Exit codes: 0 finished, 1 failed (of a comparison: the two differ), 2 the command line is wrong,
 130 interrupted, 143 terminated.
+
+With ``--json`` standard output is one JSON value: the result, or ``{"error": ...}``.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waferstream.cli import INTERRUPTED, TERMINATED
 from waferstream.cli.arguments import Arguments, parse_arguments
@@ -24,10 +26,13 @@ from waferstream.config.params import Params, check_phases, load_params, load_ph
 from waferstream.scaling.sweep import SimulationRequest
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.files import json_text
 from wsc.core.interrupts import Terminated, ended_within, interrupt
 
 if TYPE_CHECKING:
     from appliance.spec import ClusterSpec
+    from waferstream.reports.curve import CurveResult
+    from waferstream.reports.summary import RunSummary
 
 log = logging.getLogger("waferstream")
 
@@ -46,6 +51,7 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
     is_exec = words[:1] == ["exec"]
     is_tool = bool(words) and words[0] in TOOLS
     debug = "--debug" in words and not is_exec
+    prints_json = "--json" in words and not is_exec
     try:
         if is_exec:
             return _execute(parse_exec(words[1:], home or Path()))
@@ -56,7 +62,7 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
     except WaferStreamError as error:
         if debug:
             raise
-        print(f"\nError: {error}", file=sys.stderr)
+        _tell(str(error), error.fields() if prints_json else None)
         return 1
     except KeyboardInterrupt as error:
         is_terminated = isinstance(error, Terminated)
@@ -67,9 +73,17 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
         if debug:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        print(f"\nError: {where}{error.strerror}", file=sys.stderr)
+        fields = {"kind": "OSError", "what": error.strerror, "where": error.filename}
+        _tell(f"{where}{error.strerror}", fields if prints_json else None)
         return 1
     return 0
+
+
+def _tell(text: str, fields: dict[str, Any] | None) -> None:
+    """Print an error; its fields as JSON, too, unless they are None."""
+    if fields is not None:
+        print(json_text({"error": fields}), flush=True)
+    print(f"\nError: {text}", file=sys.stderr)
 
 
 def _execute(arguments: ExecArguments) -> int:
@@ -100,10 +114,25 @@ def _run(arguments: Arguments, command: str) -> None:
         importing_from((arguments.params.parent, Path(), *own)),
         _ray_starting(phases, arguments),
     ):
-        if arguments.simulation is not None:
-            _simulate(arguments, arguments.simulation, command)
-        else:
-            _run_phases(phases, arguments, command)
+        result: CurveResult | RunSummary | list[RunSummary]
+        with _text_beside_json(arguments):
+            if arguments.simulation is not None:
+                result = _simulate(arguments, arguments.simulation, command)
+            else:
+                summaries = _run_phases(phases, arguments, command)
+                result = summaries if len(phases) > 1 else summaries[0]
+        if arguments.prints_json:
+            print(json_text(result), flush=True)
+
+
+@contextmanager
+def _text_beside_json(arguments: Arguments) -> Iterator[None]:
+    """Send what the block prints to standard error, if standard output is to be JSON alone."""
+    if not arguments.prints_json:
+        yield
+        return
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 @contextmanager
@@ -158,7 +187,7 @@ def cluster_of(arguments: Arguments) -> ClusterSpec:
     return cluster.model_copy(update={"runtime": runtime})
 
 
-def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) -> None:
+def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) -> list[RunSummary]:
     from wsc.core.terminal import spinning  # noqa: PLC0415
 
     _log_to_terminal(phases[0].trainer.init.logging.log_level)
@@ -166,22 +195,25 @@ def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) ->
         from waferstream.training.session import run_session  # noqa: PLC0415
 
     cluster = cluster_of(arguments)
+    summaries = []
     for number, params in enumerate(phases, start=1):
         _log_to_terminal(params.trainer.init.logging.log_level)
         trace = arguments.trace
         if len(phases) > 1:
             log.info("Phase %d of %d", number, len(phases))
             trace = trace and trace.with_stem(f"{trace.stem}_{number}")
-        run_session(params, arguments.mode, cluster, trace, arguments.faults, command)
+        summaries.append(
+            run_session(params, arguments.mode, cluster, trace, arguments.faults, command)
+        )
+    return summaries
 
 
-def _simulate(arguments: Arguments, request: SimulationRequest, command: str) -> None:
+def _simulate(arguments: Arguments, request: SimulationRequest, command: str) -> CurveResult:
     from waferstream.simulation.session import run_simulation  # noqa: PLC0415
 
     params = load_params(arguments.params, arguments.overrides())
-    level = params.trainer.init.logging.log_level
-    _log_to_terminal("ERROR" if request.prints_json else level)  # stdout is JSON alone
-    run_simulation(params, request, arguments.cluster, arguments.trace, command)
+    _log_to_terminal(params.trainer.init.logging.log_level)
+    return run_simulation(params, request, arguments.cluster, arguments.trace, command)
 
 
 def _log_to_terminal(level: str | int) -> None:

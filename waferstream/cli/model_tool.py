@@ -12,7 +12,7 @@ import torch
 
 from modelzoo.models.registry import MODELS, model_family
 from waferstream.cli.config_tool import STOCK, stock_variants
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell_paths
 from waferstream.config.params import load_params
 from waferstream.training.build import make_model
 from wsc.checkpoint import MODEL
@@ -90,8 +90,7 @@ def _init_checkpoint(given: argparse.Namespace) -> int:
         )
     model = make_model(init)
     write_weights(path, model.state_dict(), {"global_step": 0, "seed": init.seed})
-    print(path)
-    return 0
+    return tell_paths(given, path)
 
 
 def write_weights(

@@ -46,9 +46,12 @@ def argument(*words: str, **options: Any) -> Argument:
     return Argument(words, options)
 
 
+_JSON = argument("--json", action="store_true", help="print JSON")
+
+
 @dataclass(frozen=True)
 class Command:
-    """A command of a group; ``run`` returns its exit code."""
+    """A command of a group; ``run`` returns its exit code. Every command takes ``--json``."""
 
     name: str
     help: str
@@ -57,14 +60,11 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments of the command to its parser."""
-        for each in self.arguments:
+        for each in (*self.arguments, _JSON):
             parser.add_argument(*each.words, **each.options)
 
 
-TABLE_FLAGS = (
-    argument("-P", "--no-pager", action="store_true", help="print instead of paging"),
-    argument("--json", action="store_true", help="print JSON"),
-)
+TABLE_FLAGS = (argument("-P", "--no-pager", action="store_true", help="print instead of paging"),)
 """Flags of a command that ends with ``show``."""
 
 
@@ -102,13 +102,34 @@ def tool_parser(group: str) -> argparse.ArgumentParser:
 def show(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> int:
     """Print rows with equal keys as a table, paged on a terminal, or as JSON; return 0."""
     if given.json:
-        print(json.dumps(list(rows), indent=2, default=str))
-        return 0
+        return print_rows(rows)
     text = table(rows)
     if sys.stdout.isatty() and not given.no_pager:
         pydoc.pager(text)
     else:
         print(text)
+    return 0
+
+
+def tell(given: argparse.Namespace, text: str, **row: Any) -> int:
+    """Print a line about what was done or found, or its row as JSON; return 0."""
+    if given.json:
+        return print_rows([row])
+    print(text)
+    return 0
+
+
+def tell_paths(given: argparse.Namespace, *paths: Path) -> int:
+    """Print the paths of files that were written, one per line or as rows of JSON; return 0."""
+    if given.json:
+        return print_rows([{"path": path} for path in paths])
+    print(*paths, sep="\n")
+    return 0
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Print rows as JSON; return 0."""
+    print(json.dumps(list(rows), indent=2, default=str))
     return 0
 
 

@@ -50,7 +50,8 @@ def write_curve(
 ) -> Path:
     """Write a curve as ``name.json``, ``name.png`` and ``name.html``; returns the page's path.
 
-    Where GPU clusters are compared, also writes ``gpus.png``.
+    Where GPU clusters are compared, also writes ``gpus.png``; elsewhere removes that of an earlier
+    curve.
 
     Args:
         folder: An existing folder.
@@ -65,9 +66,9 @@ def write_curve(
     write_json(folder / f"{name}.json", result)
     picture = folder / f"{name}.png"
     curve_picture(picture, headline(result), result)
-    gpu_image = None
+    gpu_path, gpu_image = folder / "gpus.png", None
+    gpu_path.unlink(missing_ok=True)
     if result.gpus is not None and result.gpus.curves:
-        gpu_path = folder / "gpus.png"
         gpu_picture(gpu_path, headline(result), result, result.gpus)
         gpu_image = gpu_path.read_bytes()
     target = folder / f"{name}.html"

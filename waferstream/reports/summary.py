@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, TypeAdapter
 
 from timing.attribution import Attribution, StepTiming, samples_per_s
+from timing.program_report import ProgramReport
 from timing.start_up import StartUp
 from waferstream.reports.host import Host
 
@@ -83,7 +84,8 @@ class RunSummary:
 
     ``train`` and ``eval`` are curves of losses, ``rates`` of throughput. Steps count from 1;
     ``last_step`` is included. ``start_up`` is the time of the emulated machine before the first
-    step; ``stragglers`` has the systems that were slow in real time, each with the steps.
+    step; ``stragglers`` has the systems that were slow in real time, each with the steps;
+    ``programs`` has what was compiled or validated where nothing was executed.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -107,6 +109,7 @@ class RunSummary:
     emulated: Emulated | None = None
     start_up: StartUp | None = None
     stragglers: Mapping[str, int] = field(default_factory=dict)
+    programs: tuple[ProgramReport, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain data."""

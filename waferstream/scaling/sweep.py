@@ -26,8 +26,6 @@ class SimulationRequest:
     weak: bool = False
     """Whether every system gets the batch of the params file."""
     token_budget: float | None = None
-    prints_json: bool = False
-    """Whether the result is printed as JSON, and nothing else is."""
     prices: PriceSpec = field(default_factory=PriceSpec)
 
 

@@ -62,6 +62,7 @@ def simulate(
     loss_fn: Callable[..., torch.Tensor] | None = None,
     optimizer: MakeOptimizer | None = None,
     cluster: ClusterSpec | Path | str | None = None,
+    weak_scaling: bool = False,
 ) -> Simulation:
     """Predict the time of a training step on each number of systems, without training.
 
@@ -77,25 +78,31 @@ def simulate(
             its loss.
         optimizer: Function of the parameters that makes the optimizer, AdamW by default.
         cluster: The machine, or its YAML file; a CS-2 by default.
+        weak_scaling: Whether every system gets a batch of the size of ``batch``.
 
     Raises:
         ConfigError: A number of systems or the batch is wrong, or a backend exists already.
         WaferStreamError: The step cannot be compiled, or the model does not fit the machine.
     """
     counts = _checked_counts(num_csx)
-    study, labels = _study(model, batch, counts[-1], loss_fn, optimizer or _adamw, cluster)
+    size, policy = _batch_size(batch), cstorch.backends.csx.performance.policy
+    policy.check(size * counts[-1] if weak_scaling else size, counts[-1])
+    step, simulator, labels = _captured(
+        model, batch, counts[-1], loss_fn, optimizer or _adamw, cluster
+    )
+    study = Study(simulator, size, step.tokens_per_sample, policy, weak_scaling)
     result = simulate_study(study, labels, counts, counts[-1], SimulationRequest())
     return Simulation(result, study)
 
 
-def _study(
+def _captured(
     model: nn.Module,
     batch: Any,
     num_csx: int,
     loss_fn: Callable[..., torch.Tensor] | None,
     make_optimizer: MakeOptimizer,
     cluster: ClusterSpec | Path | str | None,
-) -> tuple[Study, Labels]:
+) -> tuple[CapturedStep, Simulator, Labels]:
     """Capture the step on at most ``num_csx`` systems, and name what is simulated."""
     if existing_backend() is not None:
         raise ConfigError(
@@ -104,8 +111,6 @@ def _study(
             rule="one backend per process",
             remedy="simulate first, or after backend.shutdown()",
         )
-    size, policy = _batch_size(batch), cstorch.backends.csx.performance.policy
-    policy.check(size, num_csx)
     backend = cstorch.backend(
         "CSX", cluster_config=_cluster_config(num_csx, cluster), validate_only=True
     )
@@ -126,7 +131,7 @@ def _study(
     finally:
         backend.shutdown()
     labels = Labels(type(model).__name__, type(optimizer).__name__)
-    return Study(simulator, size, step.tokens_per_sample, policy), labels
+    return step, simulator, labels
 
 
 def _cluster_config(

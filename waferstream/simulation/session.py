@@ -39,7 +39,6 @@ from waferstream.simulation.output import draw_wafer, simulation_text, trace_ste
 from waferstream.simulation.study import Study, study_of
 from waferstream.training.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
-from wsc.core.files import json_text
 from wsc.version import VERSION
 
 CURVE_NAME = "simulation"
@@ -51,8 +50,8 @@ def run_simulation(
     cluster_file: Path | None,
     trace: Path | None,
     command: str = "",
-) -> None:
-    """Simulate as ``--simulate`` requests, write all files, and print the result.
+) -> CurveResult:
+    """Simulate as ``--simulate`` requests, write all files, print and return the result.
 
     Raises:
         WaferStreamError: The configuration is wrong, or the model does not fit the machine.
@@ -73,10 +72,8 @@ def run_simulation(
     compared = [simulate_study(one, labels, counts, requested, request) for one in others]
     result = replace(result, others=tuple(compared))
     write_simulation(folder, result, first, trace, command)
-    if request.prints_json:
-        print(json_text(result), flush=True)
-        return
     print(f"\n{simulation_text(result)}\n\n{folder}\n{folder / CURVE_NAME}.html", flush=True)
+    return result
 
 
 def write_simulation(

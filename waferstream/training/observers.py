@@ -14,9 +14,10 @@ from appliance.step_results import StepResult
 from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
 from timing.attribution import StepTiming, mean_step
-from waferstream.reports.progress import EventWriter, ProgressBar
+from waferstream.reports.event_writer import EventWriter
 from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.progress_bar import ProgressBar
 from wsc.core.units import seconds
 from wsc.core.watch import TensorNorms, global_norms
 

@@ -19,17 +19,12 @@ from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
 from waferstream.config.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.params import Mode, Params
 from waferstream.reports.history import HISTORY_NAME, HistoryFile
+from waferstream.reports.summary import RunSummary
 from waferstream.training.flags import global_flags
 from waferstream.training.history import History, Recorder
 from waferstream.training.observers import Events, Observer, Progress
 from waferstream.training.run_folder import RunFolder, claimed, writable_or_temporary
-from waferstream.training.summary import (
-    log_places,
-    log_throughput,
-    summarize,
-    write_report,
-    write_results,
-)
+from waferstream.training.summary import log_places, log_throughput, summarize
 from waferstream.training.trainer import Outcome, Trainer
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
@@ -47,8 +42,8 @@ def run_session(
     trace: Path | None = None,
     faults: Sequence[str] = (),
     command: str = "",
-) -> None:
-    """Train or evaluate, write the results, and print ``Weights SHA-256: <hex>``.
+) -> RunSummary:
+    """Train or evaluate, write the results, print ``Weights SHA-256: <hex>``.
 
     Args:
         params: Configuration of the run.
@@ -58,65 +53,97 @@ def run_session(
         faults: Further faults (see appliance.faults.plan), as a user writes them.
         command: The command line, for the log of the run.
 
+    Returns:
+        The summary, which is also in the folder of the run unless that had nothing to do.
+
     Raises:
         WaferStreamError: the run failed.
     """
     if trace is not None:
         check_trace(trace)
     torch.set_num_threads(1)  # the cores belong to the cluster
-    cluster = cluster or ClusterSpec()
-    history = History()
-    model_dir, trains = params.trainer.init.model_dir, mode in _TRAINING
-    outputs = model_dir if trains else writable_or_temporary(model_dir)
+    history, model_dir = History(), params.trainer.init.model_dir
+    outputs = model_dir if mode in _TRAINING else writable_or_temporary(model_dir)
     losses = HistoryFile(outputs / HISTORY_NAME)
     digest: str | None = None
     with RunFolder(outputs, command) as folder:
         try:
             with ExitStack() as stack:
-                if trains:
+                if mode in _TRAINING:
                     stack.enter_context(claimed(model_dir))
-                cluster = _with_faults(_with_role_logs(cluster, params, folder), faults, model_dir)
-                folder.save_configuration(params, cluster)
-                stack.enter_context(restored())
-                stack.enter_context(global_flags(params.trainer.init))
+                cluster = _with_role_logs(cluster or ClusterSpec(), params, folder)
+                cluster = _with_faults(cluster, faults, model_dir)
+                _configure(stack, params, cluster, folder)
                 backend = make_backend(params, cluster, trace is not None, outputs / _COMPILED)
                 _close_with(stack, backend, folder)
                 recorder = Recorder(losses, _about(params, cluster, mode, folder))
-                observers: list[Observer] = [
-                    history,
-                    recorder,
-                    *_observers(params, cluster, folder, backend),
-                ]
-                for observer in observers:
-                    stack.enter_context(closing(observer))
-                trainer = Trainer(params, backend, observers)
-                for logger in trainer.loggers:
-                    stack.enter_context(closing(logger))
+                others = _observers(params, cluster, folder, backend)
+                trainer = _trainer(stack, params, backend, (history, recorder, *others))
                 outcome = _run_mode(mode, trainer)
                 digest = outcome.weights_sha256
-                if trace is not None and backend.running_cluster is not None:
-                    backend.write_trace(trace)
-                    log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
-            if not outcome.has_steps:
+                _write_trace(backend, trace)
+            summary = summarize(params, cluster, mode, trainer.model, outcome, history, backend)
+            if outcome.has_steps:
+                log_throughput(history, cluster.machine, summary.num_csx)
+                _write(folder, summary, losses, cluster, backend, command)
+            else:
                 folder.discard()
-                return
-            summary = summarize(
-                params, cluster, mode, trainer.model, outcome, history, backend.start_up
-            )
-            write_results(folder, summary, losses.curves())
-            folder.save_performance(summary)
-            log_throughput(history, cluster.machine, summary.num_csx)
-            report = write_report(
-                folder, summary, losses.curves(), cluster, backend.training, command
-            )
-            log_places(folder, losses.path, summary, report)
             if outcome.unwritten is not None:
                 raise outcome.unwritten
         finally:  # also when files about the run cannot be written any more
-            if digest is not None:
-                line = f"Weights SHA-256: {digest}"
-                print(line, flush=True)
-                folder.note(line)
+            _tell_digest(folder, digest)
+    return summary
+
+
+def _configure(stack: ExitStack, params: Params, cluster: ClusterSpec, folder: RunFolder) -> None:
+    """Save the resolved configuration, and set its flags until the stack ends."""
+    folder.save_configuration(params, cluster)
+    stack.enter_context(restored())
+    stack.enter_context(global_flags(params.trainer.init))
+
+
+def _trainer(
+    stack: ExitStack, params: Params, backend: Backend, observers: Sequence[Observer]
+) -> Trainer:
+    """Build the trainer; observers and loggers are closed with the stack."""
+    for observer in observers:
+        stack.enter_context(closing(observer))
+    trainer = Trainer(params, backend, observers)
+    for logger in trainer.loggers:
+        stack.enter_context(closing(logger))
+    return trainer
+
+
+def _write(
+    folder: RunFolder,
+    summary: RunSummary,
+    losses: HistoryFile,
+    cluster: ClusterSpec,
+    backend: Backend,
+    command: str,
+) -> None:
+    """Write the results of a run to its folder, and log where they lie."""
+    from waferstream.training.results import write_report, write_results  # noqa: PLC0415  (slow)
+
+    curves = losses.curves()
+    write_results(folder, summary, curves)
+    report = write_report(folder, summary, curves, cluster, backend.training, command)
+    log_places(folder, losses.path, summary, report)
+
+
+def _write_trace(backend: Backend, trace: Path | None) -> None:
+    """Write the trace that was asked for, if a cluster has run."""
+    if trace is not None and backend.running_cluster is not None:
+        backend.write_trace(trace)
+        log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
+
+
+def _tell_digest(folder: RunFolder, digest: str | None) -> None:
+    """Print the digest of the weights, if there are any, and append it to the log."""
+    if digest is not None:
+        line = f"Weights SHA-256: {digest}"
+        print(line, flush=True)
+        folder.note(line)
 
 
 def _about(
@@ -207,6 +234,7 @@ def make_backend(
         check_loss=init.callback(CheckLoss) is not None,
     )
     backend.logs_progress = False  # observers report it
+    backend.bars = ("eval",)
     return backend
 
 

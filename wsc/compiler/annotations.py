@@ -1,4 +1,4 @@
-"""Annotations of a traced step: layer and direction of each node, seeds and the loss scale.
+"""Annotations of a traced step: layer and direction of each node, and seeds.
 
 make_fx records what the passes read of a node (``wsc.compiler.capture``) only with help: custom
 annotations of fx, which new nodes inherit, and hooks of AOTAutograd. The private modules of torch
@@ -20,22 +20,14 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.modules import module as nn_module
 
 from wsc.compiler.capture_errors import blame_line
+from wsc.compiler.node_marks import LOSS_SCALE_KEY, RECOMPUTE_KEYS
 from wsc.core.errors import ApplianceCompilationError
 
 _LAYER_KEY = "waferstream_layer"
 """Key of a node's custom annotations under which its module path is recorded."""
 
-_RECOMPUTE_KEYS = {
-    "recompute_region": "waferstream_recompute_region",
-    "recompute_ckpt": "waferstream_recompute_checkpoint",
-}
-"""Keys of the custom annotations of ops that a user's program marks, by the vendor's names."""
-
 _SEED_KEY = "waferstream_seed"
 """Key of the custom annotation of the gradient at which a backward pass starts."""
-
-_LOSS_SCALE_KEY = "waferstream_loss_scale"
-"""Key of the custom annotation of a dynamic loss scale."""
 
 
 @contextmanager
@@ -68,19 +60,6 @@ def recorded_layers(model: nn.Module) -> Iterator[None]:
         # A forward that raised has skipped its hook: leave its annotation, which is global state.
         while running:
             running.pop().__exit__(None, None, None)
-
-
-@contextmanager
-def marked_for_recompute(mark: str, call: int) -> Iterator[None]:
-    """Mark the forward ops of one call of a user's function.
-
-    Args:
-        mark: ``recompute_region``, whose values are made again in the backward pass, or
-            ``recompute_ckpt``, whose results are kept all the same.
-        call: A number of the call.
-    """
-    with fx_traceback.annotate({_RECOMPUTE_KEYS[mark]: call}):
-        yield
 
 
 @contextmanager
@@ -122,12 +101,6 @@ def marked_backward() -> Iterator[None]:
         yield
 
 
-def loss_scale_placeholder() -> torch.Tensor:
-    """Return a scalar of a step whose value, the dynamic loss scale, each step is told."""
-    with fx_traceback.annotate({_LOSS_SCALE_KEY: True}):
-        return torch.full((), 1.0, dtype=torch.float32)
-
-
 def annotate_layers(graph: fx.Graph) -> None:
     """Set each node's layer and direction under the names that the passes read.
 
@@ -140,10 +113,10 @@ def annotate_layers(graph: fx.Graph) -> None:
             node.meta["stack_trace"] = lines[sequence]
         node.meta["layer"] = node.meta.get("custom", {}).get(_LAYER_KEY, "")
         node.meta["backward"] = _is_backward(node)
-        for mark, key in _RECOMPUTE_KEYS.items():
+        for mark, key in RECOMPUTE_KEYS.items():
             node.meta[mark] = node.meta.get("custom", {}).get(key)
         node.meta["seed"] = _SEED_KEY in node.meta.get("custom", {})
-        node.meta["loss_scale"] = _LOSS_SCALE_KEY in node.meta.get("custom", {})
+        node.meta["loss_scale"] = LOSS_SCALE_KEY in node.meta.get("custom", {})
 
 
 def recompute_marks(node: fx.Node) -> tuple[int | None, int | None]:

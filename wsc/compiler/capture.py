@@ -22,8 +22,7 @@ version that pyproject.toml requires.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,14 +38,13 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeEnv,
     StatelessSymbolicContext,
 )
-from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.annotations import annotate_layers, marked_backward, recorded_layers
-from wsc.compiler.autocast import autocast
 from wsc.compiler.capture_errors import explain, recorded_lines
 from wsc.compiler.host_draws import refuse_host_draws
 from wsc.compiler.host_reads import RefuseHostReads
 from wsc.compiler.known_values import KnownValues
+from wsc.compiler.live_weights import live_weights
 from wsc.compiler.norm_results import NO_NORMS, NormStep, erase_unread, separate_norms
 from wsc.compiler.precision import DTYPES, NAMES, StreamPrecision
 from wsc.compiler.shape_rules import own_shape_rules
@@ -284,41 +282,6 @@ def _flat_step(
         ]
 
     return flat_step
-
-
-@contextmanager
-def live_weights(
-    model: nn.Module, streamed: Mapping[str, torch.Tensor], precision: StreamPrecision
-) -> Iterator[dict[str, torch.Tensor]]:
-    """Let a model compute with streamed weights, under the rules of autocast.
-
-    Yields the weights in the compute dtype by name: the leaves to which autograd gives gradients.
-    """
-    live = {}
-    for name, master in model.named_parameters():
-        # Detached, so that the cast weight is the leaf.
-        tensor = streamed[name].to(precision.compute_dtype).detach()
-        live[name] = tensor.requires_grad_(master.requires_grad)
-        # A parameter for isinstance, which Module.get_parameter asks.
-        tensor._is_param = True
-    everywhere = {place: live[name] for place, name in parameter_places(model).items()}
-    # torch.func.functional_call can only call the model itself, not a step around it.
-    with _reparametrize_module(model, everywhere), autocast(precision):
-        yield live
-
-
-def parameter_places(model: nn.Module) -> dict[str, str]:
-    """Return the name in ``named_parameters`` for each attribute that holds a parameter.
-
-    A tied head is another attribute with the parameter of the embedding; a module with two paths
-    has its attributes once.
-    """
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    return {
-        f"{path}.{attribute}" if path else attribute: names[parameter]
-        for path, module in model.named_modules()
-        for attribute, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
-    }
 
 
 def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:

@@ -21,8 +21,8 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_map_only
 
 from wsc.compiler.capture import Captured
-from wsc.compiler.depth import CAPTURED_LAYERS, Stack, with_number
-from wsc.compiler.layer_places import MIDDLE, LayerPlaces, UnequalLayersError
+from wsc.compiler.depth import CAPTURED_LAYERS, MIDDLE, Stack, with_number
+from wsc.compiler.layer_places import LayerPlaces, UnequalLayersError
 from wsc.compiler.storages import tensors_of
 from wsc.core.program import TensorSpec
 

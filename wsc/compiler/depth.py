@@ -42,7 +42,10 @@ from wsc.core.program import Phase, Program, Segment
 CAPTURED_LAYERS = 5
 """Layers of a capture that is deepened: first, second, middle, second last, last."""
 
-_FIRST, _MIDDLE, _LAST = 0, CAPTURED_LAYERS // 2, CAPTURED_LAYERS - 1
+MIDDLE = CAPTURED_LAYERS // 2
+"""Number of the layer that is copied."""
+
+_FIRST, _LAST = 0, CAPTURED_LAYERS - 1
 _NUMBERED = re.compile(r"(.+)\.\d+")  # the name of a layer: "decoder.3"
 
 Shape = tuple[int, ...]
@@ -120,7 +123,7 @@ class Stack:
         """Return the program with ``num_layers`` layers, with values named by position."""
         segments: list[Segment] = []
         for is_middle, run in groupby(
-            named_by_place(program).segments, lambda s: self.number(s.layer) == _MIDDLE
+            named_by_place(program).segments, lambda s: self.number(s.layer) == MIDDLE
         ):
             # The segments of one pass through the middle layer are copied together.
             captured = list(run)
@@ -160,7 +163,7 @@ class Stack:
         """
 
         def is_repeated(name: str) -> tuple[bool, bool]:
-            repeated = self.number(name) == _MIDDLE and reader in {None, _FIRST, _LAST}
+            repeated = self.number(name) == MIDDLE and reader in {None, _FIRST, _LAST}
             return repeated, "/backward/" in name
 
         # Adjacent names are repeated together: a2 b2 becomes a2 b2 a3 b3 a4 b4.
@@ -179,14 +182,14 @@ class Stack:
         if number is None:
             return None
         if copy is not None and number not in {_FIRST, _LAST}:
-            return copy + number - _MIDDLE  # itself or a neighbour
-        follows = number > _MIDDLE
-        is_last_copy = number == _MIDDLE and reader == _MIDDLE + 1
+            return copy + number - MIDDLE  # itself or a neighbour
+        follows = number > MIDDLE
+        is_last_copy = number == MIDDLE and reader == MIDDLE + 1
         return number + self._added if follows or is_last_copy else number
 
     def _copies(self, phase: Phase) -> range:
         """Return the numbers of the copies of the middle layer, in the order in which they run."""
-        copies = range(_MIDDLE, _MIDDLE + self._added + 1)
+        copies = range(MIDDLE, MIDDLE + self._added + 1)
         return copies if phase == "forward" else copies[::-1]
 
     @property

@@ -10,11 +10,8 @@ from typing import Any
 from torch import fx
 
 from wsc.compiler.capture import Captured
-from wsc.compiler.depth import CAPTURED_LAYERS, Stack
+from wsc.compiler.depth import CAPTURED_LAYERS, MIDDLE, Stack
 from wsc.compiler.passes.layers import layers_of
-
-MIDDLE = CAPTURED_LAYERS // 2
-"""Number of the layer that is copied."""
 
 
 class UnequalLayersError(Exception):

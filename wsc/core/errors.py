@@ -85,6 +85,11 @@ class WaferStreamError(Exception):
                 lines.append(f"  {label}: {text}")
         return "\n".join(lines)
 
+    def fields(self) -> dict[str, str | None]:
+        """Return the kind of the error and all fields as plain data."""
+        _, what, fields = _fields_of(self)
+        return {"kind": type(self).__name__, "what": what, **fields}
+
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, _fields_of(self)
 

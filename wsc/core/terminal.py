@@ -6,10 +6,13 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from itertools import cycle
+from typing import TextIO, cast
 
 from tqdm import tqdm
+from tqdm.contrib import DummyTqdmFile
+from tqdm.contrib.logging import logging_redirect_tqdm
 
 log = logging.getLogger("waferstream")
 
@@ -23,6 +26,27 @@ class TerminalHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         tqdm.write(self.format(record), file=sys.stdout)
         sys.stdout.flush()
+
+
+def shows_bars() -> bool:
+    """Return whether stderr is a terminal, and log lines know to go above what is shown there."""
+    knows = any(isinstance(handler, TerminalHandler) for handler in log.handlers)
+    return knows and sys.stderr.isatty()
+
+
+@contextmanager
+def printing_above() -> Iterator[None]:
+    """Let what the block prints, and logs to the root logger, go above the bars of a terminal.
+
+    Output that goes elsewhere than to the terminal stays as it is.
+    """
+    with ExitStack() as stack:
+        consoles = (sys.stdout, sys.stderr)
+        if any(getattr(each, "stream", None) in consoles for each in logging.root.handlers):
+            stack.enter_context(logging_redirect_tqdm())
+        if sys.stdout.isatty():
+            stack.enter_context(redirect_stdout(cast("TextIO", DummyTqdmFile(sys.stderr))))
+        yield
 
 
 @contextmanager
@@ -49,8 +73,7 @@ def spinning(text: str) -> Iterator[None]:
 
     They are on stderr, and only if it is a terminal and log lines know to go above them.
     """
-    knows = any(isinstance(handler, TerminalHandler) for handler in log.handlers)
-    if not (knows and sys.stderr.isatty()):
+    if not shows_bars():
         yield
         return
     form, frames = "{desc} {elapsed}", cycle(_FRAMES)

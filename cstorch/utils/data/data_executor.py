@@ -29,6 +29,7 @@ from cstorch.tracing.step_value import StepCall, resolve
 from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.loop_batches import batches_of
+from cstorch.utils.data.loop_length import checked_steps, steps_of
 from cstorch.utils.data.loop_log import LoopLog
 from cstorch.utils.data.profiler import Profiler
 from cstorch.utils.data.utils import Schedule
@@ -39,8 +40,6 @@ from wsc.core.micro_batches import MicroBatchSize
 from wsc.core.program import Mode
 
 log = logging.getLogger("waferstream")
-
-MAX_STEPS = 2**31 - 1
 
 MbsSetting = MicroBatchSize
 """Values of the flag ``csx.performance.micro_batch_size``."""
@@ -71,12 +70,16 @@ class DataExecutor:
     ) -> None:
         self._backend = current_backend()
         self.dataloader = _checked_loader(dataloader)
-        self.num_steps = self._checked_steps(num_steps)
+        self.num_steps = 1
+        if self._backend.is_e2e_execution:
+            self.num_steps = checked_steps(num_steps, dataloader)
         self.checkpoint_steps = checked_cadence(
-            "checkpoint_steps", self._steps_of(checkpoint_steps), least=0
+            "checkpoint_steps", steps_of(checkpoint_steps, self.num_steps), least=0
         )
         self.activation_steps = meeting(
-            checked_cadence("activation_steps", self._steps_of(activation_steps), least=1),
+            checked_cadence(
+                "activation_steps", steps_of(activation_steps, self.num_steps), least=1
+            ),
             self.checkpoint_steps,
         )
         self.iteration = 0
@@ -183,6 +186,7 @@ class DataExecutor:
                 self._finish_iteration()
         finally:
             self._backend.loop = None
+            self._log.close()
 
     def attach(self, step: Step) -> StepCall:
         """Make the loop run a step in this iteration; ConfigError if it runs another one."""
@@ -245,6 +249,7 @@ class DataExecutor:
     def _finish_iteration(self) -> None:
         if self._step is None or not self._backend.is_e2e_execution:
             return
+        self._log.begin(self._step.mode, self._newest_iteration)
         if not self._backend.is_csx:
             elapsed_s = time.perf_counter() - self._iteration_started_s
             self.profiler.rate_tracker.add(self._step.batch_size, elapsed_s)
@@ -259,6 +264,14 @@ class DataExecutor:
                 function(*args, **kwargs)
             self._queued.clear()
             self._log.note(self._step.mode, self.user_iteration, loss)
+
+    def _newest_iteration(self) -> int:
+        """Return the newest iteration whose step has begun, counted from 1, in any thread."""
+        if not self._backend.is_csx:
+            return self.user_iteration
+        if self._step is not None and self._step.mode == "eval":
+            return self._backend.newest_batch
+        return self._backend.newest_step - self._start
 
     def _host_result(self, step: Step) -> StepResult:
         """Return the result of the step that has just run on CPU or GPU."""
@@ -281,38 +294,6 @@ class DataExecutor:
                 call.note(result)
         self._done += count
         step.note_done(self._backend.global_step, results[-1].loss_scale)
-
-    def _steps_of(self, asked: Cadence | Schedule | None) -> Cadence | None:
-        """Return the steps of a schedule, counted from 1; anything else as it is."""
-        if not isinstance(asked, Schedule):
-            return asked
-        return frozenset(step + 1 for step in range(self.num_steps) if asked.match(step))
-
-    def _checked_steps(self, num_steps: int | None) -> int:
-        if not self._backend.is_e2e_execution:
-            return 1
-        if num_steps is None:
-            try:
-                num_steps = len(self.dataloader)
-            except TypeError as error:
-                raise ConfigError(
-                    "the number of steps must be given",
-                    code="num-steps-unknown",
-                    rule="num_steps, or a loader with a length",
-                ) from error
-        if isinstance(num_steps, bool) or not isinstance(num_steps, int):
-            raise ConfigError(
-                "num_steps must be a whole number",
-                code="num-steps-not-whole",
-                value=f"{num_steps!r}",
-            )
-        if not 0 < num_steps <= MAX_STEPS:
-            raise ConfigError(
-                "num_steps must be between 1 and 2**31 - 1",
-                code="num-steps-out-of-range",
-                value=num_steps,
-            )
-        return num_steps
 
 
 def _checked_loader(loader: object) -> DataLoader:

@@ -1,14 +1,17 @@
-"""Progress lines of the loops of a program of one's own."""
+"""Progress of a loop: lines, for a program of one's own, and a bar on a terminal."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from cstorch.backend import Backend
 from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.program import Mode
+from wsc.core.progress_bar import ProgressBar
+from wsc.core.terminal import shows_bars
 
 log = logging.getLogger("waferstream")
 
@@ -17,16 +20,39 @@ LINE_INTERVAL_S = 1.0
 
 
 class LoopLog:
-    """Progress lines of one loop: at activation steps, at most one a second, and at the end."""
+    """Progress of one loop: lines at activation steps, at most one a second, and at the end.
+
+    Where the terminal shows bars, a bar follows the steps (``ProgramSettings.bars``).
+    """
 
     def __init__(self, backend: Backend, profiler: Profiler, num_steps: int) -> None:
         self._backend = backend
         self._profiler = profiler
         self._num_steps = num_steps
         self._last_s = 0.0
+        self._bar: ProgressBar | None = None
+
+    def begin(self, mode: Mode, look: Callable[[], int]) -> None:
+        """Show the bar of the loop, unless it is shown already.
+
+        Args:
+            mode: What the loop does.
+            look: Returns the newest iteration that has begun, counted from 1, in any thread.
+        """
+        if self._bar is None and mode in self._backend.bars and shows_bars():
+            word, unit = ("Train", "step") if mode == "train" else ("Evaluate", "batch")
+            self._bar = ProgressBar(word, 1, self._num_steps, look, unit)
+
+    def close(self) -> None:
+        """Remove the bar. Idempotent."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
 
     def note(self, mode: Mode, iteration: int, loss: float | None) -> None:
         """Log the progress after an iteration, counted from 1, if its loss is known."""
+        if self._bar is not None:
+            self._bar.reach(iteration)
         now_s = time.monotonic()
         is_due = iteration == self._num_steps or now_s - self._last_s >= LINE_INTERVAL_S
         if loss is not None and is_due and self._backend.logs_progress:

@@ -107,15 +107,15 @@ def test_newest_step_is_known_while_a_job_runs(
     run, seen = LocalRoles.run, []
 
     def noting(roles: LocalRoles, job: Job) -> list[Report]:
-        seen.append(backend.newest_step)
+        seen.append((backend.newest_step, backend.newest_batch))
         reports = run(roles, job)
-        seen.append(backend.newest_step)
+        seen.append((backend.newest_step, backend.newest_batch))
         return reports
 
     monkeypatch.setattr(LocalRoles, "run", noting)
     losses(training_step(backend), executor(3, activation_steps=3))
     losses(evaluation_step(backend), executor(5, activation_steps=5))
-    assert seen == [1, 3, 3, 3]
+    assert seen == [(1, 0), (3, 0), (3, 1), (3, 5)]
 
 
 def test_loss_that_is_nan_ends_the_run() -> None:

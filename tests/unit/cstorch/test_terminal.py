@@ -17,6 +17,8 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
+from tests.support.terminals import terminal_of_test
+from wsc.core.terminal import TerminalHandler
 
 PROGRAM = """
 import cstorch, torch
@@ -33,12 +35,16 @@ trainer.shutdown()
 
 
 @pytest.mark.parametrize("device", ["CSX", "CPU"])
-def test_loops_log_their_progress(device: str, caplog: pytest.LogCaptureFixture) -> None:
-    """One line at the end of a short loop, in the vendor's format."""
+def test_loops_show_their_progress(
+    device: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bar, and one line at the end of a short loop, in the vendor's format."""
+    terminal = terminal_of_test(monkeypatch)
+    logging.getLogger("waferstream").addHandler(TerminalHandler())
     with caplog.at_level(logging.INFO, "waferstream"), running_backend(device=device) as backend:
         losses(training_step(backend), executor(3))
         losses(evaluation_step(backend), executor(2))
-        backend.logs_progress = False
+        backend.logs_progress, backend.bars = False, ()
         losses(training_step(backend), executor(1))
     lines = [message for message in caplog.messages if message.startswith("|")]
     last = [line for line in lines if ", Step=3, " in line or "Batch=2, " in line]
@@ -46,6 +52,12 @@ def test_loops_log_their_progress(device: str, caplog: pytest.LogCaptureFixture)
     assert last[1].startswith(f"| Eval Device={device}, GlobalStep=3, Batch=2, Loss=")
     assert ("EmulatedRate=" in last[0]) == (device == "CSX")
     assert not any(", Step=4, " in line for line in lines)
+    bars = terminal.getvalue()
+    assert "Train:   0%" in bars
+    assert "Evaluate:   0%" in bars
+    assert "0/3 " in bars
+    assert "0/2 " in bars
+    assert "0/1 " not in bars
 
 
 def test_report_states_emulated_rate_and_causes(backend: cstorch.Backend) -> None:

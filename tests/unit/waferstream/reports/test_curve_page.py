@@ -90,6 +90,7 @@ def test_curve_page_names_command_and_configuration() -> None:
 
 def test_write_curve_writes_json_picture_and_page(tmp_path: Path) -> None:
     result = replace(RUNS, gpus=GpuComparison((), "no GPU curves"))
+    (tmp_path / "gpus.png").write_text("of an earlier curve")
     page = write_curve(tmp_path, "scaling", result)
     assert page == tmp_path / "scaling.html"
     assert "no GPU curves" in page.read_text()

@@ -42,6 +42,17 @@ def test_simulate_predicts_every_number_of_systems(simulated: Simulation) -> Non
     assert "4 x CS-2 in detail" in text
 
 
+def test_weak_scaling_gives_every_system_the_batch() -> None:
+    """Two samples are enough for four systems, whose rate is higher than that of one."""
+    batch = (torch.zeros(2, 8), torch.zeros(2, dtype=torch.int64))
+    given = {"loss_fn": nn.CrossEntropyLoss(), "weak_scaling": True}
+    found = cstorch.simulate(nn.Linear(8, 4), batch, [1, 4], **given)
+    one, four = (point.emulated for point in found.points)
+    assert found.result.weak
+    assert four.samples_per_s > one.samples_per_s
+    assert four.samples_per_s * four.step_ps == pytest.approx(4 * one.samples_per_s * one.step_ps)
+
+
 def test_simulate_leaves_the_model_to_be_trained() -> None:
     model = nn.Linear(8, 4)
     before = model.weight.detach().clone()

@@ -15,7 +15,7 @@ from tests.support.disks import full_disk
 from tests.support.errors import raises
 from tests.support.tiny_run import digest_of, run_here, write_run
 from waferstream.config.params import load_params
-from waferstream.training import session
+from waferstream.training import results
 from waferstream.training.run_folder import RunFolder, claimed
 from wsc.core.errors import ConfigError
 
@@ -104,7 +104,7 @@ def test_hash_is_printed_when_no_result_can_be_written(
     def full(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "run_summary.json")
 
-    monkeypatch.setattr(session, "write_results", full)
+    monkeypatch.setattr(results, "write_results", full)
     flags = write_run(tmp_path, init__loop={"max_steps": 1})
     code, out, err = run_here([*flags, "--mode=train"], capsys)
     assert code == 1

@@ -10,7 +10,7 @@ import torch
 
 import cstorch
 from cstorch.utils.data import Schedule
-from cstorch.utils.data.data_executor import MAX_STEPS
+from cstorch.utils.data.loop_length import MAX_STEPS
 from tests.support.cstorch_program import (
     batches,
     evaluation_step,

@@ -1,21 +1,15 @@
-"""Progress of a run: a bar, and event files for TensorBoard."""
+"""A progress bar that follows steps by itself, below everything else that is printed."""
 
 from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.summary import scalar
 from tqdm import tqdm
 
-from wsc.core.files import naming
-from wsc.core.terminal import repeated
+from wsc.core.terminal import printing_above, repeated
 
 _LOOK_S = 0.2
 
@@ -30,13 +24,21 @@ class ProgressBar:
         first: The first step.
         last: The last step.
         look: Returns the newest step that has begun; called in a thread.
+        unit: What a step is.
     """
 
-    def __init__(self, description: str, first: int, last: int, look: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        description: str,
+        first: int,
+        last: int,
+        look: Callable[[], int],
+        unit: str = "step",
+    ) -> None:
         self._bar = tqdm(
             desc=description,
             total=last - first + 1,
-            unit="step",
+            unit=unit,
             leave=False,
             dynamic_ncols=True,
             disable=None,
@@ -46,6 +48,7 @@ class ProgressBar:
         self._has_begun = False
         self._following = ExitStack()
         if not self._bar.disable:
+            self._following.enter_context(printing_above())
             self._following.enter_context(repeated(self.follow, _LOOK_S))
 
     @property
@@ -76,37 +79,6 @@ class ProgressBar:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Remove the bar. Idempotent."""
         self._following.close()
         self._bar.close()
-
-
-class EventWriter:
-    """Event file in a folder, to which scalars are appended; an OSError names the folder.
-
-    Recorded scalars are in the file after ``flush`` or ``close``.
-    """
-
-    # tensorboardX's SummaryWriter writes in a thread, whose errors (a full disk) are never raised
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with naming(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            self._writer = EventsWriter(str(folder / "events"))
-
-    def scalar(self, name: str, value: float, step: int) -> None:
-        """Record one value; a name with a slash has a group, as in ``train/loss``."""
-        with naming(self._folder):
-            event = Event(wall_time=time.time(), step=step, summary=scalar(name, value))
-            self._writer.write_event(event)
-
-    def flush(self) -> None:
-        """Write the recorded scalars to the file."""
-        with naming(self._folder):
-            self._writer.flush()
-
-    def close(self) -> None:
-        """Write the recorded scalars and close the file."""
-        with naming(self._folder):
-            self._writer.close()

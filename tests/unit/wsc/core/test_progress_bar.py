@@ -1,33 +1,16 @@
-"""Progress lines in the vendor's format, the bar, and event files."""
+"""The progress bar follows the steps, and everything else is printed above it."""
 
 from __future__ import annotations
 
-import io
 import logging
 import sys
-from pathlib import Path
 
 import pytest
 from tqdm import tqdm
 
-from tests.support.disks import full_disk
-from tests.support.event_files import events, scalars
-from waferstream.reports.progress import EventWriter, ProgressBar
+from tests.support.terminals import terminal_of_test
+from wsc.core.progress_bar import ProgressBar
 from wsc.core.terminal import TerminalHandler, spinning
-
-
-class Terminal(io.StringIO):
-    """A stand-in for a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def terminal_of_test(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Make stderr a terminal; pytest takes it back from a fixture."""
-    stderr = Terminal()
-    monkeypatch.setattr(sys, "stderr", stderr)
-    return stderr
 
 
 def test_progress_bar_is_absent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,27 +72,20 @@ def test_log_lines_go_above_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
     assert not before.strip()
 
 
-def test_event_writer_writes_scalars_on_close(tmp_path: Path) -> None:
-    writer = EventWriter(tmp_path)
-    writer.scalar("train/loss", 2.5, 10)
-    writer.scalar("eval/loss", 3.5, 20)
-    writer.close()
-    (path,) = tmp_path.glob("events.out.tfevents.*")
-    assert scalars(path) == [("train/loss", 2.5, 10), ("eval/loss", 3.5, 20)]
-
-
-def test_event_writer_flushes_during_a_run(tmp_path: Path) -> None:
-    writer = EventWriter(tmp_path / "made" / "here")
-    writer.scalar("train/loss", 2.5, 10)
-    writer.flush()
-    (path,) = tmp_path.rglob("events.out.tfevents.*")
-    assert [event.step for event in events(path)] == [0, 10]
-    writer.close()
-
-
-def test_event_writer_names_the_folder_of_a_full_disk(tmp_path: Path) -> None:
-    writer = EventWriter(tmp_path)
-    writer.scalar("train/loss", 2.5, 10)
-    with full_disk(), pytest.raises(OSError, match=tmp_path.name):
-        writer.flush()
-    writer.close()
+def test_what_a_program_prints_goes_above_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prints and lines of the root logger, each whole; both are as before afterwards."""
+    terminal = terminal_of_test(monkeypatch)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    console = logging.StreamHandler(terminal)
+    monkeypatch.setattr(logging.root, "handlers", [console])
+    bar = ProgressBar("Train", 1, 10, lambda: 0)
+    try:
+        print("loss", 2.5)
+        logging.root.warning("a log line")
+        bar.reach(3)
+    finally:
+        bar.close()
+    lines = [line.split("\r")[-1] for line in terminal.getvalue().split("\n")]
+    assert lines[:2] == ["loss 2.5", "a log line"]
+    assert sys.stdout is terminal
+    assert logging.root.handlers == [console]

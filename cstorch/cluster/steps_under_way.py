@@ -1,0 +1,21 @@
+"""Steps that a cluster runs in one job, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsc.core.program import Mode
+
+
+@dataclass(frozen=True)
+class StepsUnderWay:
+    """Steps that the cluster runs; ``before`` is the newest one that it told when they began."""
+
+    mode: Mode
+    first: int
+    last: int
+    before: int
+
+    def newest(self, told: int) -> int:
+        """Return the newest step that has begun, from the one that the cluster tells now."""
+        return self.first if told == self.before else min(max(told, self.first), self.last)

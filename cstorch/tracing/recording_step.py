@@ -1,0 +1,133 @@
+"""Run a traced step once in Python, and compile programs from what was recorded.
+
+The compiler, and what it needs of torch, takes two seconds to import. So this module is imported
+where a step is recorded: a program that the compile cache has needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from cstorch import flags
+from cstorch.amp import stream_precision
+from cstorch.backend import Backend
+from cstorch.compile import Fit, model_of
+from cstorch.listeners.hooks import Names, itself, note_samples, traced_tensors
+from cstorch.tracing.call import Call
+from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.foreign_steps import refused_foreign_steps
+from cstorch.tracing.forward import Forward
+from cstorch.tracing.recorded_step import RecordedStep
+from cstorch.tracing.recorder import recording
+from cstorch.tracing.repeated_layers import RepeatedLayers
+from wsc.compiler.artifact import ArtifactCache
+from wsc.compiler.capture import masters_of
+from wsc.compiler.compile import CompileRequest, compile_recorded, recorded_digest
+from wsc.compiler.compiled import Compiled
+from wsc.compiler.depth import CAPTURED_LAYERS
+from wsc.compiler.recording import Recording, record
+from wsc.core.errors import ConfigError
+
+
+def record_step(
+    backend: Backend,
+    call: Call,
+    size: int,
+    for_all_sizes: bool = False,
+    forward: Forward | None = None,
+) -> RecordedStep:
+    """Run the user's function on a micro-batch of ``size`` samples.
+
+    It runs once; that of a known ``forward`` pass whose layers are equal runs with few layers.
+    """
+    layers = RepeatedLayers.of(model_of(backend), forward) if for_all_sizes else None
+    deep = None if layers is None else _record_few_layers(backend, call, size, layers)
+    return deep or _record(backend, call, size, for_all_sizes)
+
+
+def _record_few_layers(
+    backend: Backend, call: Call, size: int, repeated: RepeatedLayers
+) -> RecordedStep | None:
+    """Return a step recorded without most of its layers; None if they turn out to differ."""
+    with repeated.first(CAPTURED_LAYERS + 1):
+        one_more = _record(backend, call, size, for_all_sizes=True, names=lambda _: ())
+    with repeated.first(CAPTURED_LAYERS):
+        few = _record(backend, call, size, for_all_sizes=True, names=repeated.names)
+    assert few.recording is not None, "it has just been made"
+    assert one_more.recording is not None, "it has just been made"
+    masters = masters_of(model_of(backend))
+    whole = few.recording.with_all_layers(one_more.recording, repeated.stack, masters)
+    return None if whole is None else replace(few, recording=whole)
+
+
+def _record(
+    backend: Backend, call: Call, size: int, for_all_sizes: bool, names: Names = itself
+) -> RecordedStep:
+    """Run the user's function once; hooks hear tensors of modules under ``names``."""
+    outputs: Any = None
+
+    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        nonlocal outputs
+        note_samples(batch[0].shape[0])
+        outputs = recorder.hand_out(call(batch))
+        return recorder.results
+
+    model = model_of(backend)
+    inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(call.tensors)]
+    with (
+        recording() as recorder,
+        recorded_clipping(model, recorder),
+        refused_foreign_steps(),
+        traced_tensors(model, names),
+    ):
+        buffers = backend.traced_buffers()
+        made = record(step, model, inputs, stream_precision(), buffers, for_all_sizes=for_all_sizes)
+    return RecordedStep(backend, made, call, outputs, recorder)
+
+
+def compiled_at(
+    recorded: RecordedStep, fit: Fit, cache: ArtifactCache | None = None
+) -> tuple[Compiled, bool]:
+    """Return the program of a recorded step for a fit, and whether it came from the cache."""
+    return compile_recorded(_graph_of(recorded), compile_request(recorded.backend, fit), cache)
+
+
+def digest_at(recorded: RecordedStep, fit: Fit) -> str:
+    """Return the digest of the program for a fit, without compiling it."""
+    return recorded_digest(_graph_of(recorded), compile_request(recorded.backend, fit))
+
+
+def _graph_of(recorded: RecordedStep) -> Recording:
+    assert recorded.recording is not None, "the forward pass has run"
+    return recorded.recording
+
+
+def compile_request(backend: Backend, fit: Fit) -> CompileRequest:
+    """Return what decides a compile in addition to the recorded step."""
+    config, cut = backend.cluster_config, fit.cut
+    _check_kind(config.cluster.machine.system.name)
+    return CompileRequest(
+        precision=stream_precision(),
+        micro_batch_size=cut.size,
+        num_micro_batches=cut.num_micro_batches,
+        recomputed_layers=fit.recomputed_layers,
+        target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
+        num_short=cut.num_short,
+    )
+
+
+def _check_kind(system: str) -> None:
+    """Refuse a kind of system that ``csx.debug.fabric_type_blacklist`` excludes."""
+    excluded = flags.csx.debug.fabric_type_blacklist
+    if system.replace("-", "").lower() in excluded:
+        raise ConfigError(
+            f"no system is left: the cluster has {system} only",
+            code="fabric-type-excluded",
+            where="csx.debug.fabric_type_blacklist",
+            value=", ".join(excluded),
+            remedy="change the flag, or the system in cluster.yaml",
+        )

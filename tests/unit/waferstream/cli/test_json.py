@@ -1,0 +1,149 @@
+"""``--json``: every command prints its result as JSON alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from appliance.jobs.job import Request
+from appliance.jobs.registry import Registry
+from cstorch import distributed
+from tests.support.tiny_run import TINY, write_run
+from tests.support.tools import rows, tool
+from waferstream.cli.main import main
+from waferstream.cli.model_tool import write_weights
+from waferstream.cli.tools import TOOLS, tool_commands
+
+_OURS = "--model=gpt2 --src-fmt=hf --tgt-fmt=cs-current"
+_THEIRS = "--model=gpt2 --src-fmt=cs-current --tgt-fmt=hf"
+
+CASES = {
+    "config pull": "gpt2_small -o {new}/gpt2.yaml",
+    "config validate": "{params}",
+    "config convert_legacy": "{folder}/legacy.yaml -o {new}/converted.yaml",
+    "config diff": "{params} {params}",
+    "config stats": "{params}",
+    "config schema": "cluster",
+    "config explain": "loop.max_steps",
+    "model list": "",
+    "model info": "gpt2",
+    "model describe": "gpt2",
+    "model init_checkpoint": "{params} -o {new}/initial.mdl",
+    "data_processor list": "",
+    "data_processor info": "DummyDataProcessor",
+    "data_processor describe": "DummyDataProcessor",
+    "data_processor benchmark": "{params} --steps_per_epoch=1",
+    "checkpoint convert": f"{{own}}.mdl {_THEIRS} --config={{own}}.yaml --output-dir={{new}}",
+    "checkpoint convert-config": f"{{folder}}/config.json {_OURS} --output-dir={{new}}",
+    "checkpoint list": "",
+    "checkpoint info": "{saved}",
+    "checkpoint diff": "{saved} {saved}",
+    "checkpoint copy": "{saved} {new}/copy.mdl",
+    "checkpoint move": "{new}/to_move.mdl {new}/moved.mdl",
+    "checkpoint verify": "{saved}",
+    "checkpoint seal": "{saved} {new}/sealed.mdl",
+    "checkpoint delete": "{new}/to_delete.mdl",
+    "job list": "",
+    "job get": "{job}",
+    "job cancel": "{job}",
+    "job label": "{job} a=1",
+    "job set-priority": "{job} p1",
+    "job log-export": "{job} -o {new}",
+    "cluster nodes": "--cluster={folder}/cluster.yaml",
+    "cluster nodegroups": "--cluster={folder}/cluster.yaml",
+    "cluster volumes": "",
+    "cluster worker-cache": "",
+    "cluster clear-worker-cache": "",
+    "cluster plan": "--cluster={folder}/cluster.yaml --hosts=2x9",
+    "certificates make": "{new}/certificates --host=a",
+}
+"""Words of every command, with the places of the fixture."""
+
+GPT2 = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
+LEGACY = {
+    "train_input": {"data_processor": "DummyDataProcessor", "batch_size": 8},
+    "model": {"name": "gpt2", "hidden_size": 64, "num_heads": 2},
+    "optimizer": {"optimizer_type": "AdamW", "learning_rate": 0.01},
+    "runconfig": {"max_steps": 10},
+}
+ERROR_FIELDS = {"kind", "what", "code", "where", "value", "rule", "remedy"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that commands read."""
+    found = tmp_path_factory.mktemp("files")
+    write_run(found)
+    (found / "legacy.yaml").write_text(yaml.safe_dump(LEGACY))
+    (found / "config.json").write_text(json.dumps(GPT2))
+    assert main(["checkpoint", "convert-config", f"{found / 'config.json'}", *_OURS.split()]) == 0
+    (own,) = found.glob("*_to_cs.yaml")
+    assert main(["model", "init_checkpoint", f"{own}", "-o", f"{own.with_suffix('.mdl')}"]) == 0
+    return found
+
+
+@pytest.fixture
+def places(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Return the places of files, and the name of a job of another host."""
+    monkeypatch.setenv("WAFERSTREAM_STATE", f"{tmp_path / 'state'}")
+    monkeypatch.setattr(distributed, "WORKER_CACHE_ROOT", tmp_path / "cache")
+    job = Registry().submit("execute", "wflow-1", Request()).name
+    elsewhere = {"host": "elsewhere", "pid": os.getpid()}
+    Registry().change(
+        job, lambda job: job.model_copy(update={"owner": job.owner.model_copy(update=elsewhere)})
+    )
+    for name in ("saved", "to_move", "to_delete"):
+        write_weights(tmp_path / f"{name}.mdl", {"weight": torch.ones(2)}, {"global_step": 1})
+    (own,) = folder.glob("*_to_cs.yaml")
+    return {
+        "folder": folder,
+        "params": folder / "params.yaml",
+        "own": own.with_suffix(""),
+        "saved": tmp_path / "saved.mdl",
+        "new": tmp_path,
+        "job": job,
+    }
+
+
+def test_every_command_has_a_case() -> None:
+    commands = {f"{group} {each.name}" for group in TOOLS for each in tool_commands(group)}
+    assert commands == set(CASES)
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_command_prints_json_alone(
+    command: str, places: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows, or the one object that the command is about (a schema, a job)."""
+    words = f"{command} {CASES[command].format(**places)} --json".split()
+    found = json.loads(tool(capsys, *words))
+    if command in ("config schema", "job get"):
+        found = [found]
+    assert all(isinstance(row, dict) and row for row in found)
+
+
+def test_files_that_were_written_are_named(
+    places: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = rows(capsys, "checkpoint", "copy", places["saved"], f"{places['new']}/copy.mdl")
+    assert Path(row["path"]).is_file()
+    (verified,) = rows(capsys, "checkpoint", "verify", row["path"])
+    assert (verified["checksums"], verified["tensors"]) == (True, 1)
+
+
+def test_error_is_json_with_its_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The text is on standard error, as without the flag."""
+    params = tmp_path / "params.yaml"
+    params.write_text(yaml.safe_dump({"trainer": {**TINY["trainer"], "inti": {}}}))
+    for words in (["config", "validate", f"{params}"], ["--params", f"{params}"]):
+        assert main([*words, "--json"], home=tmp_path) == 1
+        out, err = capsys.readouterr()
+        error = json.loads(out)["error"]
+        assert set(error) == ERROR_FIELDS
+        assert (error["kind"], error["code"]) == ("ConfigError", "unknown-key")
+        assert f"[{error['code']}]" in err
