@@ -24,6 +24,7 @@ from appliance.spec import ClusterSpec
 from cstorch.cluster.config import ClusterConfig
 from cstorch.compile import compile
 from cstorch.current import replace_backend
+from cstorch.model_output import loss_in
 from cstorch.optim.from_torch import from_torch
 from cstorch.terminal import log_to_terminal
 from cstorch.trace import trace
@@ -150,7 +151,7 @@ class Trainer:
         output = self.model(*arguments, **named)
         if self._loss_fn is not None:
             return _checked(self._loss_fn(output, target), "the result of loss_fn")
-        return _checked(_loss_in(output), "the model's output")
+        return _checked(loss_in(output), "the model's output")
 
     def _split(self, batch: Any) -> tuple[list[Any], dict[str, Any], Any]:
         """Return the positional and named arguments of the model, and the target."""
@@ -198,20 +199,6 @@ def _check_arguments(
             value=f"{type(model).__name__}.forward: {error}",
             remedy=None if has_loss else "pass loss_fn=..., which takes the target off the batch",
         ) from error
-
-
-def _loss_in(output: Any) -> Any:
-    """Return the loss in a model's output: an entry or attribute of that name, or its only scalar.
-
-    Many models return (logits, loss), or (loss, logits).
-    """
-    if isinstance(output, Mapping):
-        return output.get("loss")
-    found = getattr(output, "loss", output)
-    if isinstance(found, tuple | list):
-        scalars = [each for each in found if isinstance(each, torch.Tensor) and each.ndim == 0]
-        return scalars[0] if len(scalars) == 1 else found
-    return found
 
 
 def _checked(loss: Any, what: str) -> torch.Tensor:

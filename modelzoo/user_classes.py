@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from cstorch.model_output import loss_in
 from wsc.core.errors import ConfigError, did_you_mean
 
 CLASS = "class"
@@ -174,8 +175,8 @@ def _module(found: object, path: object, where: str) -> nn.Module:
 def compute_loss(model: nn.Module, loss: Callable[..., Any] | None, batch: Any) -> torch.Tensor:
     """Return the scalar loss of a batch.
 
-    Without ``loss`` the model gets the whole batch and returns its loss, or an output with an
-    attribute ``loss``. With it, the model gets the entries of a mapping that its ``forward``
+    Without ``loss`` the model gets the whole batch and returns its loss, or an output in which
+    ``loss_in`` finds it. With it, the model gets the entries of a mapping that its ``forward``
     names, or all but the last one of a sequence; the loss gets its output and the rest.
 
     Raises:
@@ -184,8 +185,7 @@ def compute_loss(model: nn.Module, loss: Callable[..., Any] | None, batch: Any) 
     """
     if loss is None:
         _check_takes(model, batch)
-        result = _call(model, batch)
-        result = getattr(result, "loss", result)
+        result = loss_in(_call(model, batch))
     else:
         inputs, targets = _split(model, batch)
         result = loss(_call(model, inputs), *targets)

@@ -109,6 +109,32 @@ def test_model_without_loss_returns_a_scalar() -> None:
             compute_loss(Pair(), None, batch)
 
 
+class Scored(nn.Module):
+    """A model that returns what it is given."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self.output = output
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.output
+
+
+LOGITS, LOSS = torch.ones(2, 3), torch.ones(())
+
+
+@pytest.mark.parametrize("output", [(LOGITS, LOSS), (LOSS, LOGITS), {"loss": LOSS, "more": LOSS}])
+def test_loss_is_found_in_the_output_of_the_model(output: Any) -> None:
+    """A model of another project returns (logits, loss)."""
+    assert compute_loss(Scored(output), None, torch.ones(2)) is LOSS
+
+
+@pytest.mark.parametrize("output", [(LOSS, LOSS), (LOGITS, LOGITS), {"logits": LOGITS}])
+def test_output_without_a_single_loss_is_refused(output: Any) -> None:
+    with raises(ConfigError, "loss-not-scalar"):
+        compute_loss(Scored(output), None, torch.ones(2))
+
+
 def test_cross_entropy_is_found_by_its_dotted_name() -> None:
     loss = make_loss({"class": "x", "loss": {**CROSS_ENTROPY, "label_smoothing": 0.5}}, "model")
     assert isinstance(loss, nn.CrossEntropyLoss)
