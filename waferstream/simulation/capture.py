@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from torch.utils import _pytree as pytree
 
 import cstorch
-from appliance.batches import GlobalBatches
+from appliance.batches import GlobalBatches, batch_leaves
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, densities_of, update_cost, waits_for_all
@@ -181,8 +181,12 @@ def captured_step(small: AtSize, large: AtSize, batch: Any) -> CapturedStep:
 
 
 def _tokens_per_sample(batch: Any) -> int | None:
+    """Return the length of ``input_ids``, or of the rows of a batch of integers; else None."""
     tokens = batch.get("input_ids") if isinstance(batch, Mapping) else None
-    return None if tokens is None else int(tokens.shape[1])
+    leaves = [tokens] if tokens is not None else batch_leaves(batch)
+    shapes = {leaf.shape for leaf in leaves}
+    has_others = any(leaf.is_floating_point() or leaf.ndim != 2 for leaf in leaves)
+    return None if has_others or len(shapes) != 1 else int(shapes.pop()[1])
 
 
 class AtSize(NamedTuple):

@@ -66,6 +66,7 @@ def run_simulation(
     folder = _make_folder(params.trainer.init.model_dir)
     machines = machines_of(cluster, request.systems)
     first, *others = captured_studies(params, machines, request.weak)
+    _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
     init = params.trainer.init
     labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
     result = simulate_study(first, labels, counts, requested, request, params)
@@ -93,7 +94,7 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
 
     Raises:
         ConfigError: The batch cannot be shared among ``num_csx`` systems, or a token budget is
-            given for a model that does not read tokens.
+            given for a registered model that does not read tokens.
     """
     init, fit = params.trainer.init, params.trainer.fit
     if fit is not None:
@@ -101,12 +102,18 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
         systems = num_csx if request.weak else 1
         policy.check(fit.train_dataloader.batch_size * systems, num_csx)
     model = known_config(init.model.dump(), "trainer.init.model")
-    if request.token_budget is not None and not isinstance(model, LanguageConfig):
+    if model is not None and not isinstance(model, LanguageConfig):
+        _check_budget(request, reads_tokens=False)
+
+
+def _check_budget(request: SimulationRequest, *, reads_tokens: bool) -> None:
+    if request.token_budget is not None and not reads_tokens:
         raise ConfigError(
             "a token budget needs a model that reads tokens",
             code="model-without-tokens",
             where="--token_budget",
             value=request.token_budget,
+            rule="a batch has input_ids, or integers of shape (samples, length) alone",
             remedy="leave out --token_budget",
         )
 

@@ -36,6 +36,7 @@ def test_simulate_predicts_every_number_of_systems(simulated: Simulation) -> Non
     assert [point.num_csx for point in simulated.points] == [1, 2, 4]
     assert rates == sorted(rates)
     assert simulated.result.model.parameters == 8 * 16 + 16 + 16 * 4 + 4
+    assert simulated.result.tokens_per_sample is None
     text = str(simulated)
     assert "Sequential, 212 parameters, batch of 24 samples, on CS-2" in text
     assert "AdamW" in text
@@ -92,6 +93,27 @@ def test_simulate_takes_a_model_with_buffers() -> None:
     found = cstorch.simulate(model, BATCH, loss_fn=nn.CrossEntropyLoss())
     assert found.result.model.parameters == 8 * 4 + 4
     assert torch.equal(model.shift, torch.arange(8.0))
+
+
+class Words(nn.Module):
+    """A model of another project: its own names for a batch, (logits, loss) as its output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(8, 8)
+
+    def forward(self, idx: torch.Tensor, targets: torch.Tensor) -> Any:
+        logits = self.table(idx)
+        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def test_batch_of_integers_is_counted_in_tokens() -> None:
+    rows = torch.zeros(24, 6, dtype=torch.int64)
+    result = cstorch.simulate(Words(), {"idx": rows, "targets": rows}).result
+    assert result.tokens_per_sample == 6
+    prediction = result.points[0].prediction
+    assert prediction is not None
+    assert prediction.tokens_per_s == 6 * result.points[0].emulated.samples_per_s
 
 
 def sgd(parameters: Any) -> Any:
