@@ -23,6 +23,7 @@ from waferstream.scaling.experiment import CURVE_NAME, Experiment, check, measur
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
+from wsc.core.terminal import line_width
 
 HOME = Path(__file__).resolve().parents[1]
 INTERRUPTED = 130
@@ -45,7 +46,8 @@ def main() -> int:
         print("\nInterrupted.", file=sys.stderr)
         return INTERRUPTED
     assert result.training is not None
-    print(f"\n{table_text(result)}\n\n{verdict(result.training, len(result.points))}\n{page}")
+    print(f"\n{table_text(result, line_width())}\n")
+    print(f"{verdict(result.training, len(result.points))}\n{page}")
     return 0 if result.training.weights_sha256 is not None else 1
 
 

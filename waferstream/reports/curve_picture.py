@@ -18,7 +18,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFor
 from baselines.gpu.curve import Kind
 from timing.attribution import Attribution
 from waferstream.reports import style
-from waferstream.reports.curve import CurvePoint, CurveResult, GpuComparison, GpuCurve
+from waferstream.reports.curve import (
+    GPU_STRATEGIES,
+    CurvePoint,
+    CurveResult,
+    GpuComparison,
+    GpuCurve,
+)
 from waferstream.reports.evidence import ErrorBar
 from wsc.core.units import format_ps, format_rate
 
@@ -39,6 +45,11 @@ _DASHES: Mapping[Kind, Any] = {
     "ddp": "solid",
     "zero3": (0, (5, 2)),
     "tensor+pipeline": (0, (1.5, 1.5)),
+}
+_DASH_NAMES: Mapping[Kind, str] = {
+    "ddp": "solid",
+    "zero3": "dashed",
+    "tensor+pipeline": "dotted",
 }
 _VISIBLE_SHARE = 0.005  # a smaller share of a step is too thin to see
 _MOST_DOTS = 24  # more points are drawn as a line without dots
@@ -72,7 +83,7 @@ def gpu_picture(path: Path, title: str, result: CurveResult, gpus: GpuComparison
     most = max(*counts, *(point.gpus for curve in drawn for point in curve.fitting), 1)
     with style.picture(path, title, 9.0, 5.2) as figure:
         axes = figure.add_subplot()
-        axes.set_title("Samples per second", color=style.FAINT_INK)
+        axes.set_title(f"Samples per second{_dashes_text(drawn)}", color=style.FAINT_INK)
         counts_axis(axes, "systems or GPUs", [1 << power for power in range(most.bit_length())])
         rate_axis(axes)
         axes.plot(counts, rates, color=style.BLUE, **_dots(counts))
@@ -83,6 +94,13 @@ def gpu_picture(path: Path, title: str, result: CurveResult, gpus: GpuComparison
         figure.supxlabel(gpus.note, fontsize=8, color=style.FAINT_INK, x=0.02, ha="left", wrap=True)
         figure.draw_without_rendering()
         style.label_ends(axes, labels)
+
+
+def _dashes_text(curves: Sequence[GpuCurve]) -> str:
+    """Return which dashes stand for which strategy, of those that are drawn."""
+    kinds = [kind for kind in _DASHES if any(curve.kind == kind for curve in curves)]
+    named = (f"{_DASH_NAMES[kind]}: {GPU_STRATEGIES[kind]}" for kind in kinds)
+    return "".join(f"; {text}" for text in named)
 
 
 def _draw_gpu_curve(axes: Axes, curve: GpuCurve, color: str) -> style.EndLabel:

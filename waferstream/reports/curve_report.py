@@ -16,8 +16,8 @@ from waferstream.reports.economics import (
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.gpu_table import gpu_text
 from wsc.core.units import (
-    aligned,
     counted,
+    folded,
     format_bytes,
     format_count,
     format_ps,
@@ -69,10 +69,10 @@ def curve_table(result: CurveResult) -> list[tuple[str, ...]]:
     return [tuple(filled), *rows]
 
 
-def table_text(result: CurveResult) -> str:
-    """Return the table as aligned lines, of a long one some rows, with its footnotes."""
+def table_text(result: CurveResult, width: int | None = None) -> str:
+    """Return the table, of a long one some rows, and footnotes; ``width`` is that of a line."""
     shown = shown_points(result)
-    lines = aligned(curve_table(replace(result, points=tuple(shown))))
+    lines = folded(curve_table(replace(result, points=tuple(shown))), width)
     if len(shown) < len(result.points):
         lines.append(f"{len(shown)} of {len(result.points)} rows; the JSON file has all.")
     text = "\n".join([*lines, *footnotes(result)])

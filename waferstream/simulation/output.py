@@ -18,8 +18,8 @@ from waferstream.reports.layer_groups import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
 from wsc.core.micro_batches import Cut
 from wsc.core.units import (
-    aligned,
     counted,
+    folded,
     format_bytes,
     format_rate,
     format_short,
@@ -32,11 +32,11 @@ TRACED_ROUNDS = 8
 """Rounds of a longer step that are traced: the others are alike."""
 
 
-def simulation_text(result: CurveResult) -> str:
-    """Return the whole simulation as lines of text."""
-    compared = [f"{headline(other)}\n\n{table_text(other)}" for other in result.others]
+def simulation_text(result: CurveResult, width: int | None = None) -> str:
+    """Return the whole simulation as lines of text, its tables ``width`` characters wide."""
+    compared = [f"{headline(other)}\n\n{table_text(other, width)}" for other in result.others]
     settings = "\n".join(_settings(result))
-    return "\n\n".join((settings, table_text(result), *compared, detail_text(result)))
+    return "\n\n".join((settings, table_text(result, width), *compared, detail_text(result, width)))
 
 
 def _settings(result: CurveResult) -> Iterator[str]:
@@ -50,7 +50,7 @@ def _settings(result: CurveResult) -> Iterator[str]:
     yield f"On {counted(info.detail.num_csx, 'system')}: {info.detail.effective_batch}"
 
 
-def detail_text(result: CurveResult) -> str:
+def detail_text(result: CurveResult, width: int | None = None) -> str:
     """Return memory, start-up, cost and layers of the point in detail, as lines of text."""
     assert result.simulation is not None
     detail = result.simulation.detail
@@ -61,7 +61,7 @@ def detail_text(result: CurveResult) -> str:
         *_start_up_lines(detail),
         *_bill_lines(detail),
         "",
-        *aligned([LAYER_HEADER, *(layer_row(group) for group in detail.layers)]),
+        *folded([LAYER_HEADER, *(layer_row(group) for group in detail.layers)], width),
     ]
     return "\n".join(lines)
 

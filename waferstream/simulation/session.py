@@ -39,6 +39,7 @@ from waferstream.simulation.output import draw_wafer, simulation_text, trace_ste
 from waferstream.simulation.study import Study, study_of
 from waferstream.training.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
+from wsc.core.terminal import line_width
 from wsc.version import VERSION
 
 CURVE_NAME = "simulation"
@@ -73,7 +74,8 @@ def run_simulation(
     compared = [simulate_study(one, labels, counts, requested, request) for one in others]
     result = replace(result, others=tuple(compared))
     write_simulation(folder, result, first, trace, command)
-    print(f"\n{simulation_text(result)}\n\n{folder}\n{folder / CURVE_NAME}.html", flush=True)
+    text = simulation_text(result, line_width())
+    print(f"\n{text}\n\n{folder}\n{folder / CURVE_NAME}.html", flush=True)
     return result
 
 

@@ -94,4 +94,5 @@ def log_places(folder: RunFolder, losses: Path, summary: RunSummary, report: Pat
         rows.append(("losses of all runs", f"{losses}, {folder.model_dir / PICTURE_NAME}"))
     if summary.checkpoint is not None:
         rows.append(("newest checkpoint", summary.checkpoint))
-    log.info("%s", "\n".join(["Where everything lies", *(f"  {line}" for line in aligned(rows))]))
+    lines = [f"  {line}" for line in aligned(rows, left=(0, 1))]
+    log.info("%s", "\n".join(["Where everything lies", *lines]))

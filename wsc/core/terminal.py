@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -47,6 +48,11 @@ def printing_above() -> Iterator[None]:
         if sys.stdout.isatty():
             stack.enter_context(redirect_stdout(cast("TextIO", DummyTqdmFile(sys.stderr))))
         yield
+
+
+def line_width() -> int | None:
+    """Return the characters of a line on the terminal; None if stdout is a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 @contextmanager

@@ -97,3 +97,21 @@ def aligned(rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> list[
         ).rstrip()
         for row in table
     ]
+
+
+def folded(rows: Iterable[Sequence[str]], width: int | None) -> list[str]:
+    """Return aligned lines of at most ``width`` characters, if it is given.
+
+    Columns that have no place follow in further tables, each of which repeats the first column. A
+    column that is wider by itself is kept whole.
+    """
+    table = list(rows)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    parts: list[list[int]] = [[]]
+    for column in range(1, len(widths)):
+        taken = widths[0] + sum(2 + widths[each] for each in parts[-1])
+        if width is not None and parts[-1] and taken + 2 + widths[column] > width:
+            parts.append([])
+        parts[-1].append(column)
+    tables = [aligned([row[0], *(row[each] for each in part)] for row in table) for part in parts]
+    return tables[0] + [line for lines in tables[1:] for line in ("", *lines)]

@@ -8,6 +8,7 @@ from wsc.core.units import (
     PS_PER_S,
     aligned,
     counted,
+    folded,
     format_bytes,
     format_count,
     format_ps,
@@ -105,6 +106,22 @@ def test_aligned_pads_left_and_right_columns() -> None:
     assert aligned([("a", "bb"), ("ccc", "d")]) == ["a    bb", "ccc   d"]
     assert aligned([("a", "bb"), ("ccc", "d")], left=()) == ["  a  bb", "ccc   d"]
     assert aligned([("1", "why"), ("22", "")], left=(1,)) == [" 1  why", "22"]
+
+
+ROWS = [("n", "one", "two", "three"), ("10", "1", "2", "3")]
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (None, ["n   one  two  three", "10    1    2      3"]),
+        (19, ["n   one  two  three", "10    1    2      3"]),
+        (18, ["n   one  two", "10    1    2", "", "n   three", "10      3"]),
+        (7, ["n   one", "10    1", "", "n   two", "10    2", "", "n   three", "10      3"]),
+    ],
+)
+def test_folded_lines_are_not_wider_than_asked(width: int | None, lines: list[str]) -> None:
+    assert folded(ROWS, width) == lines
 
 
 def test_aligned_refuses_a_short_row() -> None:
