@@ -23,8 +23,8 @@ from appliance.host_memory import free_bytes
 from timing.sram.liveness import lives
 from wsc.core.program import MASTER_BYTES, Program
 
-_HELD_BYTES = {"cbfloat16": 2}
-"""Host bytes per planned byte: kernels hold cbfloat16 in fp32."""
+_FP32_PER_HALF = 2
+"""Host bytes per planned byte where kernels hold the half type in fp32."""
 
 
 def activation_bytes(requested: int | Literal["auto"], weight_bytes: int) -> int:
@@ -64,7 +64,7 @@ def most_micro_batches(program: Program, num_csx: int, lanes: int, budget_bytes:
 
 def bytes_of_node(program: Program, lanes: int) -> tuple[int, int]:
     """Return the bytes that a node needs in any round, and those of each micro-batch, not 0."""
-    held = _HELD_BYTES.get(program.stream_dtype, 1)
+    held = _FP32_PER_HALF if program.holds_fp32 else 1
     samples = program.micro_batch_size
     segments = program.segments
     gradients = max(program.num_elements(segment.gradients) for segment in segments) * MASTER_BYTES

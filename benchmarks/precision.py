@@ -3,8 +3,9 @@
     python -m benchmarks.precision --json precision.json --plot precision.png
 
 Each arm trains the same model from the same weights on the same text, on one system of the local
-cluster: ``fp32``, ``bf16``, ``fp16`` with a dynamic loss scale, ``cbfloat16``; weights stream in
-the half type and kernels compute in it, with softmax and losses in fp32. ``wafer`` is the default
+cluster: ``fp32``, ``bf16``, the same with stochastic rounding, ``fp16`` with a dynamic loss scale,
+``cbfloat16``; weights stream in the half type and kernels compute in it, with softmax and losses in
+fp32. ``wafer`` is the default
 model in bf16 streams and fp32 kernels, added up in the order of the array (runtime.engine); the arm
 ``torch`` beside it is the same run on torch, for the ratio of their times.
 """
@@ -41,6 +42,7 @@ _WIDER = {"hidden_size": 384, "num_hidden_layers": 6, "num_heads": 6, "filter_si
 PRECISIONS: dict[str, dict[str, Any]] = {
     "fp32": {"enabled": False},
     "bf16": {"fp16_type": "bfloat16"},
+    "bf16, stochastic": {"fp16_type": "bfloat16", "stochastic_rounding": True},
     "fp16 + dynamic scale": {"fp16_type": "float16", "loss_scaling_factor": "dynamic"},
     "cbfloat16": {"fp16_type": "cbfloat16", "loss_scaling_factor": "dynamic"},
 }
@@ -122,6 +124,7 @@ def _set_precision(init: InitConfig, micro_batch_size: int) -> None:
     amp.enable_mixed_precision(init.precision.enabled)
     amp.set_half_dtype(init.precision.fp16_type)
     backends.csx.precision.optimization_level = init.precision.precision_opt_level
+    backends.csx.precision.stochastic_rounding = init.precision.stochastic_rounding
     backends.csx.performance.micro_batch_size = micro_batch_size
 
 

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from concurrent.futures import Future
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
 
 import torch
 
 from csnode.engine.binding import built
 from csnode.engine.spec import TORCH, EngineSpec
-from csnode.gradients import GradientSum, GradientSums, SlabMemory
+from csnode.gradients import GradientSums, SlabMemory
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
-from wsc.compiler import cbfloat16
+from csnode.running import Executed, Passed, Running
+from wsc.compiler.half_types import nearest
 from wsc.compiler.keyed_random import KEY_INPUT
-from wsc.compiler.precision import CARRIED, DTYPES, read_stream
+from wsc.compiler.precision import CARRIED, DTYPES, dtype_in_program, read_stream
 from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
@@ -40,56 +39,8 @@ from wsc.core.rng import stream_key
 from wsc.core.role import Interval, Job, RoleContext
 from wsc.core.schedule import SegmentStep
 
-
-@dataclass(frozen=True)
-class Executed:
-    """What one segment left: when each micro-batch was computed, and the gradients to send.
-
-    ``gradients`` are given by the node that owns the micro-batches: this one, and others where it
-    computes for a vote (csnode.voting). ``not_finite`` names the first value of each micro-batch
-    that is not finite, if that was asked. ``held_bytes`` are those of the largest micro-batch on
-    the wafer, once its values are stashed; 0 where nothing is.
-    """
-
-    intervals: list[Interval]
-    gradients: dict[int, list[GradientSum]]
-    not_finite: list[str | None]
-    held_bytes: int
-
-
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""
-
-
-class Passed(NamedTuple):
-    """What one segment left of one micro-batch."""
-
-    interval: Interval
-    not_finite: str | None
-    held_bytes: int
-
-
-@dataclass(frozen=True)
-class Running:
-    """A segment that the lanes run: its micro-batches, in order, and where their sums gather."""
-
-    segment_step: SegmentStep
-    passed: list[Future[Passed]]
-    sums: dict[int, GradientSums]
-
-    @property
-    def is_done(self) -> bool:
-        """Whether every micro-batch has passed, or failed."""
-        return all(each.done() for each in self.passed)
-
-    def wait(self) -> None:
-        """Return when every micro-batch has passed, failed or never begins."""
-        wait(self.passed)
-
-    def cancel(self) -> None:
-        """Let no further micro-batch begin."""
-        for each in self.passed:
-            each.cancel()
 
 
 class Executor:
@@ -242,16 +193,17 @@ class Executor:
         return self._segments[self.program.is_short(batch.index)][segment_step.segment]
 
     def _held(self, values: torch.Tensor) -> torch.Tensor:
-        """Return an input as kernels hold it: float16 stands for cbfloat16 where that streams."""
-        is_proxy = values.dtype == cbfloat16.PROXY and self.program.stream_dtype == "cbfloat16"
-        return cbfloat16.rounded(values) if is_proxy else values
+        """Return an input as kernels hold it: the half type in fp32 where the program says so."""
+        half = self.program.stream_dtype
+        is_held = self.program.holds_fp32 and values.dtype == dtype_in_program(half)
+        return nearest(values, half) if is_held else values
 
     def held_bytes(self, batch: MicroBatch) -> int:
         """Return the bytes of a micro-batch on the wafer.
 
-        Kernels hold cbfloat16 in fp32, so what it takes there is planned instead of measured.
+        Where kernels hold the half type in fp32, what it takes is planned instead of measured.
         """
-        if self.program.stream_dtype != "cbfloat16":
+        if not self.program.holds_fp32:
             return batch.num_bytes
         held = {self._pieces[name] for name in batch.values if name in self._pieces}
         return sum(num_bytes for _, num_bytes in held)
@@ -269,7 +221,10 @@ class Executor:
             if packed is not None:
                 views.update(self._unpacked(packed, payload))
                 continue
-            tensors = unpack(read_stream(payload.view(CARRIED[dtype]), dtype), bucket.specs)
+            elements = read_stream(
+                payload.view(CARRIED[dtype]), dtype, in_fp32=self.program.holds_fp32
+            )
+            tensors = unpack(elements, bucket.specs)
             views.update(zip(bucket.names, tensors, strict=True))
         return views
 
@@ -287,7 +242,7 @@ class Executor:
         """Yield the weights of a packed payload, with their zeros, for kernels that need these."""
         dtype = self.program.stream_dtype
         for spec, index, elements in packed.parts(payload, CARRIED[dtype]):
-            values = read_stream(elements, dtype)
+            values = read_stream(elements, dtype, in_fp32=self.program.holds_fp32)
             yield spec.name, (values if index is None else index.unpack(values)).view(spec.shape)
 
     def _for_each(self, act: Callable[..., object], operands: Operands) -> None:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from csnode.engine.spec import TORCH, EngineSpec
-from csnode.executor import Executor, Running
+from csnode.executor import Executor
 from csnode.finite import NotFinite, not_finite
 from csnode.gradients import GradientSum
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
+from csnode.running import Running
 from csnode.sram_ledger import SramLedger
 from csnode.voting import Voting
 from wsc.core.installation import Installation

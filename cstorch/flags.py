@@ -105,6 +105,10 @@ class PrecisionFlags(_Flags):
     """0 computes in fp32 on weights streamed in half precision; 1 and 2 compute in half precision,
     1 with softmax in fp32 (``wsc.compiler.autocast``)."""
 
+    stochastic_rounding: bool = False
+    """Let training steps round results to the half type by chance, without bias
+    (``wsc.compiler.half_types``); a name of our own."""
+
 
 class ClusterFlags(_Flags):
     """Flags under ``csx.cluster``, without effect: a system here has no faults of its own."""

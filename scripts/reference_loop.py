@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -28,11 +28,12 @@ from waferstream.config.params import InitConfig, Params, load_params
 from waferstream.training.build import make_model, make_scaler
 from waferstream.training.parameter_groups import parameter_groups
 from wsc.compiler.autocast import autocast
-from wsc.compiler.cbfloat16_tensor import Cbfloat16Mode, to_cbfloat16
+from wsc.compiler.half_tensor import HalfMode, to_half
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
 from wsc.core.micro_batches import Cut
+from wsc.core.rng import stream_key
 from wsc.core.sparsity import WeightSparsity
 
 Gradients = list[torch.Tensor]
@@ -67,13 +68,13 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     cut = Cut.of(batch_size, micro_batch_size(init, batch_size))
     applied, scaling = 0, LossScaling(init)
     sparse = SparseWeights(init, model, optimizer)
-    for batch in batches:
+    for step, batch in enumerate(batches, 1):
         rows = {name: tensor.tensor_split(cut.num_micro_batches) for name, tensor in batch.items()}
         micro_batches = [
             dict(zip(rows, tensors, strict=True)) for tensors in zip(*rows.values(), strict=True)
         ]
         shares = [weight / len(micro_batches) for weight in weights_of(model, micro_batches)]
-        gradients_of = partial(backward, model, init, micro_batches, shares, scaling.scale)
+        gradients_of = partial(backward, model, init, step, micro_batches, shares, scaling.scale)
         for master, gradient in zip(
             masters, tree_sum(gradients_of, len(micro_batches)), strict=True
         ):
@@ -192,6 +193,7 @@ def place_eps(init: InitConfig, optimizer: torch.optim.Optimizer, step: int) -> 
 def backward(
     model: nn.Module,
     init: InitConfig,
+    step: int,
     micro_batches: list[Batch],
     shares: list[float],
     loss_scale: float,
@@ -207,8 +209,7 @@ def backward(
     trained = [w.requires_grad_() for name, w in weights.items() if masters[name].requires_grad]
     if not shares[index]:
         return [torch.zeros_like(weight, dtype=torch.float32) for weight in trained]
-    rounding = Cbfloat16Mode() if precision.stream == "cbfloat16" else nullcontext()
-    with rounding, autocast(precision):
+    with rounding(init, precision, step, index), autocast(precision):
         loss = torch.func.functional_call(model, weights, kwargs=micro_batches[index])
         scaled = loss * loss_scale
         share = torch.full_like(scaled, shares[index])
@@ -217,10 +218,19 @@ def backward(
     return [gradient.float().contiguous() for gradient in gradients]
 
 
+def rounding(
+    init: InitConfig, precision: StreamPrecision, step: int, micro_batch: int
+) -> AbstractContextManager[object]:
+    """Return the context in which a micro-batch rounds as on the cluster."""
+    if precision.rounding == "stochastic":
+        return HalfMode(precision.stream, stream_key(init.seed, step, micro_batch))
+    return HalfMode("cbfloat16") if precision.stream == "cbfloat16" else nullcontext()
+
+
 def streamed(master: torch.Tensor, precision: StreamPrecision) -> torch.Tensor:
     """Return a weight in the type in which it streams."""
-    if precision.stream == "cbfloat16":
-        return to_cbfloat16(master.detach())
+    if precision.stream == "cbfloat16" or precision.rounding == "stochastic":
+        return to_half(master.detach(), precision.stream)
     return master.detach().to(precision.stream_dtype)
 
 
@@ -228,7 +238,12 @@ def stream_precision(init: InitConfig) -> StreamPrecision:
     """Return the types in which weights stream and functions compute."""
     section = init.precision
     in_half = section.precision_opt_level == 2
-    return StreamPrecision(section.stream_dtype, section.compute_dtype, softmax_in_half=in_half)
+    return StreamPrecision(
+        section.stream_dtype,
+        section.compute_dtype,
+        softmax_in_half=in_half,
+        rounding="stochastic" if section.stochastic_rounding else "nearest",
+    )
 
 
 def tree_sum(gradients_of: Callable[[int], Gradients], count: int) -> Gradients:

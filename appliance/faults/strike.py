@@ -15,8 +15,8 @@ from itertools import chain
 import torch
 
 from appliance.faults.plan import Fault
-from csnode.executor import Executed, Running
 from csnode.node import CSNode
+from csnode.running import Executed, Running
 from wsc.core.messages import Envelope
 
 _FOREVER_S = 1e9

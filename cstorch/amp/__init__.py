@@ -78,7 +78,12 @@ def stream_precision() -> StreamPrecision:
     if not flags.amp.enabled:
         return StreamPrecision("float32", "float32")
     half, level = flags.amp.half_dtype, flags.csx.precision.optimization_level
-    return StreamPrecision(half, half if level > 0 else "float32", softmax_in_half=level == 2)
+    return StreamPrecision(
+        half,
+        half if level > 0 else "float32",
+        softmax_in_half=level == 2,
+        rounding="stochastic" if flags.csx.precision.stochastic_rounding else "nearest",
+    )
 
 
 def autocast() -> AbstractContextManager[object]:

@@ -159,7 +159,7 @@ class EagerStep:
 
     def _compute(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> _Computed:
         model, precision = model_of(backend), stream_precision()
-        _refuse_cbfloat16(precision)
+        _refuse_own_kernels(precision)
         self._recorder = recorder = EagerRecorder()
         note_samples(_rows((args, kwargs)))
         with (
@@ -177,7 +177,8 @@ class EagerStep:
         return _Computed(outputs, gradients, optimizer)
 
 
-def _refuse_cbfloat16(precision: StreamPrecision) -> None:
+def _refuse_own_kernels(precision: StreamPrecision) -> None:
+    """Raise for a precision that torch's kernels on CPU and GPU have not."""
     if precision.stream == "cbfloat16":
         raise ConfigError(
             "the half type must be one of PyTorch's",
@@ -186,6 +187,15 @@ def _refuse_cbfloat16(precision: StreamPrecision) -> None:
             value=precision.stream,
             rule="cbfloat16 is a type of the wafer; PyTorch has none on CPU and GPU",
             remedy='cstorch.amp.set_half_dtype("bfloat16")',
+        )
+    if precision.rounding == "stochastic":
+        raise ConfigError(
+            "results must be rounded to nearest",
+            code="stochastic-rounding-not-csx",
+            where="cstorch.backends.csx.precision.stochastic_rounding",
+            value=True,
+            rule="torch's kernels on CPU and GPU round to nearest",
+            remedy="leave stochastic rounding out, or run on CSX",
         )
 
 

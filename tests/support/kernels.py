@@ -23,7 +23,8 @@ def run_kernels(
     """Return results and gradients of one micro-batch, as a CS node computes them."""
     program = compiled.program
     dtype = DTYPES[program.stream_dtype]
-    weights = {name: p.detach().to(dtype) for name, p in model.named_parameters()}
+    held = torch.float32 if program.holds_fp32 else dtype
+    weights = {name: p.detach().to(dtype).to(held) for name, p in model.named_parameters()}
     values: dict[str, Any] = dict(
         zip((spec.name for spec in program.inputs), batch.values(), strict=True)
     )

@@ -149,4 +149,5 @@ def _set_precision(init: InitConfig) -> None:
     amp.enable_mixed_precision(init.precision.enabled)
     amp.set_half_dtype(init.precision.fp16_type)
     backends.csx.precision.optimization_level = init.precision.precision_opt_level
+    backends.csx.precision.stochastic_rounding = init.precision.stochastic_rounding
     backends.csx.performance.micro_batch_size = MICRO_BATCH_SIZE

@@ -42,6 +42,10 @@ def _refuse_level(value: object) -> None:
     raise not_supported(f"set trainer.init.precision.precision_opt_level: {value}")
 
 
+def _refuse_rounding(value: object) -> None:
+    raise not_supported(f"set trainer.init.precision.stochastic_rounding: {value}")
+
+
 class Flags(Named):
     """Base of GlobalFlags, ScopedTrainFlags and ScopedValidateFlags."""
 
@@ -58,6 +62,9 @@ class Flags(Named):
 
     optimization_level: Annotated[None, BeforeValidator(_refuse_level)] = _flag(
         "precision.optimization_level"
+    )
+    stochastic_rounding: Annotated[None, BeforeValidator(_refuse_rounding)] = _flag(
+        "precision.stochastic_rounding"
     )
     auto_taint: bool | None = _flag("cluster.auto_taint")
     s3_profile: str | None = _flag("storage.s3.profile")

@@ -21,6 +21,7 @@ from waferstream.config.flags import (
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.optimizer import OptimizerConfig, Schedulers
 from waferstream.config.overrides import Override, apply_overrides
+from waferstream.config.precision import PrecisionConfig
 from waferstream.config.section import Named, Section, one_or_many
 from waferstream.config.sections import (
     CheckpointConfig,
@@ -30,7 +31,6 @@ from waferstream.config.sections import (
     LoggingConfig,
     LoopConfig,
     ModelConfig,
-    PrecisionConfig,
     StartFrom,
 )
 from wsc.core.config import load_yaml, validate

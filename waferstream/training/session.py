@@ -213,7 +213,9 @@ def make_backend(
     precision = init.precision
     cstorch.amp.enable_mixed_precision(precision.enabled)
     cstorch.amp.set_half_dtype(precision.fp16_type)
-    cstorch.backends.csx.precision.optimization_level = precision.precision_opt_level
+    csx = cstorch.backends.csx
+    csx.precision.optimization_level = precision.precision_opt_level
+    csx.precision.stochastic_rounding = precision.stochastic_rounding
     backend = cstorch.backend(
         init.backend.backend_type,
         cluster_config=cstorch.ClusterConfig(

@@ -52,7 +52,7 @@ from wsc.compiler.step_state import StateUpdate, separate_state
 from wsc.compiler.traceable import traceable_forms
 from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import StepState, TensorSpec
+from wsc.core.program import Rounding, StepState, TensorSpec
 
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """The user's step on the flat inputs of one micro-batch; returns its results, loss first."""
@@ -70,6 +70,7 @@ class Captured:
     inputs: tuple[TensorSpec, ...]  # of one micro-batch
     trained: tuple[str, ...]  # parameters that receive a gradient, in registration order
     stream_dtype: str
+    rounding: Rounding
     num_results: int  # of the user's step
     result_positions: tuple[int, ...]  # of what the graph returns before the gradients
     replaced: tuple[str, ...]  # buffers whose new values the graph returns after the gradients
@@ -163,6 +164,7 @@ def capture(
         inputs=tuple(TensorSpec(n, tuple(t.shape), NAMES[t.dtype]) for n, t in inputs),
         trained=tuple(trained),
         stream_dtype=precision.stream,
+        rounding=precision.rounding if trained else "nearest",
         num_results=num_results,
         result_positions=tuple(range(num_results)),
         replaced=tuple(replaced),

@@ -46,15 +46,6 @@ def rounded(x: torch.Tensor) -> torch.Tensor:
     return near.mul_(1 / _TO_FIELDS).mul_(_TO_FIELDS).copysign_(x)
 
 
-def round_(x: torch.Tensor) -> torch.Tensor:
-    """Round numbers to cbfloat16 in place; returns them."""
-    return x.copy_(rounded(x))
-
-
-round_.waferstream_overwrites = 0  # type: ignore[attr-defined]  # see wsc.compiler.storages
-torch.fx.node.has_side_effect(round_)
-
-
 def encode(x: torch.Tensor) -> torch.Tensor:
     """Return the codes of fp32 numbers, which are rounded."""
     bits = (rounded(x) * _TO_FIELDS).view(torch.int32)

@@ -146,6 +146,7 @@ def _lower(
         num_short=request.num_short,
         totals=totals,
         norms=captured.norms.results,
+        rounding=captured.rounding,
     )
     return Compiled(
         program, kernels, label_counts, captured.update.kernel, norms=captured.norms.kernel

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from wsc.compiler import cbfloat16
+from wsc.core.program import Rounding
 
 DTYPES = {
     "float32": torch.float32,
@@ -39,6 +40,8 @@ class StreamPrecision:
     compute: str = "bfloat16"
     softmax_in_half: bool = field(default=False, repr=False)
     """Whether softmax keeps a half type (precision_opt_level 2); visible in the graph's casts."""
+    rounding: Rounding = "nearest"
+    """How training steps round results to the half type; evaluation rounds to nearest."""
 
     @property
     def stream_dtype(self) -> torch.dtype:
@@ -61,6 +64,11 @@ def write_stream(masters: torch.Tensor, elements: torch.Tensor, name: str) -> No
     elements.copy_(cbfloat16.encode(masters) if name == "cbfloat16" else masters)
 
 
-def read_stream(elements: torch.Tensor, name: str) -> torch.Tensor:
-    """Return the elements of a stream in the form in which kernels hold them."""
-    return cbfloat16.decode(elements) if name == "cbfloat16" else elements
+def read_stream(elements: torch.Tensor, name: str, *, in_fp32: bool) -> torch.Tensor:
+    """Return the elements of a stream in the form in which kernels hold them.
+
+    ``in_fp32`` is ``Program.holds_fp32``.
+    """
+    if name == "cbfloat16":
+        return cbfloat16.decode(elements)
+    return elements.to(torch.float32) if in_fp32 else elements

@@ -15,7 +15,7 @@ from torch import fx
 
 from wsc.compiler.capture import Captured
 from wsc.compiler.keyed_random import KEY_INPUT
-from wsc.compiler.lower_cbfloat16 import lowering_of
+from wsc.compiler.lower_half import PLACE, lowering_of
 from wsc.compiler.memory import Memory
 from wsc.compiler.passes.layers import SegmentKey
 from wsc.compiler.passes.rematerialize import weight_only
@@ -57,15 +57,15 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     cuts = tuple(_cuts(captured))
     memory = Memory(captured, streamed)
     rerun = _rerun(cuts)
-    lowering = lowering_of(captured.stream_dtype)
+    lowering = lowering_of(captured)
     stashes = memory.stashes([cut.outputs for cut in cuts])
     for index, (cut, stash) in enumerate(zip(cuts, stashes, strict=True)):
         segments.append(_segment(index, cut, names, streamed, memory, stash, rerun))
-        returned = [*cut.outputs, *(n for _, n in cut.gradients), *(n for _, n in cut.results)]
+        operands = [*cut.weights, *cut.inputs]
+        outputs = [*cut.outputs, *(node for _, node in cut.gradients)]
+        results = [node for _, node in cut.results]
         kernels.append(
-            kernel_source(
-                captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned, lowering
-            )
+            kernel_source(captured.module, cut.nodes, operands, outputs, results, lowering)
         )
     return tuple(segments), tuple(kernels)
 
@@ -76,12 +76,13 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
     home = {node: position for position, run in enumerate(runs) for node in run}
     last_read = _last_reads(home)
     weights = captured.weights
+    keys = captured.graph.find_nodes(op="placeholder", target=KEY_INPUT)
     all_results = _by_home(captured.results.items(), home)
     all_gradients = _by_home(captured.gradients.items(), home)
     for position, run in enumerate(runs):
         results = all_results.get(position, ())
         echoed = [node for _, node in results if node.op == "placeholder"]
-        reads = list(dict.fromkeys([*_reads(run), *echoed]))
+        reads = list(dict.fromkeys([*_reads(run, keys), *echoed]))
         inputs = tuple(n for n in reads if n not in weights)
         outputs = tuple(n for n in run if last_read.get(n, -1) > position)
         dropped = tuple(
@@ -125,10 +126,15 @@ def _runs(graph: fx.Graph) -> list[list[fx.Node]]:
     return runs
 
 
-def _reads(run: list[fx.Node]) -> list[fx.Node]:
-    """Return the values that a run reads from outside, without constants, in order of use."""
+def _reads(run: list[fx.Node], keys: Sequence[fx.Node]) -> list[fx.Node]:
+    """Return the values that a run reads from outside, without constants, in order of use.
+
+    Last come the ``keys`` of random numbers where its kernel rounds by chance.
+    """
     inside = set(run)
-    operands = (operand for node in run for operand in node.all_input_nodes)
+    operands = [operand for node in run for operand in node.all_input_nodes]
+    if any(PLACE in node.meta for node in run):
+        operands += keys
     return list(dict.fromkeys(n for n in operands if n not in inside and n.op != "get_attr"))
 
 

@@ -61,17 +61,21 @@ class Lowering(Protocol):
     def call(self, node: fx.Node, copy: fx.Node) -> fx.Node:
         """Edit the copy of a call; return the node with its value."""
 
+    def result(self, node: fx.Node, copy: fx.Node) -> fx.Node:
+        """Return the node with a value in the type in which it leaves the kernels."""
+
 
 def kernel_source(
     module: fx.GraphModule,
     nodes: Sequence[fx.Node],
     inputs: Sequence[fx.Node],
     outputs: Sequence[fx.Node],
+    results: Sequence[fx.Node] = (),
     lowering: Lowering | None = None,
 ) -> KernelSource:
-    """Write the function ``inputs -> outputs`` that runs ``nodes`` in order.
+    """Write the function ``inputs -> outputs, results`` that runs ``nodes`` in order.
 
-    ``lowering`` rewrites constants and calls; without it they are those of the graph.
+    ``lowering`` rewrites constants, calls and results; without it they are those of the graph.
     """
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {node: graph.placeholder(node.name) for node in inputs}
@@ -87,7 +91,10 @@ def kernel_source(
     for node in nodes:
         copy = graph.node_copy(node, copied)
         copies[node] = lowering.call(node, copy) if lowering else copy
-    graph.output(tuple(copied(node) for node in outputs))
+    returned = [copied(node) for node in outputs]
+    for node in results:
+        returned.append(lowering.result(node, copied(node)) if lowering else copied(node))
+    graph.output(tuple(returned))
     code = graph.python_code("self")
     ours = {
         name: (value.__module__, value.__name__)

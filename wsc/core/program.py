@@ -22,6 +22,8 @@ from wsc.core.micro_batches import Cut
 
 Mode = Literal["train", "eval"]
 Phase = Literal["forward", "backward"]
+Rounding = Literal["nearest", "stochastic"]
+"""How results of ops are rounded to the half type (wsc.compiler.half_types)."""
 
 BYTES_PER_ELEMENT = {
     "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "cbfloat16": 2,
@@ -216,6 +218,12 @@ class Program:
     num_short: int = 0  # micro-batches at the end that have one sample less
     totals: tuple[int, ...] = ()  # positions of results that are sums over samples, not means
     norms: NormResults = NormResults()
+    rounding: Rounding = "nearest"
+
+    @property
+    def holds_fp32(self) -> bool:
+        """Whether kernels hold the half type in fp32 and round results themselves."""
+        return self.stream_dtype == "cbfloat16" or self.rounding == "stochastic"
 
     @property
     def batch_size(self) -> int:

@@ -3,6 +3,7 @@
     replace_view_writes   x.unsqueeze_(0) and the like become views
     drop_aliases          remove detach and alias, which only autograd needs
     key_random_ops        random ops draw from (seed, step, micro-batch, op)
+    key_roundings         so does stochastic rounding
     eliminate_dead_code   remove ops that no output needs
     check_kernels         every op has a kernel, or the error names op, line and remedy
     assign_segments       assign each op to a layer, forward or backward (``layers``)
@@ -23,9 +24,11 @@ from torch import fx
 from wsc.compiler import keyed_random
 from wsc.compiler.capture import Captured
 from wsc.compiler.capture_errors import line_of_node
+from wsc.compiler.lower_half import PLACE, rounds_by_chance
 from wsc.compiler.ops import RANDOM_OPS, REMEDIES, op_kind, op_name
 from wsc.compiler.passes.layers import assign_segments
 from wsc.compiler.passes.rematerialize import rematerialize_weights
+from wsc.compiler.precision import dtype_in_program
 from wsc.compiler.storages import overwritten
 from wsc.core.errors import ApplianceCompilationError
 
@@ -78,10 +81,7 @@ def key_random_ops(captured: Captured) -> None:
     random_nodes = [node for node in graph.nodes if op_name(node) in RANDOM_OPS]
     if not random_nodes:
         return
-    last_input = graph.find_nodes(op="placeholder")[-1]
-    with graph.inserting_after(last_input):
-        key = graph.placeholder(keyed_random.KEY_INPUT)
-    key.meta.update(layer="", backward=False)
+    key = _key_input(graph)
     for position, node in enumerate(random_nodes):
         _refuse_generator(captured, node)
         options = {name: given for name, given in node.kwargs.items() if name != "generator"}
@@ -92,6 +92,33 @@ def key_random_ops(captured: Captured) -> None:
         keyed.meta = dict(node.meta)
         node.replace_all_uses_with(keyed)
         graph.erase_node(node)
+
+
+def _key_input(graph: fx.Graph) -> fx.Node:
+    """Return the graph input with the micro-batch's key; add it where it is not there."""
+    found: list[fx.Node] = graph.find_nodes(op="placeholder", target=keyed_random.KEY_INPUT)
+    if found:
+        return found[0]
+    with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
+        key = graph.placeholder(keyed_random.KEY_INPUT)
+    key.meta.update(layer="", backward=False)
+    return key
+
+
+def key_roundings(captured: Captured) -> None:
+    """Give each result that is rounded by chance its number, with which it draws.
+
+    Clones of an op keep its number, so values that are computed again are rounded as before. Ops
+    that nothing reads count, as they do in a plain loop.
+    """
+    if captured.rounding == "nearest":
+        return
+    dtype = dtype_in_program(captured.stream_dtype)
+    drawing = [node for node in captured.graph.nodes if rounds_by_chance(node, dtype)]
+    for place, node in enumerate(drawing):
+        node.meta[PLACE] = place
+    if drawing:
+        _key_input(captured.graph)
 
 
 def _refuse_generator(captured: Captured, node: fx.Node) -> None:
@@ -186,6 +213,7 @@ PASSES: tuple[Callable[[Captured], None], ...] = (
     replace_view_writes,
     drop_aliases,
     key_random_ops,
+    key_roundings,
     eliminate_dead_code,
     check_kernels,
     assign_segments,

@@ -204,3 +204,11 @@ def test_cbfloat16_is_refused_on_cpu(cpu: cstorch.Backend) -> None:
     cstorch.amp.enable_mixed_precision()
     with raises(ConfigError, "cbfloat16-not-csx"):
         losses(training_step(cpu), executor(1))
+
+
+def test_stochastic_rounding_is_refused_on_cpu(cpu: cstorch.Backend) -> None:
+    """Its kernels round to nearest, so the result would be another one."""
+    cstorch.amp.enable_mixed_precision()
+    cstorch.backends.csx.precision.stochastic_rounding = True
+    with raises(ConfigError, "stochastic-rounding-not-csx"):
+        losses(training_step(cpu), executor(1))

@@ -115,6 +115,7 @@ def test_explore_is_a_word_or_a_range() -> None:
         ([{"ScopedTrainFlags": {MICRO: {"explore": {"most": 2}}}}], "most"),
         ([{"GlobalFlags": {"csx.debug.drop_data": True}}], "not supported here"),
         ([{"GlobalFlags": {"csx.precision.optimization_level": 2}}], "precision_opt_level: 2"),
+        ([{"GlobalFlags": {"csx.precision.stochastic_rounding": True}}], "init.precision"),
         ([{"GlobalFlags": {"csx.performance.max_transfer_bytes": 2**32}}], "2147483648"),
         (
             [{"LoadCheckpointStates": {"load_checkpoint_states": "modle"}}],

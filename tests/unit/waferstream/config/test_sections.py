@@ -1,4 +1,4 @@
-"""The small sections: backend, precision, loop, checkpoint, logging, dataloaders."""
+"""The small sections: backend, loop, checkpoint, logging, dataloaders."""
 
 from __future__ import annotations
 
@@ -16,31 +16,11 @@ from waferstream.config.sections import (
     DataLoaderConfig,
     LoggingConfig,
     LoopConfig,
-    PrecisionConfig,
 )
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
 DATA = {"data_processor": "Dummy", "batch_size": 4}
-
-
-@pytest.mark.parametrize(
-    ("section", "stream", "compute"),
-    [
-        ({}, "bfloat16", "bfloat16"),
-        ({"enabled": False}, "float32", "float32"),
-        ({"enabled": False, "precision_opt_level": 2}, "float32", "float32"),
-        ({"precision_opt_level": 0}, "bfloat16", "float32"),
-        ({"fp16_type": "float16", "precision_opt_level": 0}, "float16", "float32"),
-        ({"fp16_type": "float16", "precision_opt_level": 2}, "float16", "float16"),
-    ],
-)
-def test_precision_says_how_weights_travel_and_kernels_compute(
-    section: dict[str, Any], stream: str, compute: str
-) -> None:
-    """The table in PrecisionConfig holds."""
-    precision = validate(PrecisionConfig, section, "precision")
-    assert (precision.stream_dtype, precision.compute_dtype) == (stream, compute)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +90,6 @@ def test_a_dataloader_keeps_the_keys_of_its_processor() -> None:
         (ClusterConfig, {"job_priority": "p0"}, "'p1', 'p2' or 'p3'"),
         (ClusterConfig, {"job_labels": ["a"]}, "key=value"),
         (ClusterConfig, {"notifications": [{"mailto": "x"}]}, "not supported here"),
-        (PrecisionConfig, {"fp16_type": "cbfloat16"}, "loss_scaling_factor: dynamic"),
-        (PrecisionConfig, {"loss_scaling_factor": "static"}, "loss_scaling_factor"),
-        (PrecisionConfig, {"steps_per_increase": 0}, "greater than 0"),
-        (PrecisionConfig, {"precision_opt_level": 3}, "0, 1 or 2"),
-        (PrecisionConfig, {"max_gradient_norm": 0}, "greater than 0"),
         (LoopConfig, {"num_steps": 1, "num_epochs": 1}, "mutually exclusive"),
         (LoopConfig, {"steps_per_epoch": 1}, "requires num_epochs"),
         (LoopConfig, {"max_steps": 2**31}, "max_steps"),

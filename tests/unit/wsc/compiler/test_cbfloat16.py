@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from wsc.compiler.cbfloat16 import CODE, decode, encode, round_, rounded
+from wsc.compiler.cbfloat16 import CODE, decode, encode, rounded
 
 
 def value_of(code: int) -> float:
@@ -84,9 +84,6 @@ def test_numbers_at_the_ends_of_fp32(x: float, expected: float) -> None:
     assert same(rounded(torch.tensor([x])), torch.tensor([expected]))
 
 
-def test_other_types_and_views_are_rounded() -> None:
+def test_other_types_are_rounded() -> None:
     half = torch.tensor([1.0009765625], dtype=torch.float16)  # 2**-10 above 1: a tie
     assert rounded(half).item() == 1.0
-    table = torch.full((2, 3), 1.0009765625)
-    round_(table[:, 1:])
-    assert table.tolist() == [[1.0009765625, 1.0, 1.0]] * 2

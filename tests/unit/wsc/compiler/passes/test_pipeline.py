@@ -92,6 +92,24 @@ def test_optional_passes_change_no_bit(disabled: tuple[str, ...]) -> None:
     assert all(torch.equal(gradients[name], expected[name]) for name in expected)
 
 
+def test_optional_passes_change_no_draw_of_stochastic_rounding() -> None:
+    """Results are numbered before ops that nothing reads are erased."""
+
+    class Wasteful(Regression):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            _ = x.to(torch.bfloat16) * 3
+            return super().forward(x.to(torch.bfloat16), y)
+
+    model, batch = Wasteful(), random_batches(1, 2)[0]
+    found = []
+    for disabled in ((), tuple(OPTIONAL)):
+        precision = StreamPrecision("bfloat16", "bfloat16", rounding="stochastic")
+        request = CompileRequest(precision, 2, 1, "test", disabled_passes=disabled)
+        compiled, _ = compile_step(backward_step(model), model, list(batch.items()), request)
+        found.append(run_kernels(compiled, model, batch, key=3)[1])
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
 @pytest.mark.parametrize("name", ["assign_segments", "rematerialize_weights", "no_such_pass"])
 def test_required_passes_cannot_be_disabled(name: str) -> None:
     """A program without them would be wrong."""

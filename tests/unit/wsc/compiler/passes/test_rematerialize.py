@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from wsc.compiler.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes.pipeline import run_passes
+from wsc.compiler.precision import StreamPrecision
 from wsc.core.program import Program, Segment
 
 WIDTH = 6
@@ -114,21 +116,29 @@ def test_masked_weight_triggers_work(reshape: Reshape) -> None:
 Both = tuple[nn.Module, Compiled, Compiled]
 """A model, its program, and its program with two layers recomputed."""
 
+BY_CHANCE = replace(BF16, rounding="stochastic")
 DROPOUT: dict[str, Any] = dict.fromkeys(("dropout_rate", "attention_dropout_rate"), 0.1)
 BATCH = build_source(LOADER | {"batch_size": 2}, "test").batch(0)
 LAYERS = ("decoder.0", "decoder.1")
 
 
-def compiled_with(model: nn.Module, layers: tuple[str, ...]) -> Compiled:
-    request = CompileRequest(BF16, 2, 1, "test", recomputed_layers=layers)
+def compiled_with(
+    model: nn.Module, layers: tuple[str, ...], precision: StreamPrecision = BF16
+) -> Compiled:
+    request = CompileRequest(precision, 2, 1, "test", recomputed_layers=layers)
     found, _ = compile_step(backward_step(model), model, list(BATCH.items()), request)
     return found
 
 
-@pytest.fixture(scope="module", params=[GPT, GPT | DROPOUT, LLAMA], ids=["gpt", "dropout", "llama"])
+@pytest.fixture(
+    scope="module",
+    params=[(GPT, BF16), (GPT | DROPOUT, BY_CHANCE), (LLAMA, BF16)],
+    ids=["gpt", "dropout and stochastic rounding", "llama"],
+)
 def both(request: pytest.FixtureRequest) -> Both:
-    model = build_model(request.param, 0)
-    return model, compiled_with(model, ()), compiled_with(model, LAYERS)
+    sections, precision = request.param
+    model = build_model(sections, 0)
+    return model, compiled_with(model, (), precision), compiled_with(model, LAYERS, precision)
 
 
 def kernels(segment: Segment) -> Counter[tuple[str, int, tuple[int, ...]]]:

@@ -18,8 +18,8 @@ from tests.support.local_machine import (
     start,
 )
 from wsc.compiler.cbfloat16 import rounded
-from wsc.compiler.cbfloat16_tensor import Cbfloat16Mode, to_cbfloat16
 from wsc.compiler.compiled import Compiled
+from wsc.compiler.half_tensor import HalfMode, to_half
 from wsc.compiler.precision import StreamPrecision
 
 
@@ -53,7 +53,7 @@ def test_kernels_name_no_float16() -> None:
     """Every type in their text is the one in which values are held."""
     text = "".join(kernel.text for kernel in compiled_in("cbfloat16", Odd()).kernels)
     assert "float16" not in text.replace("cbfloat16", "")
-    assert "round_" in text
+    assert "nearest_" in text
 
 
 def test_numbers_beyond_float16_survive() -> None:
@@ -95,8 +95,8 @@ def test_program_is_that_of_float16_but_for_its_kernels() -> None:
 
 
 def test_tensors_of_a_plain_loop_round_every_result() -> None:
-    with Cbfloat16Mode():
-        x = to_cbfloat16(torch.tensor([1.0, 3.0]))
+    with HalfMode("cbfloat16"):
+        x = to_half(torch.tensor([1.0, 3.0]), "cbfloat16")
         third = (x / 3).float()
         made = torch.full((2,), 0.1).half() * 1.0
     assert torch.equal(third, rounded(torch.tensor([1.0, 3.0]) / 3))
