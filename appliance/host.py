@@ -41,6 +41,7 @@ class HostCluster(Coordinator):
         server = roles.holder(spec.name)
         assert isinstance(server, WeightServer)
         self._server = server
+        server.store.packs = False  # the user's program has views of the masters
 
     def master(self, name: str) -> torch.Tensor:
         """Return the fp32 master of a parameter, which later updates change."""
@@ -94,7 +95,7 @@ class HostCluster(Coordinator):
             clip_value_(flat, optimizer.max_gradient_value)
         if optimizer.max_gradient_norm is not None:
             pruned = self._server.store.pruned(totals, step)
-            norm = total_norm(gradient_norms(list(pruned.values())))
+            norm = total_norm(gradient_norms(pruned.values()))
             coefficient = clip_coefficient(norm, optimizer.max_gradient_norm)
             for gradient in flat:
                 gradient.mul_(coefficient)

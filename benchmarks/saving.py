@@ -21,7 +21,8 @@ from tempfile import TemporaryDirectory
 import torch
 
 from memoryx.optim.rule import rule_named
-from memoryx.store import Persistence, WeightStore
+from memoryx.persistence import Persistence
+from memoryx.store import WeightStore
 from waferstream.reports.benchmark import new_file, new_result
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts, remove_parts

@@ -22,7 +22,7 @@ from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages import GradientReady, NormPartial, NormTotal, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.partial_sum import PartialSum
-from wsc.core.payload import Payload, unpack
+from wsc.core.payload import Payload
 from wsc.core.program import Bucket, Program
 from wsc.core.reduce_order import Merger
 
@@ -57,6 +57,7 @@ class GradientCollector:
         notes: NormNotes,
         masks: Masks,
     ) -> None:
+        self._masks = masks
         self._streams = SparseStreams(masks, program.stream_dtype)
         self._server = server
         self._num_micro_batches = program.num_micro_batches
@@ -104,13 +105,19 @@ class GradientCollector:
             return Settled(sums, 1.0)
         return Settled(sums, clip_coefficient(total.norm, limit))
 
-    def gradients(self, sums: Sums) -> dict[str, torch.Tensor]:
-        """Return the gradient of each parameter, as views of the sums."""
-        gradients: dict[str, torch.Tensor] = {}
-        for index, whole in sums.items():
-            bucket = self._buckets[index]
-            gradients.update(zip(bucket.names, unpack(whole.flat, bucket.specs), strict=True))
-        return gradients
+    def gradients(self, bucket: int, whole: PartialSum, number: int) -> dict[str, torch.Tensor]:
+        """Return the gradient of each parameter of a bucket for update ``number``, as views.
+
+        Those of sparse weights are the values of their non-zeros, unless the update needs all.
+        """
+        return self._streams.received(self._buckets[bucket], whole.flat, number)
+
+    def pruned(self, bucket: int, whole: PartialSum, number: int) -> Mapping[str, torch.Tensor]:
+        """Return whole gradients as update ``number`` takes them: zero where masked.
+
+        Zeros that have not travelled are made when a gradient is read.
+        """
+        return self._masks.whole(self._values(bucket, whole, number))
 
     @property
     def _limits(self) -> OptimizerSpec:
@@ -140,27 +147,26 @@ class GradientCollector:
             return None
         del self._mergers[key]
         ((_, whole),) = merger.take()
-        whole = self._streams.whole(self._buckets[message.bucket], number, whole)
         if loss_scale != 1.0:
             whole.flat.div_(loss_scale)
-        gradients = self.pruned(message.bucket, whole, number)
-        self._notes.of_batch(message.step, gradients)
+        self._notes.of_batch(message.step, self.pruned(message.bucket, whole, number))
         # Before values are clamped, which would hide an overflow.
-        if self._limits.scale_rule is not None and not all(map(all_finite, gradients.values())):
-            self._overflowed.add(message.step)
+        if self._limits.scale_rule is not None:
+            values = self._values(message.bucket, whole, number).values()
+            if not all(map(all_finite, values)):
+                self._overflowed.add(message.step)
         if self._limits.max_gradient_value is not None:
             clip_value_([whole.flat], self._limits.max_gradient_value)
         if self._limits.max_gradient_norm is not None:  # now: nodes still compute, nobody waits
-            gradients = self.pruned(message.bucket, whole, number)
-            places = (self._position[name] for name in gradients)
-            norms = zip(places, gradient_norms(list(gradients.values())), strict=True)
+            pruned = self.pruned(message.bucket, whole, number)
+            places = (self._position[name] for name in pruned)
+            norms = zip(places, gradient_norms(pruned.values()), strict=True)
             self._norms.setdefault(message.step, {}).update(norms)
         return whole
 
-    def pruned(self, bucket: int, whole: PartialSum, number: int) -> Mapping[str, torch.Tensor]:
-        """Return the gradients of a bucket as update ``number`` takes them: zero where masked."""
-        gradients = self.gradients({bucket: whole})
-        return self._streams.pruned(self._buckets[bucket], gradients, number)
+    def _values(self, bucket: int, whole: PartialSum, number: int) -> Mapping[str, torch.Tensor]:
+        """Return gradients with zeros, or nothing, where weights are masked."""
+        return self._masks.prune_gradients(self.gradients(bucket, whole, number), number)
 
     def _checked(self, message: GradientReady, number: int) -> Payload:
         """Return the payload of a subtree, which has the values that the masks leave."""

@@ -105,6 +105,11 @@ class FlashMemory:
         self._failure: OSError | None = None
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flash")
 
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all files."""
+        return sum(len(file.mapping) for file in self._files)
+
     def allocate(self, shapes: Sequence[Shape]) -> list[torch.Tensor]:
         """Return tensors of zeros in a new file.
 

@@ -13,8 +13,8 @@ import torch
 from memoryx.flash import FlashMemory
 from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
-from memoryx.memory import Brought
-from memoryx.store import Persistence, WeightStore
+from memoryx.persistence import Persistence
+from memoryx.store import WeightStore
 from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
@@ -56,14 +56,20 @@ class Holder:
     def install(self, installation: Installation) -> None:
         self.installed[installation.mode] = installation
         if installation.optimizer is not None:
-            self.store.train_with(installation.optimizer)
+            self._store_for(installation.optimizer)
             self.persistence.catch_up()
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same parameters."""
         self.installed["train"] = replace(self.installed["train"], optimizer=optimizer)
-        self.store.train_with(optimizer)
+        self._store_for(optimizer)
         self.store.make_masks()
+
+    def _store_for(self, optimizer: OptimizerSpec) -> None:
+        """Let the store take the form of an optimizer; tensors that move are not being saved."""
+        if optimizer.sparsity or self.store.packings:
+            self.finish_saving()
+        self.store.train_with(optimizer)
 
     def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Overwrite tensors of one checkpoint state."""
@@ -87,7 +93,7 @@ class Holder:
 
     def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         """Return copies of fp32 tensors of one checkpoint state."""
-        own = Brought(self.store.tensors(state), self.store.memory)
+        own = self.store.tensors(state)
         return [own[name].numpy().copy() for name in names]
 
     def note_begin(self, begun: ProtectedJob, job: Job) -> None:

@@ -15,7 +15,7 @@ import torch
 from memoryx.store import WeightStore
 
 Image = dict[str, torch.Tensor]
-"""Copies of the optimizer state of one parameter by name, and of its master as ``""``."""
+"""Copies of what ``WeightStore.of`` returns of one parameter, as it is held."""
 
 
 class Journal:
@@ -33,7 +33,7 @@ class Journal:
         missing = {}
         for name in names:
             now, image = self._store.of(name), self._images.get(name, {})
-            if image.keys() != now.keys():
+            if _shapes(image) != _shapes(now):
                 memory.discard(image.values())
                 missing[name] = now
         places = [(name, key) for name, now in missing.items() for key in now]
@@ -53,7 +53,8 @@ class Journal:
             now = self._store.of(name)
             image = self._images[name]
             for key, tensor in now.items():
-                self._copy(image[key], tensor)
+                self._store.memory.use((image[key], tensor))
+                image[key].copy_(tensor)
             self._recorded.add(name)
 
     def rollback(self, step: int) -> None:
@@ -63,9 +64,7 @@ class Journal:
         assert self._step == step + 1, "servers are at most one step apart"
         self._store.before_change(self._recorded)
         for name in self._recorded:
-            for key, tensor in self._store.of(name).items():
-                self._copy(tensor, self._images[name][key])
-        self._store.note_masks(self._recorded)
+            self._store.take_back(name, self._images[name])
         self.forget()
 
     def forget(self) -> None:
@@ -73,6 +72,7 @@ class Journal:
         self._step = 0
         self._recorded.clear()
 
-    def _copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        self._store.memory.use((target, source))
-        target.copy_(source)
+
+def _shapes(tensors: Image) -> dict[str, torch.Size]:
+    """Return the shapes of tensors, which change with the number of non-zeros."""
+    return {key: tensor.shape for key, tensor in tensors.items()}

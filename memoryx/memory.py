@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import prod
 from typing import Protocol
@@ -65,23 +65,23 @@ class Dram:
         """Do nothing."""
 
 
-class Brought(Mapping[str, torch.Tensor]):
-    """Tensors by name, each of which is brought into DRAM when it is read."""
+class Made(Mapping[str, torch.Tensor]):
+    """Tensors by name, each of which is made, or brought into DRAM, when it is read."""
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor], memory: Memory) -> None:
-        self._tensors = tensors
-        self._memory = memory
+    def __init__(self, names: Collection[str], make: Callable[[str], torch.Tensor]) -> None:
+        self._names = names
+        self._make = make
 
     def __getitem__(self, name: str) -> torch.Tensor:
-        tensor = self._tensors[name]
-        self._memory.use((tensor,))
-        return tensor
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._tensors)
+        return len(self._names)
 
 
 def packed(shapes: Sequence[Shape], alignment_bytes: int) -> tuple[list[int], int]:

@@ -20,6 +20,7 @@ from memoryx.commitment import Commitment
 from memoryx.flash_spec import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
+from memoryx.sparsity.streams import SparseStreams
 from wsc.core.messages import (
     Envelope,
     NormTotal,
@@ -30,7 +31,6 @@ from wsc.core.messages import (
     replica_name,
     server_name,
 )
-from wsc.core.payload import unpack
 from wsc.core.program import TensorSpec
 from wsc.core.role import Interval, Job, JobState, Progress, Report, RoleContext, Waiting
 from wsc.core.schedule import collected_by
@@ -84,6 +84,7 @@ class ReplicaJob(JobState[Replica]):
         self.attempt = job.attempt
         self._buckets = {bucket.index: bucket for bucket in collected}
         num_updates = sum(len(bucket.names) for bucket in collected)
+        self._sparse = SparseStreams(role.store.masks, installed.program.stream_dtype)
         self._updates_left = len(job.steps) * num_updates
         self._commitment = Commitment(role.name, installed, job, num_updates)
         self._pending: list[UpdateReady | UpdateSkipped] = []
@@ -143,13 +144,16 @@ class ReplicaJob(JobState[Replica]):
             yield self.envelope(target, done)
 
     def _apply(self, update: UpdateReady) -> None:
-        bucket = self._buckets[update.bucket]
-        flat = update.payload.view(torch.float32)
-        gradients = dict(zip(bucket.names, unpack(flat, bucket.specs), strict=True))
+        store = self.role.store
+        gradients = self._sparse.received(
+            self._buckets[update.bucket],
+            update.payload.view(torch.float32),
+            store.number_of(update.number),
+        )
         with self.role.context.cores.lease():
             start_ns = time.perf_counter_ns()
             self.role.journal.record(update.step, gradients)
-            self.role.store.update(gradients, update.number)
+            store.update(gradients, update.number)
             stop_ns = time.perf_counter_ns()
         detail = f"{len(gradients)} tensors"
         self._report.intervals.append(Interval("update", start_ns, stop_ns, update.step, detail))

@@ -220,9 +220,7 @@ class ServerJob(JobState[WeightServer]):
     def _cast_non_zeros(self, packed: PackedWeights, slab: Slab) -> None:
         packed.write(slab)
         for spec, index, values in packed.parts(slab, CARRIED[self._stream_dtype]):
-            master = self.role.store.weights[spec.name].view(-1)
-            present = master if index is None else index.pack(master)
-            write_stream(present, values, self._stream_dtype)
+            write_stream(self.role.store.present(spec.name, index), values, self._stream_dtype)
 
     def _number_of(self, step: int) -> int:
         """Return the number of a step's update for the optimizer; 0 if there is none."""
@@ -297,14 +295,14 @@ class ServerJob(JobState[WeightServer]):
             with self._computing("norm", step, f"bucket {update.bucket}"):
                 whole.flat.mul_(update.coefficient)
         yield from self._share(update)
-        gradients = self._collector.gradients({update.bucket: whole})
+        number = self.role.store.number_of(update.number)
+        gradients = self._collector.gradients(update.bucket, whole, number)
         with self._computing("update", step, f"{len(gradients)} tensors"):
             weights = self.role.store.weights
             self._notes.before_update(step, weights, gradients)
             if not update.is_skipped:
                 if self.attempt:
                     self.role.journal.record(step, gradients)
-                number = self.role.store.number_of(update.number)
                 seen = self._collector.pruned(update.bucket, whole, number)
                 self._watcher.before_update(step, weights, seen)
                 self.role.store.update(gradients, update.number)

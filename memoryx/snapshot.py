@@ -216,11 +216,11 @@ class Snapshot:
             file.write(chunk, entry.offset + start)
             next_crc = zlib.crc32(chunk.data, crc)
             chunk_is_finite = _all_finite(chunk.view(entry.dtype))
-            if not entry.is_copy:
-                self._memory.let_go(torch.from_numpy(chunk))
             with self._lock:
-                if entry.content is not content:  # it may have changed meanwhile
+                if entry.content is not content:  # it may have changed, or moved, meanwhile
                     continue
+                if not entry.is_copy:
+                    self._memory.let_go(torch.from_numpy(chunk))
                 crc, start = next_crc, start + chunk.size
                 is_finite = is_finite and chunk_is_finite
                 entry.is_written = start == content.size

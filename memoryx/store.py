@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 
-import numpy as np
 import torch
 
-from memoryx.memory import Brought, Dram, Memory
+from memoryx.holdings import Holdings
+from memoryx.memory import Dram, Made, Memory
 from memoryx.optim.rule import Parameter, Shape, State, rule_named
-from memoryx.snapshot import CopyRoom, Snapshot
 from memoryx.sparsity.masks import Masks
-from memoryx.sparsity.restoring import check_density, present_masks
-from wsc.checkpoint import CLUSTER_STATES, parameter_of
-from wsc.checkpoint.reader import Reader
-from wsc.core.disk import LOCAL_DISK, Disk
+from memoryx.sparsity.packing import Packing
+from wsc.checkpoint import parameter_of
+from wsc.core.nonzeros import Index
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
 
@@ -24,24 +20,43 @@ from wsc.core.program import TensorSpec
 class WeightStore:
     """Masters of the parameters that one server owns.
 
-    All masters lie in one block of memory, in the order of ``parameters``. ``states`` holds the
-    optimizer's tensors of every parameter that is trained. Who reads or writes the values of either
-    asks ``memory`` for room first; ``weights`` are the masters for those who only read.
+    ``masters``, and ``states`` of every parameter that is trained, are tensors as they are held:
+    those of most sparse weights are packed (memoryx.sparsity.packing). Who reads or writes their
+    values asks ``memory`` for room first; ``weights`` are whole masters for those who only read.
     """
 
     def __init__(self, parameters: Sequence[TensorSpec], memory: Memory | None = None) -> None:
         self.memory: Memory = memory or Dram()
-        names = (spec.name for spec in parameters)
-        tensors = self.memory.allocate([spec.shape for spec in parameters])
-        self.masters: dict[str, torch.Tensor] = dict(zip(names, tensors, strict=True))
-        self.weights: Mapping[str, torch.Tensor] = (
-            Brought(self.masters, self.memory) if self.memory.is_bounded else self.masters
-        )
-        self.states: dict[str, State] = {}
+        self._held = Holdings(parameters, self.memory)
+        self.weights: Mapping[str, torch.Tensor] = Made(self.masters.keys(), self._weight)
         self.masks = Masks(self.memory)
+        self.packs = True
+        """Whether sparse weights may be packed; not where others have views of masters."""
         self._optimizer: OptimizerSpec | None = None
-        self.before_change: Callable[[Collection[str]], None] = _nothing
+        self.before_change: Callable[[Collection[str]], None] = ignore_change
         """Called with the names of parameters before they, or their states, change."""
+
+    @property
+    def masters(self) -> dict[str, torch.Tensor]:
+        """The masters as they are held."""
+        return self._held.masters
+
+    @property
+    def states(self) -> dict[str, State]:
+        """The optimizer state of every trained parameter, as it is held."""
+        return self._held.states
+
+    @property
+    def packings(self) -> Mapping[str, Packing]:
+        """Where the values of packed parameters belong."""
+        return self._held.packings
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of masters and optimizer state, and of all that places their values."""
+        tensors = (tensor for name in self.masters for tensor in self._held.of(name).values())
+        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+        return sum(storages.values()) + sum(map(self.masks.index_bytes, self.masks))
 
     @property
     def has_optimizer(self) -> bool:
@@ -57,38 +72,58 @@ class WeightStore:
         installed, self._optimizer = self._optimizer, optimizer
         kept = self.states if installed and installed.rule == optimizer.rule else {}
         self._rule = rule_named(optimizer.rule)
-        before, self.states = self.states, self._states(optimizer, kept)
+        sparse = {spec.name for spec in optimizer.sparsity if self._rule.is_elementwise}
+        for name in [name for name in self.packings if name not in sparse]:
+            self._held.hold(name, None)
+        before, self._held.states = self.states, self._states(optimizer, kept)
         self.memory.discard(
             tensor
             for name, state in before.items()
             for key, tensor in state.items()
             if self.states.get(name, {}).get(key) is not tensor
         )
-        self.masks.install(optimizer.sparsity, self.masters)
+        self.masks.install(optimizer.sparsity, self._held.shapes)
 
     def make_masks(self) -> None:
         """Make the masks that no checkpoint had; set all masked weights and states to zero."""
         if self.masks:
             self.before_change(self.masks.keys())
-            self.masks.make(self.masters, self.states)
+            self.masks.make(self.weights)
+            self._mask(self.masks)
+            if self.packs:
+                self._held.set_apart(self.masks)
 
     def note_masks(self, names: Iterable[str]) -> None:
         """Note that masks were overwritten; set masked weights and states to zero."""
         changed = [name for name in names if name in self.masks]
         for name in changed:
             self.masks[name].note_changed()
-        self.masks.apply(changed, self.masters, self.states)
+        self._mask(changed)
+
+    def note_filled(self, names: Iterable[str]) -> None:
+        """Set masked elements to zero where whole weights or states were overwritten."""
+        self._mask(name for name in names if name in self.masks)
 
     def of(self, name: str) -> dict[str, torch.Tensor]:
-        """Return the master of a parameter as ``""``, and its optimizer state by name.
+        """Return the master of a parameter as ``""``, and its optimizer state by name, as held.
 
         The words of its mask, if it has one, are there as ``mask words``.
         """
         mask = {_MASK: self.masks[name].words} if name in self.masks else {}
-        return {"": self.masters[name], **self.states.get(name, {}), **mask}
+        return {**self._held.of(name), **mask}
 
-    def tensors(self, state: str) -> dict[str, torch.Tensor]:
-        """Return the tensors of one of CLUSTER_STATES by their names in a checkpoint."""
+    def take_back(self, name: str, image: Mapping[str, torch.Tensor]) -> None:
+        """Overwrite a parameter with copies of all that ``of`` returned earlier."""
+        if name in self.masks:
+            self.memory.use((self.masks[name].words, image[_MASK]))
+            self.masks[name].words.copy_(image[_MASK])
+            self.note_masks((name,))
+        for key, tensor in self._held.of(name).items():
+            self.memory.use((tensor, image[key]))
+            tensor.copy_(image[key])
+
+    def held(self, state: str) -> dict[str, torch.Tensor]:
+        """Return the tensors of one of CLUSTER_STATES as held, by their names in a checkpoint."""
         if state == "model":
             return self.masters
         if state == "sparsity":
@@ -99,17 +134,41 @@ class WeightStore:
             for key, tensor in tensors.items()
         }
 
-    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        """Overwrite tensors of one of CLUSTER_STATES."""
-        own = self.tensors(state)
-        self.before_change({parameter_of(name, state) for name in values})
-        for name, value in values.items():
+    def tensors(self, state: str) -> Mapping[str, torch.Tensor]:
+        """Return the whole tensors of one of CLUSTER_STATES by their names in a checkpoint."""
+        own = self.held(state)
+
+        def make(name: str) -> torch.Tensor:
+            if state != "sparsity":
+                return self._held.whole(parameter_of(name, state), own[name])
             self.memory.use((own[name],))
-            own[name].copy_(value)
+            return own[name]
+
+        return Made(own.keys(), make)
+
+    def present(self, name: str, index: Index | None) -> torch.Tensor:
+        """Return the flat values of a master that the index of its mask places; all without one."""
+        if index is None or name not in self.packings:
+            whole = self.weights[name].view(-1)
+            return whole if index is None else index.pack(whole)
+        self.memory.use((self.masters[name],))
+        return self.packings[name].values(self.masters[name])
+
+    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Overwrite tensors of one of CLUSTER_STATES with whole ones."""
+        own = self.held(state)
+        parameters = {parameter_of(name, state) for name in values}
+        self.before_change(parameters)
+        for name, value in values.items():
+            if state == "sparsity":
+                self.memory.use((own[name],))
+                own[name].copy_(value)
+            else:
+                self._held.write(parameter_of(name, state), own[name], value)
         if state == "sparsity":
             self.note_masks(values)
         else:
-            self.masks.apply({parameter_of(n, state) for n in values}, self.masters, self.states)
+            self.note_filled(parameters)
 
     def update(self, gradients: Mapping[str, torch.Tensor], step: int) -> None:
         """Apply the optimizer's rule to some parameters, in place, for step ``step`` (from 1)."""
@@ -139,13 +198,53 @@ class WeightStore:
         """Apply the rule to some parameters of a group at once."""
         number = self.number_of(step)
         self.memory.use(tensor for name in names for tensor in self.of(name).values())
-        pruned = self.pruned({name: gradients[name] for name in names}, step)
         parameters = [
-            Parameter(self.masters[name], pruned[name], self.states[name]) for name in names
+            Parameter(
+                self.masters[name], self._gradient(name, gradients[name], number), self.states[name]
+            )
+            for name in names
         ]
         self._rule.update(parameters, group.at(step), number)
-        for name, parameter in zip(names, parameters, strict=True):
-            self.masks.finish_update(name, parameter, gradients[name], number)
+        for name in names:
+            self._finish_update(name, gradients[name], number)
+
+    def _gradient(self, name: str, gradient: torch.Tensor, number: int) -> torch.Tensor:
+        """Return the gradient of a parameter in the form in which it is held."""
+        packing = self.packings.get(name)
+        if packing is not None:
+            return packing.pack(gradient)
+        return self.masks.whole(self.masks.prune_gradients({name: gradient}, number))[name]
+
+    def _finish_update(self, name: str, gradient: torch.Tensor, number: int) -> None:
+        """Set masked elements to zero after an update; change the mask where that is due."""
+        if name not in self.masks:
+            return
+        if name not in self.packings:
+            self.masks.clear(name, self._held.of(name).values())
+        if self.masks.spec(name).changes_at(number):
+            self.masks.change(name, self.weights[name], gradient, number)
+            self._mask((name,))
+
+    def _mask(self, names: Iterable[str]) -> None:
+        """Hold weights and their states as their masks say: packed, or whole with zeros."""
+        for name in names:
+            if not self.masks[name].is_made:
+                continue
+            self._held.hold(name, self._packing(name))
+            if name not in self.packings:
+                own = self._held.of(name).values()
+                self.memory.use((self.masks[name].words, *own))
+                self.masks.clear(name, own)
+
+    def _packing(self, name: str) -> Packing | None:
+        """Return how a sparse weight is to be held; None for whole."""
+        if not self.packs or not self._rule.is_elementwise:
+            return None
+        packing = self.masks.packing(name)
+        return packing if packing.pays(len(self._held.of(name))) else None
+
+    def _weight(self, name: str) -> torch.Tensor:
+        return self._held.whole(name, self.masters[name])
 
     def pruned(
         self, gradients: Mapping[str, torch.Tensor], step: int
@@ -171,10 +270,16 @@ class WeightStore:
         }
         missing: list[tuple[str, str, Shape]] = []
         for name, hyper in hyper_of.items():
-            shapes = self._rule.state_shapes(tuple(self.masters[name].shape), hyper)
+            shapes = self._rule.state_shapes(self._held.shapes[name], hyper)
             own = kept.get(name, {})
-            missing += [(name, key, shape) for key, shape in shapes.items() if key not in own]
+            missing += [
+                (name, key, self._held.held_shape(name, shape))
+                for key, shape in shapes.items()
+                if key not in own
+            ]
         states: dict[str, State] = {name: {} for name in hyper_of}
+        if missing:
+            self._held.note_shared()
         tensors = self.memory.allocate([shape for _, _, shape in missing])
         for (name, key, _), tensor in zip(missing, tensors, strict=True):
             if value := self._rule.initial_value(key, hyper_of[name]):
@@ -188,101 +293,5 @@ _MASK = "mask words"
 """The name of a mask among the tensors of its weight; no state of an optimizer has it."""
 
 
-def _nothing(_parameters: Collection[str]) -> None:
-    pass
-
-
-class Persistence:
-    """Saves and restores the store of one server; all servers write the same file."""
-
-    def __init__(self, store: WeightStore, server: str, disk: Disk = LOCAL_DISK) -> None:
-        self._store = store
-        self._disk = disk
-        self._server = server
-        self._snapshot: Snapshot | None = None
-        self._room = CopyRoom(store.memory.copy_limit_bytes)
-        self._postponed: list[Callable[[], None]] = []
-
-    def layout(self, states: Collection[str]) -> list[TensorSpec]:
-        """Return key, shape and dtype of every tensor of some of CLUSTER_STATES."""
-        return [
-            TensorSpec(f"{CLUSTER_STATES[state]}.{name}", array.shape, array.dtype.name)
-            for state in states
-            for name, array in self._arrays(state).items()
-        ]
-
-    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
-        """Begin to write the tensors of these keys, with the values that they have now."""
-        self.finish_saving()
-        tensors: dict[str, dict[str, np.ndarray]] = {}
-        for state, prefix in CLUSTER_STATES.items():
-            for name, array in self._arrays(state).items():
-                own = tensors.setdefault(parameter_of(name, state), {})
-                own[f"{prefix}.{name}"] = array
-        self._snapshot = Snapshot(
-            self._server,
-            path,
-            tensors,
-            offsets,
-            is_background,
-            self._disk,
-            self._store.memory,
-            self._room,
-            copies_ahead=is_background and not self._store.memory.is_bounded,
-        )
-        self._store.before_change = self._snapshot.protect
-        self._snapshot.start()
-
-    def finish_saving(self) -> None:
-        """Wait until everything is written that ``save`` has begun."""
-        if self._snapshot is not None:
-            self._snapshot.wait()
-            self._store.before_change = _nothing
-            self._snapshot = None
-
-    def restore(self, path: Path, state: str, strict: bool) -> None:
-        """Read the tensors of one of CLUSTER_STATES in place.
-
-        Without ``strict``, tensors that the file lacks keep their values. Optimizer state and masks
-        are read later by ``catch_up`` if the store has no optimizer yet.
-
-        Raises:
-            CheckpointError: The file is damaged or does not match.
-        """
-        if state != "model" and not self._store.has_optimizer:
-            self._postponed.append(partial(self.restore, path, state, strict))
-            return
-        self.finish_saving()
-        prefix, own = CLUSTER_STATES[state], self._arrays(state)
-        with self._disk.local(path) as local:
-            reader = Reader(local)
-            found = set(reader.names(prefix))
-            present: Collection[str] = own if strict else own.keys() & found
-            if state == "sparsity":
-                owned = self._store.masters
-                present = present_masks(self._store.masks, owned, found, str(path), strict)
-            tensors = self._store.tensors(state)
-            reader.read_into(
-                {f"{prefix}.{name}": own[name] for name in present},
-                before_each=lambda key: self._store.memory.use(
-                    (tensors[key.removeprefix(f"{prefix}.")],)
-                ),
-            )
-        if state == "sparsity":
-            check_density(self._store.masks, present, str(path))
-            self._store.note_masks(present)
-
-    def catch_up(self) -> None:
-        """Read what was requested before there was an optimizer; make the masks that are missing.
-
-        Raises:
-            CheckpointError: The file is damaged or does not match.
-        """
-        postponed, self._postponed = self._postponed, []
-        for restore in postponed:
-            restore()
-        self._store.make_masks()
-
-    def _arrays(self, state: str) -> dict[str, np.ndarray]:
-        """Return views of the store's tensors of a state, by their names in a checkpoint."""
-        return {name: tensor.numpy() for name, tensor in self._store.tensors(state).items()}
+def ignore_change(_parameters: Collection[str]) -> None:
+    """Do nothing before parameters change: none of them is being saved."""

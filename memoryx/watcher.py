@@ -32,7 +32,7 @@ class Watcher:
         self._examine(step, "gradients", gradients, gradients)
         if self._watch.norms and step == self._last_step:
             weights = [gradient_norms([masters[name]])[0] for name in gradients]
-            pairs = map(TensorNorms, weights, gradient_norms(list(gradients.values())))
+            pairs = map(TensorNorms, weights, gradient_norms(gradients.values()))
             self._report.tensor_norms.update(zip(gradients, pairs, strict=True))
 
     def after_update(self, step: int, masters: Tensors, names: Iterable[str]) -> None:

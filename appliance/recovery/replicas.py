@@ -161,7 +161,8 @@ class ReplicatedRoles:
         """Yield the names of all tensors of a state, a few at a time."""
         prefix = f"{CLUSTER_STATES[state]}."
         layout = self._roles.layout(source, (state,))
-        yield from in_parts({spec.name.removeprefix(prefix): spec.num_bytes for spec in layout})
+        sizes = {spec.name: spec.num_bytes for spec in layout if spec.name.startswith(prefix)}
+        yield from in_parts({name.removeprefix(prefix): size for name, size in sizes.items()})
 
 
 def _is_empty(name: str) -> ApplianceRuntimeServerError:

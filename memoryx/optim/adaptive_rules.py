@@ -40,6 +40,7 @@ class Adadelta(Rule):
     """
 
     flops_per_element = 18
+    is_elementwise = True
 
     class Arguments(Config):
         """Hyper-parameters."""
@@ -73,6 +74,7 @@ class Adagrad(Rule):
     """
 
     flops_per_element = 9
+    is_elementwise = True
 
     class Arguments(Config):
         """Hyper-parameters."""
@@ -106,6 +108,7 @@ class RMSprop(Rule):
     """
 
     flops_per_element = 18
+    is_elementwise = True
 
     class Arguments(Config):
         """Hyper-parameters."""
@@ -146,6 +149,7 @@ class Adamax(Rule):
     """
 
     flops_per_element = 12
+    is_elementwise = True
 
     class Arguments(AdamArguments):
         """Hyper-parameters."""
@@ -174,6 +178,7 @@ class NAdam(Rule):
     """
 
     flops_per_element = 18
+    is_elementwise = True
     derived_states = ("mu_product",)
 
     class Arguments(Config):
@@ -212,6 +217,7 @@ class RAdam(Rule):
     """
 
     flops_per_element = 17
+    is_elementwise = True
 
     Arguments = AdamArguments
 

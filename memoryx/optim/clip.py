@@ -7,13 +7,13 @@ same coefficient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 
-def gradient_norms(gradients: Sequence[Tensor]) -> list[float]:
+def gradient_norms(gradients: Iterable[Tensor]) -> list[float]:
     """Return the L2 norm of each fp32 gradient, computed in fp32."""
     return [float(torch.linalg.vector_norm(gradient)) for gradient in gradients]
 

@@ -34,6 +34,7 @@ class SGD(Rule):
     """
 
     flops_per_element = 7
+    is_elementwise = True
 
     class Arguments(Config):
         """Hyper-parameters."""
@@ -85,6 +86,7 @@ class Adam(Rule):
     """
 
     flops_per_element = 15
+    is_elementwise = True
 
     class Arguments(AdamArguments):
         """Hyper-parameters."""

@@ -44,6 +44,7 @@ class Lion(Rule):
     """
 
     flops_per_element = 9
+    is_elementwise = True
 
     class Arguments(Config):
         """Hyper-parameters."""

@@ -66,12 +66,15 @@ class Rule(ABC):
         flops_per_element: Additions, multiplications, divisions, roots and signs of one update,
             counted in the formulas of the rule with all options on. Factors that are the same for
             all elements are not counted.
+        is_elementwise: Whether the update of an element depends on nothing but its own values, and
+            every state has the shape of the parameter: then sparse parameters are updated packed.
         derived_states: States of torch's optimizer that follow from the number of updates, and that
             the rule therefore does not keep.
     """
 
     Arguments: ClassVar[type[Config]]
     flops_per_element: ClassVar[int]
+    is_elementwise: ClassVar[bool] = False
     derived_states: ClassVar[tuple[str, ...]] = ()
 
     @property

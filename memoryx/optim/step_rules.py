@@ -37,6 +37,7 @@ class ASGD(Rule):
     """
 
     flops_per_element = 8
+    is_elementwise = True
     derived_states = ("eta", "mu")
 
     class Arguments(Config):
@@ -80,6 +81,7 @@ class Rprop(Rule):
     """
 
     flops_per_element = 8
+    is_elementwise = True
 
     class Arguments(Config):
         """Hyper-parameters."""

@@ -8,13 +8,12 @@ import numpy as np
 import torch
 
 from memoryx.optim.rule import Shape
-
-BITS_PER_WORD = 32
+from wsc.checkpoint.packed import BITS_PER_WORD, mask_bits, num_words
 
 
 def words_shape(shape: Shape) -> Shape:
     """Return the shape of the words that hold the mask of a weight."""
-    return (-(-prod(shape) // BITS_PER_WORD),)
+    return (num_words(shape),)
 
 
 class SparsityMask:
@@ -91,5 +90,4 @@ def packed(dense: torch.Tensor) -> torch.Tensor:
 
 def unpacked(words: np.ndarray, shape: Shape) -> torch.Tensor:
     """Return the booleans of a mask of words, of whatever 32-bit type."""
-    flat = np.unpackbits(words.view(np.uint8), count=prod(shape), bitorder="little")
-    return torch.from_numpy(flat.view(np.bool_)).view(shape)
+    return torch.from_numpy(mask_bits(words, shape)).view(shape)

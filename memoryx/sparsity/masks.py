@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
-from memoryx.memory import Memory
-from memoryx.optim.rule import Parameter, State
+from memoryx.memory import Made, Memory
+from memoryx.optim.rule import Shape
 from memoryx.sparsity.mask import SparsityMask, words_shape
+from memoryx.sparsity.packing import Packing
 from memoryx.sparsity.patterns import first_mask, next_mask
 from wsc.core.nonzeros import Index
 from wsc.core.sparsity import WeightSparsity
@@ -26,6 +27,7 @@ class Masks(Mapping[str, SparsityMask]):
         self._specs: dict[str, WeightSparsity] = {}
         self._masks: dict[str, SparsityMask] = {}
         self._indexes: dict[tuple[str, int], tuple[int, Index]] = {}  # with the mask's version
+        self._packings: dict[str, tuple[int, Packing]] = {}  # with the mask's version
 
     def __getitem__(self, name: str) -> SparsityMask:
         return self._masks[name]
@@ -53,78 +55,83 @@ class Masks(Mapping[str, SparsityMask]):
             self._indexes[name, element_bytes] = self._masks[name].version, index
         return index
 
-    def install(self, specs: Sequence[WeightSparsity], masters: Mapping[str, torch.Tensor]) -> None:
+    def packing(self, name: str) -> Packing:
+        """Return where the values of a weight belong; made once for each version of its mask."""
+        version, packing = self._packings.get(name, (0, None))
+        mask = self._masks[name]
+        if packing is None or version != mask.version:
+            places = torch.nonzero(self.dense(name).view(-1)).view(-1)
+            fits = mask.num_elements <= torch.iinfo(torch.int32).max
+            packing = Packing(mask.shape, places.to(torch.int32) if fits else places)
+            self._packings[name] = mask.version, packing
+        return packing
+
+    def index_bytes(self, name: str) -> int:
+        """Return the bytes of all that says where the values of a weight belong."""
+        mask, (_, packing) = self._masks[name], self._packings.get(name, (0, None))
+        indexes = [index for (of, _), (_, index) in self._indexes.items() if of == name]
+        places_bytes = 0 if packing is None else packing.places.nbytes
+        return mask.words.nbytes + places_bytes + sum(index.num_bytes for index in indexes)
+
+    def install(self, specs: Sequence[WeightSparsity], shapes: Mapping[str, Shape]) -> None:
         """Take memory for the masks of this server's weights; those that are there are kept."""
-        self._specs = {spec.name: spec for spec in specs if spec.name in masters}
+        self._specs = {spec.name: spec for spec in specs if spec.name in shapes}
         kept = {name: mask for name, mask in self._masks.items() if name in self._specs}
         self._memory.discard(m.words for name, m in self._masks.items() if name not in kept)
-        shapes = {n: tuple(masters[n].shape) for n in self._specs if n not in kept}
-        words = self._memory.allocate([words_shape(shape) for shape in shapes.values()])
-        new = zip(shapes.items(), words, strict=True)
+        missing = {name: shapes[name] for name in self._specs if name not in kept}
+        words = self._memory.allocate([words_shape(shape) for shape in missing.values()])
+        new = zip(missing.items(), words, strict=True)
         kept.update((name, SparsityMask(name, shape, own)) for (name, shape), own in new)
         self._masks = {name: kept[name] for name in self._specs}
         self._indexes.clear()
+        self._packings.clear()
 
-    def make(self, masters: Mapping[str, torch.Tensor], states: Mapping[str, State]) -> None:
-        """Make the masks that no checkpoint had, from the weights as they are; apply all masks."""
+    def make(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Make the masks that no checkpoint had, from whole weights as they are."""
         for name, mask in self._masks.items():
-            self._memory.use((mask.words, masters[name]))
+            self._memory.use((mask.words,))
             if not mask.is_made:
-                mask.set(first_mask(self._specs[name], masters[name]))
-        self.apply(self._masks, masters, states)
-
-    def apply(
-        self,
-        names: Iterable[str],
-        masters: Mapping[str, torch.Tensor],
-        states: Mapping[str, State],
-    ) -> None:
-        """Set masked elements of masters and states to zero, where there is a mask."""
-        for name in names:
-            if name in self._masks and self._masks[name].is_made:
-                own = (masters[name], *states.get(name, {}).values())
-                self._memory.use((self._masks[name].words, *own))
-                self._clear(name, own)
+                mask.set(first_mask(self._specs[name], weights[name]))
 
     def prune_gradients(
         self, gradients: Mapping[str, torch.Tensor], update: int
     ) -> Mapping[str, torch.Tensor]:
         """Return gradients as the optimizer sees them: zero where the weight is masked.
 
-        They are changed in place, except those that the update of a mask reads (``rigl``).
+        Whole ones are changed in place, except those that the update of a mask reads (``rigl``).
+        Those that are the values of non-zeros alone stay as they are.
         """
-        sparse = [name for name in gradients if name in self._masks]
-        if not sparse:
-            return gradients
         pruned = dict(gradients)
-        for name in sparse:
+        for name in [name for name in gradients if self._is_whole(name, gradients[name])]:
             if self._specs[name].needs_dense_gradient(update):
                 pruned[name] = gradients[name].clone()
             self._memory.use((self._masks[name].words,))
-            self._clear(name, (pruned[name],))
+            self.clear(name, (pruned[name],))
         return pruned
 
-    def finish_update(
-        self, name: str, parameter: Parameter, gradient: torch.Tensor, update: int
-    ) -> None:
-        """Apply the mask of a weight that the optimizer has updated; change it where that is due.
+    def whole(self, gradients: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        """Return gradients that get their zeros, if they lack them, when they are read."""
+
+        def make(name: str) -> torch.Tensor:
+            gradient = gradients[name]
+            has_zeros = name not in self._masks or self._is_whole(name, gradient)
+            return gradient if has_zeros else self.packing(name).unpack(gradient)
+
+        return Made(gradients.keys(), make)
+
+    def change(self, name: str, master: torch.Tensor, gradient: torch.Tensor, update: int) -> None:
+        """Change the mask of a weight that the optimizer has updated.
 
         Args:
-            name: The weight; nothing happens if it has no mask.
-            parameter: Its master and state.
-            gradient: Its whole gradient.
+            name: The weight.
+            master: Its whole master, zero where it is masked.
+            gradient: Its gradient, whole where the change reads it.
             update: The number of the update.
         """
-        if name not in self._masks:
-            return
-        own = (parameter.master, *parameter.state.values())
-        self._clear(name, own)
-        spec, mask = self._specs[name], self._masks[name]
-        if spec.changes_at(update):
-            mask.set(next_mask(spec, mask.dense(), parameter.master, gradient, update))
-            self._clear(name, own)
+        mask = self._masks[name]
+        mask.set(next_mask(self._specs[name], mask.dense(), master, gradient, update))
 
-    def _clear(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
+    def clear(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
         """Set masked elements to zero in all tensors of a weight's shape."""
         mask = self._masks[name]
         # On bits, as fast as memory allows: masked_fill_ takes several times as long.
@@ -132,3 +139,7 @@ class Masks(Mapping[str, SparsityMask]):
         for tensor in tensors:
             if tuple(tensor.shape) == mask.shape:
                 tensor.view(torch.int32).bitwise_and_(kept)
+
+    def _is_whole(self, name: str, gradient: torch.Tensor) -> bool:
+        """Return whether a gradient is that of a sparse weight, with masked elements."""
+        return name in self._masks and gradient.numel() == self._masks[name].num_elements

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 
 from memoryx.sparsity.masks import Masks
 from wsc.core.nonzeros import Index
 from wsc.core.packed_weights import PackedWeights, gradient_bucket, pays
-from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import unpack
 from wsc.core.program import BYTES_PER_ELEMENT, Bucket
 
@@ -41,36 +38,10 @@ class SparseStreams:
         """Return a gradient bucket of a step as it travels."""
         return gradient_bucket(bucket, self._gradient_indexes(bucket, update))
 
-    def whole(self, bucket: Bucket, update: int, part: PartialSum) -> PartialSum:
-        """Return the sum of a gradient bucket with the zeros that have not travelled.
-
-        The sum that travelled is released.
-        """
-        travelled = self.gradients(bucket, update)
-        if travelled is bucket:
-            return part
-        indexes = self._gradient_indexes(bucket, update)
-        flat = torch.zeros(bucket.num_elements)
-        pairs = zip(unpack(part.flat, travelled.specs), unpack(flat, bucket.specs), strict=True)
-        for name, (values, dense) in zip(bucket.names, pairs, strict=True):
-            if name in indexes:
-                dense.view(-1).index_copy_(0, indexes[name].places, values)
-            else:
-                dense.copy_(values)
-        part.release()
-        return PartialSum([flat], is_owned=True)
-
-    def pruned(
-        self, bucket: Bucket, gradients: Mapping[str, torch.Tensor], update: int
-    ) -> Mapping[str, torch.Tensor]:
-        """Return gradients of a whole bucket with zeros where weights are masked.
-
-        Those that have travelled without zeros have them already.
-        """
-        is_packed = self.gradients(bucket, update) is not bucket
-        have_zeros = self._gradient_indexes(bucket, update) if is_packed else {}
-        others = {name: g for name, g in gradients.items() if name not in have_zeros}
-        return {**gradients, **self._masks.prune_gradients(others, update)}
+    def received(self, bucket: Bucket, flat: torch.Tensor, update: int) -> dict[str, torch.Tensor]:
+        """Return the gradients of a bucket as they have travelled, as views of their payload."""
+        specs = self.gradients(bucket, update).specs
+        return dict(zip(bucket.names, unpack(flat, specs), strict=True))
 
     def _gradient_indexes(self, bucket: Bucket, update: int) -> dict[str, Index]:
         return {

@@ -13,6 +13,7 @@ from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from waferstream.config.params import InitConfig
+from wsc.checkpoint.reader import Reader
 
 STEPS = 5
 SECTIONS: dict[str, Any] = {
@@ -68,6 +69,8 @@ def test_resumed_run_continues_the_masks(tmp_path: Path) -> None:
     masks = cstorch.load(path)["sparsity"]
     assert masks
     assert all(0.7 < 1 - float(mask.float().mean()) < 0.8 for mask in masks.values())
+    reader, keys = Reader(path), [f"model.{name}" for name in masks]
+    assert all(4 * reader.stored_bytes(key) == reader.tensors[key].num_bytes for key in keys)
     assert train_on_cluster(init, Shape(1, 4, 1), STEPS - 3, restore=path) == reference("rigl")
 
 

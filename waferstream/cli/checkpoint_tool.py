@@ -34,7 +34,7 @@ def _info(given: argparse.Namespace) -> int:
     path = _local(given.ckpt_path)
     reader = Reader(path)
     rows = [
-        {"key": key, "shape": spec.shape, "dtype": spec.dtype, "bytes": spec.num_bytes}
+        {"key": key, "shape": spec.shape, "dtype": spec.dtype, "bytes": reader.stored_bytes(key)}
         for key, spec in reader.tensors.items()
     ]
     if given.list_objects:

@@ -22,6 +22,7 @@ from wsc.checkpoint import (
     FORMAT_ATTRIBUTE,
     FORMAT_VERSION,
     OBJECTS_ATTRIBUTE,
+    PACKED_VERSION,
     SPEC_ATTRIBUTE,
     UNSEALED_VERSION,
     WRITER_ATTRIBUTE,
@@ -108,14 +109,7 @@ def manifest_of(file: h5py.File, where: Path) -> Manifest:
             "the checkpoint is incomplete", code="checkpoint-incomplete", where=str(where)
         )
     found = str(attributes[FORMAT_ATTRIBUTE])
-    if found.split(".", maxsplit=1)[0] != FORMAT_VERSION.split(".")[0]:
-        raise CheckpointError(
-            "the checkpoint has another format",
-            code="checkpoint-of-other-format",
-            where=str(where),
-            value=found,
-            rule=f"this program reads format {FORMAT_VERSION}",
-        )
+    check_format(found, where)
     spec = json.loads(attributes[SPEC_ATTRIBUTE])
     return Manifest(
         format=found,
@@ -123,6 +117,19 @@ def manifest_of(file: h5py.File, where: Path) -> Manifest:
         objects=json.loads(attributes[OBJECTS_ATTRIBUTE]),
         tensors={key: _extent(file, key, *spec[key]) for key in spec},
     )
+
+
+def check_format(found: str, where: Path) -> None:
+    """Raise CheckpointError if this program does not know the format of a file."""
+    known = (FORMAT_VERSION, PACKED_VERSION)
+    if found.split(".", maxsplit=1)[0] not in {version.split(".")[0] for version in known}:
+        raise CheckpointError(
+            "the checkpoint has another format",
+            code="checkpoint-of-other-format",
+            where=str(where),
+            value=found,
+            rule=f"this program reads formats {' and '.join(known)}",
+        )
 
 
 def datasets(group: h5py.Group, prefix: str = "", depth: int = 0) -> Iterator[str]:
@@ -137,7 +144,9 @@ def datasets(group: h5py.Group, prefix: str = "", depth: int = 0) -> Iterator[st
             yield from datasets(item, f"{prefix}{name}/", depth + 1)
 
 
-def _extent(file: h5py.File, key: str, dtype: str, shape: list[int]) -> Extent:
+def _extent(
+    file: h5py.File, key: str, dtype: str, shape: list[int], whole: list[int] | None = None
+) -> Extent:
     """Return where a dataset lies; ValueError unless it is what the metadata say."""
     _check_links(file, key)
     if key not in file:
@@ -149,12 +158,13 @@ def _extent(file: h5py.File, key: str, dtype: str, shape: list[int]) -> Extent:
         raise ValueError(f"{key!r} is virtual, chunked or stored outside of the file")
     if (dataset.dtype.name, dataset.shape) != (dtype, tuple(shape)) or not dataset.dtype.isnative:
         raise ValueError(f"{key!r} is {dataset.dtype} {dataset.shape}, not {dtype} {shape}")
+    made = {"dtype": dtype, "shape": tuple(shape), "whole": whole and tuple(whole)}
     if not dataset.size:
-        return Extent(dtype=dtype, shape=tuple(shape), offset=0)  # type: ignore[arg-type]
+        return Extent.model_validate({**made, "offset": 0})
     offset, stored = dataset.id.get_offset(), dataset.id.get_storage_size()
     if offset is None or stored != dataset.nbytes:
         raise ValueError(f"{key!r} is not stored in one piece")
-    return Extent(dtype=dtype, shape=tuple(shape), offset=offset)  # type: ignore[arg-type]
+    return Extent.model_validate({**made, "offset": offset})
 
 
 def _check_links(file: h5py.File, key: str) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wsc.checkpoint.inspection import damaged, inspect
+from wsc.checkpoint.inspection import check_format, damaged, inspect
+from wsc.checkpoint.packed import mask_key, unpack_into
 from wsc.checkpoint.seal import SealError, check_extent, read_extent, read_seal
 from wsc.core.errors import CheckpointError, did_you_mean
 from wsc.core.program import TensorSpec
@@ -26,7 +27,8 @@ from wsc.version import VERSION
 class Reader:
     """A complete checkpoint file; may be pickled and used in another process.
 
-    ``tensors`` maps each key to its shape and dtype, ``objects`` each other state to its value.
+    ``tensors`` maps each key to shape and dtype of the whole tensor, ``objects`` every other state
+    to its value.
     Every error is a CheckpointError that names the file. The file is open only while it is read;
     once it was replaced or written to, every read is refused.
     """
@@ -39,13 +41,16 @@ class Reader:
         self.has_checksums = manifest is not None
         if manifest is None:
             manifest = inspect(path)
+        check_format(manifest.format, path)
         self.writer_version = manifest.writer
         self.objects: dict[str, Any] = manifest.objects
         self.not_finite = manifest.not_finite
         """Masters and optimizer states that hold NaN or infinity."""
         self._extents = manifest.tensors
         self.tensors = {
-            key: TensorSpec(key, extent.shape, extent.dtype)
+            key: TensorSpec(
+                key, extent.shape if extent.whole is None else extent.whole, extent.dtype
+            )
             for key, extent in manifest.tensors.items()
         }
 
@@ -76,14 +81,22 @@ class Reader:
         ``before_each`` is called with the key of each tensor before it is read. When a tensor is
         damaged, arrays have been written to already.
         """
-        for key, out in targets.items():
-            self._check(key, self._known(key), out)
+        self.check(TensorSpec(key, out.shape, out.dtype.name) for key, out in targets.items())
         self._check_unchanged()
         with self._open() as file:
             for key, out in targets.items():
                 before_each(key)
                 with self._damage_to(key):
-                    read_extent(file, self._extents[key], out)
+                    self._read(file, key, out)
+
+    def stored_bytes(self, key: str) -> int:
+        """Return the bytes that a tensor takes in the file."""
+        return self._extents[key].num_bytes
+
+    def check(self, expected: Iterable[TensorSpec]) -> None:
+        """Refuse the file unless it has these tensors, with these shapes and dtypes."""
+        for spec in expected:
+            self._check(self._known(spec.name), spec)
 
     def verify(self) -> None:
         """Check every tensor, as far as the file has checksums."""
@@ -112,12 +125,28 @@ class Reader:
             )
         return self.tensors[key]
 
-    def _check(self, key: str, found: TensorSpec, out: np.ndarray) -> None:
-        if found.shape != out.shape or found.dtype != out.dtype.name:
+    def _read(self, file: io.FileIO, key: str, out: np.ndarray) -> None:
+        """Read one tensor, whole; SealError if its bytes, or those of its mask, are damaged."""
+        extent = self._extents[key]
+        if extent.whole is None:
+            read_extent(file, extent, out)
+            return
+        mask = self._extents[mask_key(key) or ""]
+        values, words = np.empty(extent.shape, extent.dtype), np.empty(mask.shape, mask.dtype)
+        read_extent(file, extent, values)
+        read_extent(file, mask, words)
+        try:
+            unpack_into(out, values, words)
+        except ValueError as error:
+            raise SealError(str(error)) from error
+
+    def _check(self, found: TensorSpec, expected: TensorSpec) -> None:
+        if found.shape != expected.shape or found.dtype != expected.dtype:
             raise self._error(
-                f"tensor {key!r} has another dtype or shape than in the model",
+                f"tensor {found.name!r} has another dtype or shape than in the model",
                 "tensor-mismatch",
-                value=f"found {found.dtype} {found.shape}, expected {out.dtype.name} {out.shape}",
+                value=f"found {found.dtype} {found.shape}, "
+                f"expected {expected.dtype} {expected.shape}",
                 remedy="load a checkpoint of the same model",
             )
 

@@ -21,10 +21,14 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
+from wsc.checkpoint.packed import mask_key, num_words
 from wsc.checkpoint.parts import Part
 from wsc.core.units import MIB
 
 _MAGIC = b"wsc-seal"
+_PACKED_MAGIC = b"wsc-sea2"
+"""Of files with packed tensors: a program that does not know these finds no seal and refuses them
+by their format."""
 _TAIL = struct.Struct("<IIQQ8s")  # CRC of HDF5's bytes, CRC of the rest, two lengths, magic
 _MOST_MANIFEST_BYTES = 256 * MIB
 _CHUNK_BYTES = 4 * MIB
@@ -49,12 +53,16 @@ class _Plain(BaseModel):
 
 
 class Extent(_Plain):
-    """The bytes of one tensor in the file; ``crc32`` is None where nobody has computed it."""
+    """The bytes of one tensor in the file; ``crc32`` is None where nobody has computed it.
+
+    ``whole`` is the shape of the whole tensor if this one is packed.
+    """
 
     dtype: Dtype
     shape: tuple[NonNegativeInt, ...] = Field(max_length=32)
     offset: NonNegativeInt
     crc32: NonNegativeInt | None = None
+    whole: tuple[NonNegativeInt, ...] | None = Field(default=None, max_length=32)
 
     @property
     def num_bytes(self) -> int:
@@ -85,6 +93,21 @@ class Manifest(_Plain):
         not_finite = tuple(sorted(key for part in parts for key in part.not_finite))
         return self.model_copy(update={"tensors": tensors, "not_finite": not_finite})
 
+    @property
+    def has_packed(self) -> bool:
+        """Whether a tensor is packed."""
+        return any(extent.whole is not None for extent in self.tensors.values())
+
+    def check_packed(self) -> None:
+        """Raise SealError unless every packed tensor has a mask of its size."""
+        for key, extent in self.tensors.items():
+            if extent.whole is None:
+                continue
+            mask = self.tensors.get(mask_key(key) or "")
+            found = None if mask is None else (mask.dtype, mask.shape)
+            if len(extent.shape) != 1 or found != ("int32", (num_words(extent.whole),)):
+                raise SealError(f"packed tensor {key!r} has no mask of its size")
+
     def check_fits(self, num_bytes: int) -> None:
         """Raise SealError unless every tensor lies in the first ``num_bytes`` of its file."""
         for key, extent in self.tensors.items():
@@ -100,7 +123,8 @@ def append_seal(file: io.FileIO, manifest: Manifest) -> None:
     file.seek(size)
     file.write(text)
     head = struct.pack("<IQQ", own, size, len(text))
-    file.write(_TAIL.pack(own, zlib.crc32(head, zlib.crc32(text)), size, len(text), _MAGIC))
+    magic = _PACKED_MAGIC if manifest.has_packed else _MAGIC
+    file.write(_TAIL.pack(own, zlib.crc32(head, zlib.crc32(text)), size, len(text), magic))
 
 
 def read_seal(file: io.FileIO) -> Manifest | None:
@@ -116,7 +140,7 @@ def read_seal(file: io.FileIO) -> Manifest | None:
         return None
     file.seek(end - _TAIL.size)
     own, crc, size, length, magic = _TAIL.unpack(file.read(_TAIL.size))
-    if magic != _MAGIC:
+    if magic not in (_MAGIC, _PACKED_MAGIC):
         return None
     if length > _MOST_MANIFEST_BYTES or size + length + _TAIL.size != end:
         raise SealError("the lengths in the seal do not match the size of the file")
@@ -134,9 +158,11 @@ def read_seal(file: io.FileIO) -> Manifest | None:
 def parse_manifest(text: bytes) -> Manifest:
     """Return the manifest in a JSON text; SealError if it is malformed."""
     try:
-        return Manifest.model_validate_json(text)
+        manifest = Manifest.model_validate_json(text)
     except (ValidationError, RecursionError) as error:
         raise SealError("the manifest is malformed") from error
+    manifest.check_packed()
+    return manifest
 
 
 def read_extent(file: io.FileIO, extent: Extent, out: np.ndarray) -> None:

@@ -22,10 +22,13 @@ from wsc.checkpoint import (
     FORMAT_ATTRIBUTE,
     FORMAT_VERSION,
     OBJECTS_ATTRIBUTE,
+    PACKED_VERSION,
     SPEC_ATTRIBUTE,
+    WHOLE_SHAPE_ATTRIBUTE,
     WRITER_ATTRIBUTE,
 )
 from wsc.checkpoint.inspection import datasets, inspect, manifest_of
+from wsc.checkpoint.packed import PackedSpec
 from wsc.checkpoint.parts import Part
 from wsc.checkpoint.seal import Manifest, append_seal, with_checksums
 from wsc.core.errors import CheckpointError
@@ -58,7 +61,8 @@ def append_tensors(path: Path, prefix: str, tensors: Mapping[str, np.ndarray]) -
 def reserve_tensors(path: Path, specs: Sequence[TensorSpec]) -> dict[str, int]:
     """Add one dataset without values for each key; creates the file if there is none.
 
-    Whoever has the values writes them at the offsets that are returned, in native byte order.
+    Whoever has the values writes them at the offsets that are returned, in native byte order. Of a
+    PackedSpec these are the values that its mask leaves, which must be in the same file.
 
     Raises:
         CheckpointError: A key exists already, or the file cannot be written.
@@ -86,6 +90,8 @@ def _create_without_values(file: h5py.File, spec: TensorSpec) -> int:
     kind = h5py.h5t.py_create(np.dtype(spec.dtype), logical=True)
     extent = h5py.h5s.create_simple(spec.shape) if spec.shape else h5py.h5s.create(h5py.h5s.SCALAR)
     created = h5py.h5d.create(file.id, spec.name.encode(), kind, extent, space, link)
+    if isinstance(spec, PackedSpec):
+        h5py.Dataset(created).attrs[WHOLE_SHAPE_ATTRIBUTE] = np.array(spec.whole, np.int64)
     return created.get_offset() or 0
 
 
@@ -125,9 +131,11 @@ def write_metadata(path: Path, objects: Mapping[str, Any], parts: Iterable[Part]
     """
     objects_json = _to_json(path, objects)
     with _appending(path, 0) as file:
-        spec_json = json.dumps(_spec(file))
+        spec = _spec(file)
+    spec_json = json.dumps(spec)
+    is_packed = any(whole for _, _, *whole in spec.values())
     with _appending(path, len(objects_json.encode()) + len(spec_json.encode())) as file:
-        file.attrs[FORMAT_ATTRIBUTE] = FORMAT_VERSION
+        file.attrs[FORMAT_ATTRIBUTE] = PACKED_VERSION if is_packed else FORMAT_VERSION
         file.attrs[WRITER_ATTRIBUTE] = VERSION
         file.attrs[OBJECTS_ATTRIBUTE] = objects_json
         file.attrs[SPEC_ATTRIBUTE] = spec_json
@@ -208,9 +216,14 @@ def _reserve(path: Path, num_bytes: int) -> None:
         os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, num_bytes)
 
 
-def _spec(file: h5py.File) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return dtype and shape of every dataset."""
-    return {key: (file[key].dtype.name, file[key].shape) for key in datasets(file)}
+def _spec(file: h5py.File) -> dict[str, list[Any]]:
+    """Return dtype and shape of every dataset, and the whole shape of a packed one."""
+    return {key: _described(file[key]) for key in datasets(file)}
+
+
+def _described(dataset: h5py.Dataset) -> list[Any]:
+    whole = dataset.attrs.get(WHOLE_SHAPE_ATTRIBUTE)
+    return [dataset.dtype.name, dataset.shape, *([] if whole is None else [whole.tolist()])]
 
 
 def _to_json(path: Path, objects: Mapping[str, Any]) -> str:

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from appliance.checkpoints import CheckpointFolder
-from memoryx.store import Persistence, WeightStore
+from memoryx.persistence import Persistence
+from memoryx.store import WeightStore
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.parts import read_parts, remove_parts
 from wsc.checkpoint.reader import Reader

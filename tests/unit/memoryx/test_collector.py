@@ -66,7 +66,7 @@ def test_take_returns_a_whole_gradient_at_once(bucket: int) -> None:
     bench = Bench()
     collected = bench.take(bucket, 2.0)
     assert collected.partial is None
-    gradients = bench.collector.gradients(collected.sums)
+    gradients = bench.collector.gradients(bucket, collected.sums[bucket], 1)
     assert tuple(gradients) == PLAN.gradients[bucket].names
     for name, gradient in gradients.items():
         assert gradient.shape == PROGRAM.parameter[name].shape
@@ -136,7 +136,9 @@ def test_settle_returns_the_sums_and_their_factor(norm: float, coefficient: floa
     bench.take(1, 4.0)
     settled = bench.collector.settle(NormTotal(1, norm, is_finite=math.isfinite(norm)))
     assert settled.coefficient == pytest.approx(coefficient)
-    gradients = bench.collector.gradients(settled.sums)
+    gradients: dict[str, torch.Tensor] = {}
+    for bucket, whole in settled.sums.items():
+        gradients |= bench.collector.gradients(bucket, whole, 1)
     assert set(gradients) == set(PROGRAM.trained)
     assert all((gradient == 4.0).all() for gradient in gradients.values())
     assert bench.released == []

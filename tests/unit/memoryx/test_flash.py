@@ -16,9 +16,9 @@ import torch
 from memoryx.flash import FlashMemory, check_bound
 from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
-from memoryx.memory import Brought
 from memoryx.optim.rule import RULES, rule_named
-from memoryx.store import Persistence, WeightStore
+from memoryx.persistence import Persistence
+from memoryx.store import WeightStore
 from tests.support.errors import raises
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts
@@ -52,7 +52,7 @@ def train(store: WeightStore, steps: range) -> dict[str, torch.Tensor]:
 def contents(store: WeightStore) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     for state in CLUSTER_STATES:
-        found.update({n: t.clone() for n, t in Brought(store.tensors(state), store.memory).items()})
+        found.update({n: t.clone() for n, t in store.tensors(state).items()})
     return found
 
 

@@ -19,7 +19,7 @@ def store() -> WeightStore:
 
 
 def everything(of: WeightStore) -> dict[str, torch.Tensor]:
-    both = of.tensors("model") | of.tensors("optimizer")
+    both = {**of.tensors("model"), **of.tensors("optimizer")}
     return {name: tensor.clone() for name, tensor in both.items()}
 
 

@@ -9,8 +9,9 @@ import torch
 
 from memoryx.journal import Journal
 from memoryx.optim.rule import RULES
+from memoryx.persistence import Persistence
 from memoryx.sparsity.mask import packed, unpacked
-from memoryx.store import Persistence, WeightStore
+from memoryx.store import WeightStore
 from tests.support.errors import raises
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.config import validate

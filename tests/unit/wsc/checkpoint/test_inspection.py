@@ -106,7 +106,7 @@ def test_inspect_returns_errors_and_manifests_of_its_process(path: Path) -> None
 def test_other_format_is_refused(path: Path) -> None:
     """A file of a later format is not read."""
     with h5py.File(path, "r+") as file:
-        file.attrs["__version__"] = "2.0"
+        file.attrs["__version__"] = "3.0"
     with raises(CheckpointError, "checkpoint-of-other-format"):
         inspection._inspect_here(path)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.sparsity import emulated_speed_up, main
+from benchmarks.sparsity.__main__ import emulated_speed_up, main
 
 
 def test_ninety_percent_zeros_save_bytes(tmp_path: Path) -> None:
     """At least 80 % of the bytes on links and 75 % of those stored; the picture is written."""
     threads = torch.get_num_threads()
-    sizes = ["--width", "96", "--depth", "2", "--rows", "8", "--turns", "1"]
+    sizes = ["--width", "128", "--depth", "2", "--rows", "8", "--turns", "1"]
     picture = tmp_path / "speed_up.png"
     try:
         main(["--json", str(tmp_path / "result.json"), "--picture", str(picture), *sizes])
@@ -22,7 +22,7 @@ def test_ninety_percent_zeros_save_bytes(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "result.json").read_text())
     for link in result["links"]:
         assert link["saved_in_all"] > 0.8
-        assert link["stored_saved"] > 0.75
+    assert min(result["stored"]["saved"].values()) > 0.75
     assert picture.stat().st_size > 1000
 
 

@@ -1,0 +1,154 @@
+"""Measure what non-zeros save: index and packing, bytes on links, time of steps, and the clock.
+
+    python -m benchmarks.sparsity --json benchmarks/results/sparsity.json \\
+        --picture docs/sparsity.png
+
+Format: bytes of the index by density, its crossovers, and packing beside a copy of the dense
+tensor. Links: bytes of all payloads of one step on a cluster in this process whose products are all
+sparse, over those of a dense one, and the seconds of a step; dense and sparse steps take turns.
+Stored: bytes of masters and state of that model in MemoryX, in files of its flash tier, and in a
+checkpoint, masks and places of values included.
+Clock: emulated time of one product of GPT-3 (12288 x 12288) by density, over that at density 1,
+beside the vendor's claim of a speed-up near 1 / density (Hot Chips 34, 2022: measured on this
+product), and its headline of 10 times at 90 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from benchmarks.sparsity.links import measure_links
+from benchmarks.sparsity.stored import measure_stored
+from timing.cost import segment_costs
+from timing.hardware import MachineSpec
+from waferstream.reports.benchmark import new_file, new_result
+from wsc.core.files import write_json
+from wsc.core.nonzeros import Index
+from wsc.core.program import OpWork, Program, Segment, TensorSpec
+
+MACHINE = MachineSpec()
+DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+def measure_format(num_elements: int) -> list[dict[str, Any]]:
+    """Return, by density, bytes of an index and the rate of packing beside that of a copy."""
+    dense = torch.randn(num_elements).to(torch.bfloat16)
+    target = torch.empty_like(dense)
+    copied_s = _fastest(lambda: target.copy_(dense))
+    rows = []
+    for density in DENSITIES:
+        mask = torch.from_numpy(np.random.default_rng(0).random(num_elements) < density)
+        index = Index.of(mask, 2)
+        values = index.pack(dense)
+        gigabytes = dense.nbytes / 1e9
+        rows.append(
+            {
+                "density": density,
+                "encoding": index.encoding,
+                "index_bits_per_element": 8 * index.num_bytes / num_elements,
+                "bytes_over_dense": (values.nbytes + index.num_bytes) / dense.nbytes,
+                "copy_gb_per_s": gigabytes / copied_s,
+                "pack_gb_per_s": gigabytes / _fastest(partial(index.pack, dense)),
+                "unpack_gb_per_s": gigabytes / _fastest(partial(index.unpack, values)),
+            }
+        )
+    return rows
+
+
+def emulated_speed_up(width: int, tokens: int) -> list[dict[str, float]]:
+    """Return the speed-up of one streamed product by density, and its error against 1 / density."""
+    op = OpWork("mm", "matmul", 1, (1, tokens, width, width), streams=True)
+    segment = Segment(0, "forward", "layer", ("w",), (), (), (), (), (), (op,))
+    program = Program(
+        "eval",
+        "",
+        (TensorSpec("w", (width, width), "float32"),),
+        "float16",
+        (),
+        1,
+        (segment,),
+        1,
+        1,
+    )
+
+    def compute_ps(density: float) -> int:
+        densities: Mapping[str, float] = {"w": density} if density < 1 else {}
+        return segment_costs(program, MACHINE.system, densities)[0].compute_ps
+
+    dense_ps = compute_ps(1.0)
+    return [
+        {
+            "density": density,
+            "speed_up": dense_ps / compute_ps(density),
+            "error": dense_ps / compute_ps(density) * density - 1,
+        }
+        for density in (1.0, 0.75, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
+    ]
+
+
+def draw(points: Sequence[Mapping[str, float]], path: Path) -> None:
+    """Draw the emulated speed-up over the published ones."""
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    zeros = [100 * (1 - point["density"]) for point in points]
+    axes.plot(zeros, [point["speed_up"] for point in points], "o-", label="emulated, CS-2")
+    axes.plot(zeros, [1 / point["density"] for point in points], "k:", label="1 / density")
+    axes.plot([90], [10], "r*", markersize=12, label="published: 10 times at 90 %")
+    axes.annotate(f"{points[-1]['error']:+.0%}", (zeros[-1], points[-1]["speed_up"]), ha="right")
+    axes.set(xlabel="zeros, %", ylabel="speed-up", title="One product of GPT-3, 12288 x 12288")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def _fastest(act: Callable[[], object], times: int = 5) -> float:
+    act()
+    best = float("inf")
+    for _ in range(times):
+        start_s = time.perf_counter()
+        act()
+        best = min(best, time.perf_counter() - start_s)
+    return best
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and write and print the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=new_file, required=True)
+    parser.add_argument("--picture", type=new_file)
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--depth", type=int, default=4)
+    parser.add_argument("--rows", type=int, default=256, help="samples of a step")
+    parser.add_argument("--turns", type=int, default=7)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    result = new_result("What do the non-zeros of sparse weights save?")
+    result["format"] = measure_format(options.width**2)
+    result["links"] = measure_links(options.width, options.depth, options.rows, 0.9, options.turns)
+    result["stored"] = measure_stored(options.width, options.depth, 0.9)
+    result["emulated"] = emulated_speed_up(12288, 50_000)
+    write_json(options.json, result)
+    if options.picture:
+        draw(result["emulated"], options.picture)
+    for link in result["links"]:
+        slowest, fastest = link["range"]
+        print(
+            f"{link['stream_dtype']}: 90 % zeros save {link['saved_in_all']:.1%} of the bytes on "
+            f"links; {link['throughput_over_dense']:.2f} of the dense throughput "
+            f"({slowest:.2f} to {fastest:.2f}; by processor time "
+            f"{link['per_processor_second_over_dense']:.2f})"
+        )
+    shares = ", ".join(f"{tier} {saved:.1%}" for tier, saved in result["stored"]["saved"].items())
+    print(f"masters and state with AdamW take less by: {shares}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Bytes on the links and time of a step, dense and sparse, on a cluster in this process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from appliance.elaborate import ClusterSize, elaborate, plan_installation
+from appliance.local import LocalRoles
+from benchmarks.sparsity.model import Layers, update_of
+from timing.hardware import MachineSpec
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.precision import CARRIED, StreamPrecision
+from wsc.core.installation import InputFeed, Installation
+from wsc.core.message_numbers import MessageNumbers
+from wsc.core.messages import Envelope, GradientReady, WeightsReady
+from wsc.core.role import Job, RoleSpec
+
+MACHINE = MachineSpec()
+MICRO_BATCHES = 4
+ROUTES = {WeightsReady: "weights", GradientReady: "gradients"}
+
+
+class Ran(NamedTuple):
+    """Elapsed time and processor time of a step, and the bytes that it has sent, by kind."""
+
+    elapsed_s: float
+    cpu_s: float
+    num_bytes: dict[str, int]
+
+
+class _CountingNumbers(MessageNumbers):
+    """Numbers of messages that also count the bytes of payloads, by kind of message."""
+
+    def __init__(self, counted: Counter[str]) -> None:
+        super().__init__()
+        self._counted = counted
+
+    def numbered(self, envelope: Envelope) -> Envelope:
+        """Count a message and return it numbered."""
+        message = envelope.message
+        if isinstance(message, WeightsReady | GradientReady):
+            self._counted[ROUTES[type(message)]] += message.payload.num_bytes
+        return super().numbered(envelope)
+
+
+class _CountingRoles(LocalRoles):
+    """Roles in this process, and the bytes that they have sent each other."""
+
+    def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
+        self.num_bytes: Counter[str] = Counter()
+        self._numbers = {spec.name: _CountingNumbers(self.num_bytes) for spec in specs}
+        return super().rebuild(specs, lost)
+
+
+def batches(rows: int, width: int) -> list[dict[str, torch.Tensor]]:
+    """Return one global batch."""
+    return [{"x": torch.randn(rows, width), "y": torch.randn(rows, width)}]
+
+
+def installed(model: Layers, rows: int, width: int, dtype: str, share: float) -> Installation:
+    """Return a training program with AdamW, every product of which has a share of zeros."""
+    (batch,) = batches(rows, width)
+    inputs = [(name, tensor[: rows // MICRO_BATCHES]) for name, tensor in batch.items()]
+
+    def step(leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        loss = model(*leaves)
+        loss.backward()
+        return [loss]
+
+    precision = StreamPrecision(dtype, dtype)
+    request = CompileRequest(precision, rows // MICRO_BATCHES, MICRO_BATCHES, target="benchmark")
+    compiled, _ = compile_step(step, model, inputs, request)
+    optimizer = update_of(model, share)
+    feed = InputFeed(partial(batches, rows, width), (0, 1))
+    return plan_installation(compiled, feed, optimizer, ClusterSize(num_csx=2), MACHINE)
+
+
+class _Arm:
+    """A cluster of two systems in this process, dense or sparse."""
+
+    def __init__(self, width: int, depth: int, rows: int, dtype: str, share: float) -> None:
+        model = Layers(width, depth)
+        installation = installed(model, rows, width, dtype, share)
+        specs = elaborate(installation.program.parameters, ClusterSize(num_csx=2), MACHINE, 0)
+        self._roles = _CountingRoles(specs)
+        values = {name: value.detach() for name, value in model.named_parameters()}
+        self._roles.fill("wgt-0", values)
+        self._roles.install(installation)
+        self._step = 0
+        self.run(1)  # indexes are made and decoded once
+
+    def run(self, steps: int) -> Ran:
+        """Run steps; return what one of them took and sent."""
+        self._roles.num_bytes.clear()
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
+        self._roles.run(Job("train", self._step + 1, self._step + steps))
+        elapsed_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+        self._step += steps
+        per_step = {name: total // steps for name, total in self._roles.num_bytes.items()}
+        return Ran(elapsed_s / steps, cpu_s / steps, per_step)
+
+
+def measure_links(
+    width: int, depth: int, rows: int, share: float, turns: int
+) -> list[dict[str, Any]]:
+    """Return bytes and seconds of dense and sparse steps, by type of the stream."""
+    results = []
+    for dtype in ("bfloat16", "float32"):
+        dense, sparse = (_Arm(width, depth, rows, dtype, s) for s in (0.0, share))
+        pairs = [(dense.run(1), sparse.run(1)) for _ in range(turns)]
+        dense_bytes, sparse_bytes = (ran.num_bytes for ran in pairs[0])
+        saved = {name: 1 - sparse_bytes[name] / dense_bytes[name] for name in dense_bytes}
+        ratios = sorted(plain.elapsed_s / packed.elapsed_s for plain, packed in pairs)
+        results.append(
+            {
+                "stream_dtype": dtype,
+                "element_bytes": CARRIED[dtype].itemsize,
+                "sparsity": share,
+                "dense_bytes": dense_bytes,
+                "sparse_bytes": sparse_bytes,
+                "saved": saved,
+                "saved_in_all": 1 - sum(sparse_bytes.values()) / sum(dense_bytes.values()),
+                "throughput_over_dense": statistics.median(ratios),
+                "range": (ratios[0], ratios[-1]),
+                "per_processor_second_over_dense": statistics.median(
+                    plain.cpu_s / packed.cpu_s for plain, packed in pairs
+                ),
+            }
+        )
+    return results
