@@ -79,9 +79,12 @@ def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capt
     assert other["points"][0]["emulated"]["step_ps"] < first["points"][0]["emulated"]["step_ps"]
     assert first["simulation"]["as_published"]
 
-    assert run_here([*flags, "--weak_scaling"], capsys)[0] == 0
+    assert run_here([*flags, "--weak_scaling", "--activation_zeros"], capsys)[0] == 0
     weak = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
     assert (first["weak"], weak["weak"]) == (False, True)
+    assert (first["zeros"], weak["zeros"]["weights"]) == (None, "initial weights")
+    page = (tmp_path / "model_dir/simulation/simulation.html").read_text()
+    assert "Zeros among activations" in page
     rates = [curve["points"][-1]["emulated"]["samples_per_s"] for curve in (first, weak)]
     assert rates[1] > rates[0]
 

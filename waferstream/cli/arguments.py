@@ -33,7 +33,14 @@ _NOT_OF_COMMANDS = ("params", "mode", "device")
 _PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
 """Flag to field of PriceSpec."""
 
-_SIMULATION_FLAGS = ("sweep", "weak_scaling", "system", "token_budget", *_PRICES)
+_SIMULATION_FLAGS = (
+    "sweep",
+    "weak_scaling",
+    "system",
+    "token_budget",
+    "activation_zeros",
+    *_PRICES,
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,7 @@ def _simulation(
         systems=tuple(typed.get("system", ())),
         weak="weak_scaling" in typed,
         token_budget=typed.get("token_budget"),
+        measures_zeros="activation_zeros" in typed,
         prices=validate(PriceSpec, prices, "command line"),
     )
 

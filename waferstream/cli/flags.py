@@ -166,6 +166,12 @@ RUN_FLAGS: tuple[Flag, ...] = (
     ),
     Flag("kwh_price", "price of a kilowatt-hour", options={"type": float}),
     Flag(
+        "activation_zeros",
+        "run the model on a few samples and state the zeros that each product reads, beside the "
+        "simulation; the weights are initial ones, or those of --checkpoint_path",
+        options=_SWITCH,
+    ),
+    Flag(
         "json",
         "print the result as JSON: what is in run_summary.json, or in simulation.json with "
         "--simulate; text goes to standard error",

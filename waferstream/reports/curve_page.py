@@ -101,6 +101,8 @@ def curve_page(
     detail = None if result.simulation is None else result.simulation.detail
     if detail is not None:
         sections += _detail_sections(result, detail, use)
+    if result.zeros is not None:
+        sections.append(result.zeros.section())
     sections.append(_cost_section(None if detail is None else detail.bill))
     published = result.simulation is None or result.simulation.as_published
     extrapolated = list(extrapolation_texts(result.points))

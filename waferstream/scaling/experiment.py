@@ -21,8 +21,9 @@ from typing import Any
 
 from appliance.host_memory import why_killed
 from waferstream.config.params import Params
-from waferstream.reports.curve import CurveResult, curve_of_runs
+from waferstream.reports.curve import CurveResult
 from waferstream.reports.host import git_commit
+from waferstream.reports.run_curve import curve_of_runs
 from waferstream.reports.summary import SUMMARY_NAME, RunSummary
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError

@@ -26,6 +26,8 @@ class SimulationRequest:
     weak: bool = False
     """Whether every system gets the batch of the params file."""
     token_budget: float | None = None
+    measures_zeros: bool = False
+    """Whether the model runs on a few samples, to count zeros among its activations."""
     prices: PriceSpec = field(default_factory=PriceSpec)
 
 

@@ -15,6 +15,15 @@ from typing import Any
 import torch
 from torch import nn
 
+import cstorch
+from appliance.host_memory import free_bytes
+from waferstream.config.params import InitConfig, Params
+from waferstream.reports.activation_zeros import ActivationZeros, ProductZeros
+from waferstream.simulation.capture import example_batch
+from waferstream.training.build import make_model
+from wsc.core.errors import ConfigError
+from wsc.core.units import format_bytes
+
 PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Modules whose weights stream against resident activations."""
 
@@ -60,24 +69,56 @@ def counted_zeros(model: nn.Module) -> Iterator[Sequence[LayerZeros]]:
             hook.remove()
 
 
-def measure_zeros(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> Sequence[LayerZeros]:
-    """Run ``model(**batch)`` without gradients; return the zeros of each product that ran."""
+def measure_zeros(
+    model: nn.Module, batch: Mapping[str, torch.Tensor], weights: str = "the given weights"
+) -> ActivationZeros:
+    """Run ``model(**batch)`` without gradients; return the zeros of each product that ran.
+
+    Args:
+        model: Any module.
+        batch: Its inputs by name, with samples as rows.
+        weights: The weights of the model, in words.
+    """
     with counted_zeros(model) as found, torch.no_grad():
         model(**batch)
-    return [layer for layer in found if layer.num_elements]
+    ran = [layer for layer in found if layer.num_elements]
+    work = sum(layer.work for layer in ran)
+    products = (ProductZeros(layer.layer, layer.share, layer.work / work) for layer in ran)
+    return ActivationZeros(weights, len(next(iter(batch.values()))), tuple(products))
 
 
-def saved_share(layers: Sequence[LayerZeros]) -> float:
-    """Return the share of the products' multiplications that read a zero."""
-    total = sum(layer.work for layer in layers)
-    return sum(layer.work * layer.share for layer in layers) / total if total else 0.0
+def zeros_of(params: Params) -> ActivationZeros:
+    """Return the zeros that the model of a configuration reads on a few training samples.
+
+    The weights are those of the checkpoint that training is told to start from, else initial ones.
+
+    Raises:
+        ConfigError: The model does not fit into the free memory of this host.
+        CheckpointError: The checkpoint cannot be read.
+    """
+    init, fit = params.trainer.init, params.trainer.fit
+    assert fit is not None, "checked when the step was captured"
+    batch = example_batch(init, fit.train_dataloader)
+    _check_fits(init)
+    model, start = make_model(init).eval(), fit.ckpt_path
+    if start is None or start == "newest":
+        return measure_zeros(model, batch, "initial weights")
+    model.load_state_dict(cstorch.load(start)["model"])
+    return measure_zeros(model, batch, f"the weights of {start}")
 
 
-def zeros_table(layers: Sequence[LayerZeros]) -> str:
-    """Return the measurement as lines: a layer each, then what skipping zeros would save."""
-    width = max((len(layer.layer) for layer in layers), default=0)
-    lines = [f"{layer.layer:<{width}}  {layer.share:7.1%}" for layer in layers]
-    return "\n".join([*lines, f"skipping zeros would save {saved_share(layers):.1%} of products"])
+def _check_fits(init: InitConfig) -> None:
+    """Raise ConfigError if the weights would take more than half of the memory that is free."""
+    with torch.device("meta"):
+        num_bytes = sum(weight.nbytes for weight in make_model(init).parameters())
+    if num_bytes > free_bytes() // 2:
+        raise ConfigError(
+            "the weights must fit into half of the free memory to measure zeros",
+            code="model-exceeds-host",
+            where="--activation_zeros",
+            value=f"{format_bytes(num_bytes)} of weights, {format_bytes(free_bytes())} free",
+            remedy="leave out --activation_zeros, or measure a model with fewer layers",
+        )
 
 
 def _counting(layer: LayerZeros) -> Any:

@@ -36,7 +36,9 @@ def simulation_text(result: CurveResult, width: int | None = None) -> str:
     """Return the whole simulation as lines of text, its tables ``width`` characters wide."""
     compared = [f"{headline(other)}\n\n{table_text(other, width)}" for other in result.others]
     settings = "\n".join(_settings(result))
-    return "\n\n".join((settings, table_text(result, width), *compared, detail_text(result, width)))
+    zeros = [] if result.zeros is None else ["\n".join(result.zeros.lines())]
+    tables = (table_text(result, width), *compared, detail_text(result, width), *zeros)
+    return "\n\n".join((settings, *tables))
 
 
 def _settings(result: CurveResult) -> Iterator[str]:

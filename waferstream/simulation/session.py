@@ -34,6 +34,7 @@ from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import SimulationRequest, counts_of
+from waferstream.simulation.activation_zeros import zeros_of
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study, study_of
@@ -72,7 +73,8 @@ def run_simulation(
     labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
     result = simulate_study(first, labels, counts, requested, request, params)
     compared = [simulate_study(one, labels, counts, requested, request) for one in others]
-    result = replace(result, others=tuple(compared))
+    zeros = zeros_of(params) if request.measures_zeros else None
+    result = replace(result, others=tuple(compared), zeros=zeros)
     write_simulation(folder, result, first, trace, command)
     text = simulation_text(result, line_width())
     print(f"\n{text}\n\n{folder}\n{folder / CURVE_NAME}.html", flush=True)

@@ -1,0 +1,88 @@
+"""The curve of training runs that differ in their number of systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from waferstream.reports.curve import (
+    CurvePoint,
+    CurveResult,
+    TrainedRun,
+    TrainingInfo,
+    efficiencies,
+)
+from waferstream.reports.evidence import extrapolations
+from waferstream.reports.summary import Emulated, Measured, RunSummary
+from wsc.core.errors import WaferStreamError
+
+
+def curve_of_runs(
+    runs: Sequence[RunSummary],
+    micro_batch: int | str,
+    commit: str | None,
+    configuration: Mapping[str, Any],
+) -> CurveResult:
+    """Return the curve of training runs that differ in ``num_csx`` only.
+
+    Args:
+        runs: Summaries of the runs, in any order.
+        micro_batch: Configured micro-batch size, or the name of the policy.
+        commit: Commit of the source tree.
+        configuration: Files and numbers that define the runs.
+
+    Raises:
+        WaferStreamError: A run is not a completed training.
+    """
+    ordered = sorted(runs, key=lambda run: run.num_csx)
+    completed = [_completed(run) for run in ordered]
+    counts = [run.num_csx for run in ordered]
+    emulated = efficiencies(counts, [emulated.samples_per_s for _, _, emulated in completed])
+    measured = efficiencies(counts, [measured.samples_per_s for _, measured, _ in completed])
+    points = tuple(
+        CurvePoint(
+            num_csx=run.num_csx,
+            micro_batch_size=run.micro_batch_size,
+            emulated=on_machine,
+            efficiency=emulated[index],
+            run=TrainedRun(digest, on_host, measured[index]),
+            extrapolated=extrapolations(run.system, run.model.parameters, run.num_csx),
+        )
+        for index, (run, (digest, on_host, on_machine)) in enumerate(
+            zip(ordered, completed, strict=True)
+        )
+    )
+    digests = {digest for digest, _, _ in completed}
+    first = ordered[0]
+    return CurveResult(
+        version=first.version,
+        commit=commit,
+        system=first.system,
+        model=first.model,
+        batch_size=first.batch_size,
+        tokens_per_sample=None,
+        micro_batch=micro_batch,
+        points=points,
+        training=TrainingInfo(
+            num_steps=first.last_step - first.first_step + 1,
+            weights_sha256=digests.pop() if len(digests) == 1 else None,
+        ),
+        configuration=configuration,
+    )
+
+
+def _completed(run: RunSummary) -> tuple[str, Measured, Emulated]:
+    """Return digest, measured and emulated throughput of a completed training run."""
+    if (
+        run.status != "completed"
+        or run.weights_sha256 is None
+        or run.measured is None
+        or run.emulated is None
+    ):
+        raise WaferStreamError(
+            f"the run with num_csx={run.num_csx} is not a completed training run",
+            code="run-not-completed",
+            value=f"status {run.status}",
+            rule="a run of the experiment trains, and reports weights and both throughputs",
+        )
+    return run.weights_sha256, run.measured, run.emulated
