@@ -16,8 +16,9 @@ from math import prod
 import torch
 from torch import nn
 
-from csnode.engine.regions import layer_regions, regions_text
+from csnode.engine.regions import layer_regions, operand_dtype, regions_text
 from cstorch import flags
+from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.current import current_backend
 from simulator.exploration import exploration_table, explore, fastest
@@ -170,10 +171,10 @@ def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> Non
 
 def _log_engine(backend: Backend, program: Program) -> None:
     """Log where the kernels of each layer run, if the wafer computes some."""
-    cluster = backend.cluster_config.cluster
-    engine, fabric = cluster.runtime.engine, cluster.machine.system.fabric
+    engine = backend.cluster_config.cluster.runtime.engine
     if not engine.is_torch:
-        log.info("%s", regions_text(layer_regions(engine, program, fabric)))
+        dtype = operand_dtype(stream_precision().compute)
+        log.info("%s", regions_text(layer_regions(engine, program, dtype)))
 
 
 def _log_filled(backend: Backend, program: Program) -> None:

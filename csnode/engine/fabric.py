@@ -5,13 +5,15 @@ Shapes that do not divide are padded with zeros, softmax with minus infinity; no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from csnode.engine.array import WaferArray
-from csnode.fabric import Dtype, Fabric, Program, Vector, kernels, run
+from csnode.engine.spec import KernelName
+from csnode.fabric import Dtype, Fabric, Outcome, Program, Vector, kernels, run
 from csnode.fabric.collectives import paths
 from csnode.fabric.collectives.reduce import add_sum, add_sum_for_all
 from csnode.fabric.collectives.trees import chain
@@ -24,27 +26,50 @@ _DTYPES = {torch.float16: Dtype.FP16, torch.bfloat16: Dtype.BF16}
 
 
 class Run(NamedTuple):
-    """One kernel that was simulated."""
+    """One kernel that was simulated: its name, the sizes of its operands, and what came of it."""
 
-    kernel: str
+    kernel: KernelName
     shape: tuple[int, ...]
-    cycles: int
+    dtype: str
+    outcome: Outcome
+
+    @property
+    def cycles(self) -> int:
+        """Cycles from its first instruction to the end of its last."""
+        return self.outcome.cycles
 
 
 class FabricArray(WaferArray):
-    """A region of the simulated fabric; ``runs`` are the kernels that it ran, in order."""
+    """A region of the simulated fabric.
 
-    def __init__(self, rows: int, columns: int, defects: Defects | None = None) -> None:
+    Args:
+        rows: Rows of PEs that hold tokens.
+        columns: PEs of a row.
+        defects: Dead PEs and links around which the region lies.
+        on_run: Is told of every kernel that was simulated.
+        keeps_history: Whether outcomes have what every PE did.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        defects: Defects | None = None,
+        *,
+        on_run: Callable[[Run], None] | None = None,
+        keeps_history: bool = False,
+    ) -> None:
         super().__init__(rows, columns)
         self.defects = defects or Defects()
-        self.runs: list[Run] = []
+        self._on_run, self._keeps_history = on_run, keeps_history
 
     def streamed_product(self, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         dtype = _dtype(x, weights)
+        fabric = self._fabric(self.rows + 1, self.columns)
         result = kernels.weight_streaming(
-            self._fabric(self.rows + 1, self.columns), _array(x), _array(weights), dtype, Dtype.FP32
+            fabric, _array(x), _array(weights), dtype, Dtype.FP32, continuous=True
         )
-        self._note("streamed_product", (*x.shape, weights.shape[1]), result)
+        self._note("streamed_product", (*x.shape, weights.shape[1]), result.outcome, dtype)
         return torch.from_numpy(result.values)
 
     def token_product(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -53,7 +78,7 @@ class FabricArray(WaferArray):
         dy = _padded(right, self.rows, self.columns * dtype.per_word)  # whole words travel
         fabric = self._fabric(self.rows, self.columns)
         result = kernels.weight_gradient(fabric, x, dy, dtype, chain(self.rows))
-        self._note("token_product", (*left.shape, right.shape[1]), result)
+        self._note("token_product", (*left.shape, right.shape[1]), result.outcome, dtype)
         return torch.from_numpy(result.values[: left.shape[0], : right.shape[1]].copy())
 
     def resident_product(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -67,7 +92,7 @@ class FabricArray(WaferArray):
         dtype = _dtype(left, right)
         a, b = (_padded(t, side * dtype.per_word, side * dtype.per_word) for t in (left, right))
         result = kernels.summa(self._fabric(side, side), a, b, dtype)
-        self._note("resident_product", (*left.shape, right.shape[1]), result)
+        self._note("resident_product", (*left.shape, right.shape[1]), result.outcome, dtype)
         return torch.from_numpy(result.values[: left.shape[0], : right.shape[1]].copy())
 
     def feature_sum(self, values: torch.Tensor) -> torch.Tensor:
@@ -88,7 +113,7 @@ class FabricArray(WaferArray):
         program.do(EVERYWHERE, Vector("sum", total.whole, tile.whole))
         add_sum_for_all(program, paths.rows(fabric), total.whole, colour=0)
         outcome = run(program, {"x": split(matrix, self.rows, self.columns, transposed=True)})
-        self.runs.append(Run("feature_sum", tuple(values.shape), outcome.cycles))
+        self._note("feature_sum", tuple(values.shape), outcome)
         sums = outcome.read("total")[:, 0].reshape(self.rows, count, height).transpose(1, 0, 2)
         kept = sums.reshape(count, -1)[:, :tokens].reshape(values.shape[:-1])
         return torch.from_numpy(kept.copy())
@@ -103,14 +128,14 @@ class FabricArray(WaferArray):
         program.do(EVERYWHERE, Vector("sum", total.whole, tile.whole))
         add_sum(program, paths.columns(fabric), total.whole, colour=0)
         outcome = run(program, {"x": split(matrix, self.rows, self.columns)})
-        self.runs.append(Run("token_sum", tuple(values.shape), outcome.cycles))
+        self._note("token_sum", tuple(values.shape), outcome)
         return torch.from_numpy(outcome.read("total")[0].reshape(-1)[: values.shape[1]].copy())
 
     def softmax(self, x: torch.Tensor) -> torch.Tensor:
         matrix = _padded(x.float(), self.rows, self.columns)
         matrix[:, x.shape[1] :] = -np.inf
         result = kernels.softmax(self._fabric(self.rows, self.columns), matrix)
-        self._note("softmax", tuple(x.shape), result)
+        self._note("softmax", tuple(x.shape), result.outcome)
         return torch.from_numpy(result.values[: x.shape[0], : x.shape[1]].copy())
 
     def layer_norm(
@@ -139,7 +164,7 @@ class FabricArray(WaferArray):
             )
         else:
             result = kernels.rms_norm(fabric, matrix, one, epsilon=epsilon, features=features)
-        self._note("layer_norm" if is_centred else "rms_norm", tuple(x.shape), result)
+        self._note("layer_norm" if is_centred else "rms_norm", tuple(x.shape), result.outcome)
         return torch.from_numpy(result.values[: x.shape[0], : x.shape[1]].copy()), result
 
     def _factor(self, x: torch.Tensor, result: kernels.Result) -> torch.Tensor:
@@ -147,10 +172,17 @@ class FabricArray(WaferArray):
         return torch.from_numpy(factor.copy())
 
     def _fabric(self, rows: int, columns: int) -> Fabric:
-        return Fabric(rows, columns, defects=self.defects)
+        return Fabric(rows, columns, defects=self.defects, keeps_history=self._keeps_history)
 
-    def _note(self, kernel: str, shape: tuple[int, ...], result: kernels.Result) -> None:
-        self.runs.append(Run(kernel, shape, result.cycles))
+    def _note(
+        self,
+        kernel: KernelName,
+        shape: tuple[int, ...],
+        outcome: Outcome,
+        dtype: Dtype = Dtype.FP32,
+    ) -> None:
+        if self._on_run is not None:
+            self._on_run(Run(kernel, shape, dtype.torch_name, outcome))
 
 
 def _dtype(left: torch.Tensor, right: torch.Tensor) -> Dtype:

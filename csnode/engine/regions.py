@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from math import ceil
 
-from csnode.engine.spec import EngineName, EngineSpec
+from csnode.engine.calls import calls_of
+from csnode.engine.closed_forms import (
+    counted_cycles,
+    engine_cycles,
+    kernel_cycles,
+    region_grid,
+)
+from csnode.engine.spec import EngineSpec, LayerRegion
 from csnode.fabric.region import Fabric
 from timing.hardware.fabric import FabricSpec
-from timing.kernels import Cycles, Grid
+from timing.kernels import Cycles
 from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import OpWork, Program, Segment
 
 _SUM_BYTES = 4
-
-
-@dataclass(frozen=True)
-class LayerRegion:
-    """Where the kernels of one segment run, and their cycles by the closed forms."""
-
-    layer: str
-    phase: str
-    engines: tuple[EngineName, ...]
-    rows: int
-    columns: int
-    cycles: int
 
 
 def check_region(engine: EngineSpec, fabric: FabricSpec) -> None:
@@ -66,28 +61,46 @@ def _bytes_of_pe(engine: EngineSpec, op: OpWork) -> int:
     return _SUM_BYTES * tokens * (features + 2)
 
 
+def operand_dtype(compute: str) -> str:
+    """Return the type in which kernels of a precision hold their operands."""
+    return "float32" if compute == "cbfloat16" else compute
+
+
 def layer_regions(
-    engine: EngineSpec, program: Program, fabric: FabricSpec
+    engine: EngineSpec, program: Program, dtype: str, *, counts: bool = False
 ) -> tuple[LayerRegion, ...]:
-    """Return the region of every segment, in the order of the schedule."""
-    size = {"rows": engine.rows, "columns": engine.columns}
-    grid = Grid.whole(fabric.model_copy(update=size))
-    return tuple(
-        _region(engine, segment, grid, program.stream_dtype) for segment in program.segments
-    )
+    """Return the region of every segment, in the order of the schedule.
+
+    Cycles are those of a WSE-2, whose order of sums engines have on every system.
+
+    Args:
+        engine: What computes the kernels.
+        program: The step.
+        dtype: Type of the operands of products; other kernels of engines are fp32.
+        counts: Whether the simulator counts the cycles of kernels of ``wafer-cycles``, once each.
+    """
+    return tuple(_region(engine, segment, dtype, counts) for segment in program.segments)
 
 
-def _region(engine: EngineSpec, segment: Segment, grid: Grid, dtype: str) -> LayerRegion:
-    engines = dict.fromkeys(engine.of(segment.layer, op.kind) for op in segment.work)
-    cost = sum((op_cycles(grid, op, dtype) for op in segment.work), Cycles())
+def _region(engine: EngineSpec, segment: Segment, dtype: str, counts: bool) -> LayerRegion:
+    grid = region_grid(engine.rows, engine.columns)
+    named = [(engine.of(segment.layer, op.kind), op, calls_of(op, dtype)) for op in segment.work]
+    costs = ((op_cycles if name == "torch" else engine_cycles, op) for name, op, _ in named)
+    simulated = [call for name, _, calls in named if name == "wafer-cycles" for call in calls]
     return LayerRegion(
         segment.layer,
         segment.phase,
-        tuple(engines),
+        tuple(dict.fromkeys(name for name, _, calls in named if calls)) or ("torch",),
         engine.rows,
         engine.columns,
-        round(cost.total_cycles),
+        _total(cost(grid, op, dtype) for cost, op in costs),
+        _total(kernel_cycles(grid, call) for call in simulated),
+        sum(counted_cycles(engine.rows, engine.columns, call) for call in simulated if counts),
     )
+
+
+def _total(costs: Iterable[Cycles]) -> int:
+    return round(sum(costs, Cycles()).total_cycles)
 
 
 def regions_text(regions: tuple[LayerRegion, ...]) -> str:

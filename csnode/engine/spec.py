@@ -1,8 +1,9 @@
-"""Configuration of the engines of a run (``runtime.engine`` of cluster.yaml)."""
+"""Configuration of the engines of a run (``runtime.engine`` of cluster.yaml), and their report."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from pydantic import Field, PositiveInt
 
@@ -10,6 +11,18 @@ from wsc.core.config import Config
 
 EngineName = Literal["torch", "wafer", "wafer-cycles"]
 KernelKind = Literal["matmul", "attention", "norm", "softmax", "reduction"]
+KernelName = Literal[
+    "streamed_product",
+    "token_product",
+    "resident_product",
+    "feature_sum",
+    "token_sum",
+    "softmax",
+    "layer_norm",
+    "rms_norm",
+]
+KERNEL_NAMES: tuple[KernelName, ...] = get_args(KernelName)
+"""Kernels of the array; an op is made of one or several."""
 
 
 class EngineSpec(Config):
@@ -53,3 +66,20 @@ KINDS: frozenset[str] = frozenset({"matmul", "attention", "norm", "softmax", "re
 
 TORCH = EngineSpec()
 """Kernels of torch, the default."""
+
+
+@dataclass(frozen=True)
+class LayerRegion:
+    """Where the kernels of one segment run, and their cycles for a micro-batch."""
+
+    layer: str
+    phase: str
+    engines: tuple[EngineName, ...]
+    rows: int
+    columns: int
+    cycles: int
+    """Of all ops, by closed forms."""
+    kernel_cycles: int
+    """Of the kernels that ``wafer-cycles`` runs on the simulator, by closed forms."""
+    counted_cycles: int
+    """Of the same kernels, counted by the simulator; 0 where it was not asked."""

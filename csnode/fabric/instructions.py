@@ -36,7 +36,7 @@ class Stream:
     ``store`` and leaves on ``send``. ``repeats`` runs over the slices several times, which adds up
     several streams in one op. ``advance`` moves the switch of the PE's own router on ``send`` after
     the last wavelet. With ``ends_row``, the last wavelet is a control that ends an Axpy; its value
-    is ignored.
+    is ignored. A stream that ``continues`` the one before takes no set-up.
     """
 
     operand: Slice | None = None
@@ -47,6 +47,7 @@ class Stream:
     repeats: int = 1
     advance: bool = False
     ends_row: bool = False
+    continues: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,18 @@ class Delay:
 Instruction = Stream | Control | Axpy | Vector | Gemv | Gather | Signal | Wait | Delay
 
 
-def send(operand: Slice, colour: int, *, advance: bool = False, ends_row: bool = False) -> Stream:
+def send(
+    operand: Slice,
+    colour: int,
+    *,
+    advance: bool = False,
+    ends_row: bool = False,
+    continues: bool = False,
+) -> Stream:
     """Return a stream from memory to fabric."""
-    return Stream(operand=operand, send=colour, advance=advance, ends_row=ends_row)
+    return Stream(
+        operand=operand, send=colour, advance=advance, ends_row=ends_row, continues=continues
+    )
 
 
 def receive(store: Slice, colour: int) -> Stream:

@@ -40,6 +40,8 @@ class Fabric:
     columns: int
     spec: FabricSpec = WSE2
     defects: Defects = field(default_factory=Defects)
+    keeps_history: bool = False
+    """Whether a run keeps what every core and every wavelet did."""
 
     def __post_init__(self) -> None:
         spec = self.spec

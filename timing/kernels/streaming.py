@@ -101,7 +101,13 @@ def _binomial(trials: int, chance: float) -> list[float]:
 
 
 def weight_streaming(
-    grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str, density: float = 1.0
+    grid: Grid,
+    tokens: int,
+    inputs: int,
+    outputs: int,
+    dtype: str,
+    density: float = 1.0,
+    sum_dtype: str | None = None,
 ) -> Cycles:
     """Return the cost of ``Y[tokens, outputs] += X[tokens, inputs] W[inputs, outputs]``.
 
@@ -117,13 +123,14 @@ def weight_streaming(
         outputs: Features of Y.
         dtype: Type of X and of the weights.
         density: Share of the weights that are not zero and arrive, at random places.
+        sum_dtype: Type of the sums that go round the ring; ``dtype`` by default.
     """
-    fabric = grid.fabric
+    fabric, summed = grid.fabric, sum_dtype or dtype
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)
     weight = axpy_cycles(fabric, local_tokens, dtype).at_least(fabric.cycles_per_wavelet)
     row = weight * (features * density) + Cycles(fabric=fabric.cycles_per_wavelet)
     if grid.hidden_pes == 1:
-        return (row + _put_in_place(fabric, local_tokens, dtype)) * outputs + _first_weight(fabric)
+        return (row + _put_in_place(fabric, local_tokens, summed)) * outputs + _first_weight(fabric)
     rows = service(
         features,
         density,
@@ -134,7 +141,7 @@ def weight_streaming(
     )
     exposed = Cycles(setup=max(0.0, rows.mean - row.total_cycles))
     waits = Cycles(fabric=rows.waiting_cycles(grid.hidden_pes, outputs))
-    per_output = row + exposed + _ring_step(fabric, local_tokens, dtype)
+    per_output = row + exposed + _ring_step(fabric, local_tokens, summed)
     once = _first_weight(fabric) + _trips(grid, outputs)
     return per_output * outputs + waits + once
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from csnode.engine.spec import LayerRegion
 from swarmx.topology import Tree, swarmx_nodes
 from timing.attribution import OVERHEAD_NOTE, Attribution
 from timing.sram import LayerReport, SramReport, sram_report
@@ -170,5 +171,41 @@ def _memory_section(use: MachineUse, report: SramReport) -> Section:
         [
             Table(("MemoryX", "DRAM", "flash"), rows),
             Table(("a wafer at the peak of a micro-batch", "SRAM"), wafer),
+        ],
+    )
+
+
+def region_section(regions: tuple[LayerRegion, ...]) -> Section:
+    """Return the PEs that computed the kernels of each layer, and their cycles."""
+    alike: dict[LayerRegion, list[str]] = {}
+    for region in regions:
+        key = replace(region, layer=NUMBER.sub("*", region.layer))
+        alike.setdefault(key, []).append(region.layer)
+    rows = [
+        (
+            joint_path(names),
+            region.phase,
+            ", ".join(region.engines),
+            "-" if region.engines == ("torch",) else f"{region.rows:,} x {region.columns:,}",
+            f"{region.cycles:,}",
+            f"{region.kernel_cycles:,}" if region.counted_cycles else "-",
+            f"{region.counted_cycles:,}" if region.counted_cycles else "-",
+        )
+        for region, names in alike.items()
+    ]
+    header = (
+        "layers", "phase", "engine", "PEs (rows x columns)", "cycles, closed forms",
+        "of simulated kernels", "counted",
+    )  # fmt: skip
+    return Section(
+        "engines",
+        "Engine and region of each layer",
+        [
+            Table(header, rows, texts=("engine",)),
+            Sentence(
+                "Cycles of a micro-batch on that region. Kernels of wafer-cycles are stated "
+                "twice: by closed forms, and as the simulator of the fabric counts them. The "
+                "emulated time of the run stays that of the whole wafer."
+            ),
         ],
     )

@@ -14,7 +14,11 @@ from waferstream.reports.economics import SECONDS_PER_HOUR, PriceSpec, power_kw
 from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.history import Curves
 from waferstream.reports.host import Host
-from waferstream.reports.machine_sections import attribution_section, machine_sections
+from waferstream.reports.machine_sections import (
+    attribution_section,
+    machine_sections,
+    region_section,
+)
 from waferstream.reports.machine_use import MachineUse
 from waferstream.reports.page import Block, Facts, Figures, Listing, Page, Section, Sentence, Table
 from waferstream.reports.summary import Emulated, RunSummary
@@ -59,6 +63,8 @@ def run_page(
         sections.append(attribution_section(summary.emulated.attribution_ps, _steps(summary)))
     if use is not None:
         sections += machine_sections(use)
+    if summary.regions:
+        sections.append(region_section(summary.regions))
     if summary.emulated is not None:
         sections += [
             _energy_section(summary, summary.emulated),

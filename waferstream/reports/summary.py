@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
+from csnode.engine.spec import LayerRegion
 from timing.attribution import Attribution, StepTiming, samples_per_s
 from timing.program_report import ProgramReport
 from timing.start_up import StartUp
@@ -85,7 +86,8 @@ class RunSummary:
     ``train`` and ``eval`` are curves of losses, ``rates`` of throughput. Steps count from 1;
     ``last_step`` is included. ``start_up`` is the time of the emulated machine before the first
     step; ``stragglers`` has the systems that were slow in real time, each with the steps;
-    ``programs`` has what was compiled or validated where nothing was executed.
+    ``programs`` has what was compiled or validated where nothing was executed;
+    ``regions`` has the PEs that computed each layer, where ``runtime.engine`` names the wafer.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -110,6 +112,7 @@ class RunSummary:
     start_up: StartUp | None = None
     stragglers: Mapping[str, int] = field(default_factory=dict)
     programs: tuple[ProgramReport, ...] = ()
+    regions: tuple[LayerRegion, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain data."""

@@ -9,16 +9,19 @@ import torch
 from torch import nn
 
 from appliance.spec import ClusterSpec
+from csnode.engine.regions import layer_regions, operand_dtype
+from csnode.engine.spec import EngineSpec, LayerRegion
 from cstorch.backend import Backend
 from simulator.cluster_timing import prediction
 from timing.attribution import OVERHEAD_NOTE
 from timing.hardware import MachineSpec
-from waferstream.config.params import Params
+from waferstream.config.params import InitConfig, Params
 from waferstream.reports.host import describe_host
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 from waferstream.training.history import History
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.trainer import Outcome
+from wsc.core.installation import Installation
 from wsc.core.micro_batches import closest_size
 from wsc.core.units import aligned
 from wsc.version import VERSION
@@ -72,7 +75,20 @@ def summarize(
         start_up=backend.start_up,
         stragglers=dict(history.stragglers),
         programs=tuple(backend.program_reports),
+        regions=_regions(init, cluster.runtime.engine, backend.training),
     )
+
+
+def _regions(
+    init: InitConfig, engine: EngineSpec, training: Installation | None
+) -> tuple[LayerRegion, ...]:
+    """Return where the wafer computed each layer; nothing where torch computed all of them."""
+    if training is None or engine.is_torch:
+        return ()
+    precision = init.precision
+    is_half = precision.enabled and precision.precision_opt_level > 0
+    dtype = operand_dtype(precision.fp16_type if is_half else "float32")
+    return layer_regions(engine, training.program, dtype, counts=True)
 
 
 def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None:

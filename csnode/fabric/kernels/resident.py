@@ -7,6 +7,7 @@ timeline.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from csnode.fabric.collectives import do_bus, paths, route_bus
@@ -53,22 +54,31 @@ class MovingOperand:
         slices = tuple(mine[k * length : (k + 1) * length] for k in range(parts))
         if line.length == 1:
             return cls(line, slices, tuple((part,) for part in slices), slices, number)
-        wholes = tuple(array.whole for array in _buffers(program, mine, length))
+        bank = mine.whole.bank(program.fabric.spec.sram_banks)
+        banks = (bank,) * _BUFFERS
+        wholes = tuple(array.whole for array in _buffers(program, mine, length, banks))
         return cls(line, slices, tuple((whole,) for whole in wholes), wholes, number)
 
     @classmethod
     def in_blocks(
-        cls, program: Program, line: paths.Path, mine: SramArray, number: int, rows: int, block: int
+        cls,
+        program: Program,
+        line: paths.Path,
+        mine: SramArray,
+        number: int,
+        rows: int,
+        block: int,
+        banks: Sequence[int],
     ) -> MovingOperand:
         """Send ``mine``, of ``rows`` rows, of ``block`` positions per step, stored side by side.
 
-        A line of one position sends none.
+        The buffers begin in ``banks``. A line of one position sends none.
         """
         if line.length == 1:
             whole = (mine.whole,)
             return cls(line, whole, (whole,), whole, number)
         width = mine.length // rows
-        arrays = _buffers(program, mine, mine.length * block)
+        arrays = _buffers(program, mine, mine.length * block, banks)
         buffers = (
             tuple(a.columns(k * width, (k + 1) * width, block * width) for k in range(block))
             for a in arrays
@@ -115,11 +125,25 @@ class MovingOperand:
         return 2 * self.number + 1
 
 
-def _buffers(program: Program, mine: SramArray, length: int) -> tuple[SramArray, ...]:
-    bank = mine.whole.bank(program.fabric.spec.sram_banks)
+def _buffers(
+    program: Program, mine: SramArray, length: int, banks: Sequence[int]
+) -> tuple[SramArray, ...]:
     return tuple(
-        program.array(f"{mine.name} {k}", length, mine.dtype, bank) for k in range(_BUFFERS)
+        program.array(f"{mine.name} {k}", length, mine.dtype, bank) for k, bank in enumerate(banks)
     )
+
+
+def _apart(program: Program, sums: SramArray, size: int) -> list[int]:
+    """Return a bank for each buffer in which none of the sums that it is added to begins.
+
+    The sums of step k are the k-th ``size`` elements of ``sums``; buffers take turns.
+    """
+    banks = program.fabric.spec.sram_banks
+    starts = [sums[k : k + 1].bank(banks) for k in range(0, sums.length, size)]
+    return [
+        next((bank for bank in range(0, banks, 2) if bank not in starts[k::_BUFFERS]), 0)
+        for k in range(_BUFFERS)
+    ]
 
 
 def summa(fabric: Fabric, a: Array, b: Array, dtype: Dtype = Dtype.FP32) -> Result:
@@ -219,10 +243,11 @@ def weight_gradient(
     gradients = program.array("dw", columns * features * width, Dtype.FP32, bank=4)
     tile = (height, features, width)
     block = gradient_block(fabric.spec, columns, tile, dtype.torch_name, must_divide=True)
-    moving = MovingOperand.in_blocks(program, paths.rows(fabric), mine, 0, height, block)
+    size = features * block * width
+    banks = _apart(program, gradients, size)
+    moving = MovingOperand.in_blocks(program, paths.rows(fabric), mine, 0, height, block, banks)
     moving.add(program, colour=0)
     for step in range(moving.steps):
-        size = features * block * width
         sums = gradients[step * size : (step + 1) * size]
         product = Gemv(moving.at(step), at_rest.whole, sums, vectors=features)
         program.do(EVERYWHERE, moving.wait, product, *moving.release(step))

@@ -60,13 +60,18 @@ def weight_streaming(
     weights: Array,
     dtype: Dtype = Dtype.FP32,
     sums: Dtype | None = None,
+    *,
+    continuous: bool = False,
 ) -> Result:
     """Compute ``x @ weights``: x [tokens, inputs] rests, weights [inputs, outputs] stream past it.
 
-    Sums and outputs have the format ``sums``, by default that of the activations. Raises as
+    Sums and outputs have the format ``sums``, by default that of the activations. With
+    ``continuous``, the edge sends all weights as one stream, as they come from outside of the
+    wafer; otherwise as a program does that begins anew for each output. Raises as
     ``streamed_layers`` does.
     """
-    return _streamed(fabric, x, (weights,), dtype, dtype if sums is None else sums)
+    summed = dtype if sums is None else sums
+    return _streamed(fabric, x, (weights,), dtype, summed, continuous=continuous)
 
 
 def streamed_layers(
@@ -91,7 +96,13 @@ def streamed_layers(
 
 
 def _streamed(
-    fabric: Fabric, x: Array, layers: Sequence[Array], dtype: Dtype, sum_dtype: Dtype
+    fabric: Fabric,
+    x: Array,
+    layers: Sequence[Array],
+    dtype: Dtype,
+    sum_dtype: Dtype,
+    *,
+    continuous: bool = False,
 ) -> Result:
     """Compute a chain of products; with other sums than activations, of one layer."""
     _check(fabric, x, layers)
@@ -106,7 +117,7 @@ def _streamed(
         entering = program.array(f"weights {number}", stream.words.shape[1])
         width = _tile_size(weights.shape[1], ring.size)
         outputs = program.array(f"y {number}", width * height, sum_dtype, bank=0)
-        _add_weights(program, stream, entering)
+        _add_weights(program, stream, entering, continuous)
         _add_product(program, ring, stream, resident, sums, outputs)
         data[entering.name] = _words_of_weights(fabric, stream)
         resident = outputs
@@ -196,11 +207,15 @@ def _wavelets(weights: Array, dtype: Dtype) -> Array:
     return np.append(words, np.uint32(0)).astype(np.uint32).view(np.float32)
 
 
-def _add_weights(program: Program, stream: _WeightStream, entering: SramArray) -> None:
-    """Send the weights, output after output."""
+def _add_weights(
+    program: Program, stream: _WeightStream, entering: SramArray, continuous: bool
+) -> None:
+    """Send the weights, output after output; only the first has a set-up if ``continuous``."""
     for output in range(len(stream.keepers)):
         for columns, words in stream.parts(output):
-            program.do((0, columns), send(entering[words], _WEIGHTS, ends_row=True))
+            continues = continuous and output > 0
+            part = send(entering[words], _WEIGHTS, ends_row=True, continues=continues)
+            program.do((0, columns), part)
 
 
 def _add_product(

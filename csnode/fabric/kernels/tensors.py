@@ -167,7 +167,8 @@ def _add_norm(
     program: Program, tile: SramArray, tokens: int, features: int, epsilon: float, *, centred: bool
 ) -> None:
     """Normalize a tile [features, tokens] in place: ``x * factor + offset``, both per token."""
-    sums = program.array("sums", 2 * tokens, Dtype.FP32, bank=2)
+    # Both halves of the sums begin in another bank than the tile (csnode.fabric.memory).
+    sums = program.array("sums", 2 * tokens, Dtype.FP32, bank=4 if tokens % 4 == 3 else 2)
     factor = program.array("factor", tokens, Dtype.FP32, bank=4)
     offset = program.array("offset", tokens, Dtype.FP32, bank=6)
     x, mean, square = tile.whole, sums[:tokens], sums[tokens:]

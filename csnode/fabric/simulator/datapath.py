@@ -16,6 +16,7 @@ import numpy as np
 from csnode.fabric.dtypes import Array, Dtype, decode, encode, multiply_add
 from csnode.fabric.instructions import Axpy, Gather, Gemv, Vector
 from csnode.fabric.memory import Memory, Slice
+from csnode.fabric.simulator.activity import Recorder, Work
 from csnode.fabric.simulator.instruction_table import Table
 from csnode.fabric.simulator.threads import Threads
 from timing.hardware.fabric import FabricSpec
@@ -159,9 +160,17 @@ class Datapath:
     ``busy_cycles`` int64 [PEs] also counts the cycles in which a core passes a word.
     """
 
-    def __init__(self, spec: FabricSpec, table: Table, threads: Threads, memory: Memory) -> None:
+    def __init__(
+        self,
+        spec: FabricSpec,
+        table: Table,
+        threads: Threads,
+        memory: Memory,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.busy_cycles = np.zeros(memory.words.shape[0], dtype=np.int64)
         self._spec, self._table, self._threads, self._memory = spec, table, threads, memory
+        self._recorder = recorder
         self._free_at = np.zeros_like(self.busy_cycles)
 
     def is_free(self, threads: Array, now: int) -> Array:
@@ -229,7 +238,16 @@ class Datapath:
         self._occupy(threads, now, cycles)
         self._threads.agenda.add(threads, now + cycles)
 
+    def note_words(self, pes: Array, arriving: Array, leaving: Array, now: int) -> None:
+        """Count a cycle for each word that a core passes; threads of one PE may pass two."""
+        np.add.at(self.busy_cycles, pes, 1)
+        if self._recorder is not None:
+            received = np.where(leaving, Work.PASS_ON, Work.RECEIVE)
+            self._recorder.note_work(pes, now, 1, np.where(arriving, received, Work.SEND))
+
     def _occupy(self, threads: Array, now: int, cycles: int) -> None:
         pes = self._threads.pe[threads]
         self.busy_cycles[pes] += cycles
         self._free_at[pes] = now + cycles
+        if self._recorder is not None:
+            self._recorder.note_work(pes, now, cycles, Work.COMPUTE)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from csnode.fabric.dtypes import Array
 from csnode.fabric.memory import Layout, Memory
 from csnode.fabric.program import Program
+from csnode.fabric.simulator.activity import History, Recorder
 from csnode.fabric.simulator.datapath import Datapath
 from csnode.fabric.simulator.instruction_table import Op, Table, compile_table
 from csnode.fabric.simulator.network import CONTROL, NEVER, Network
@@ -33,6 +34,7 @@ class Outcome:
     start takes ``program_start_cycles`` more). int64 [rows, columns]: ``busy_cycles`` in which a
     core worked, and ``finish_cycles`` when it ended. Wavelets ``sent`` by cores, ``received`` by
     cores (each copy of a multicast counts), ``filtered`` controls; ``hops`` between routers.
+    ``history`` where the fabric keeps it.
     """
 
     cycles: int
@@ -44,6 +46,7 @@ class Outcome:
     hops: int
     layout: Layout
     memory: Memory
+    history: History | None = None
 
     def read(self, name: str) -> Array:
         """Return an array of every PE, fp32 [rows, columns, length]."""
@@ -66,10 +69,11 @@ def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
     fabric = program.fabric
     queues = compile_routes(fabric, program.routes)
     _check_ramps(program, queues)
-    network = Network(queues, fabric.spec, fabric.num_pes)
+    recorder = Recorder(queues, program.colours, fabric.num_pes) if fabric.keeps_history else None
+    network = Network(queues, fabric.spec, fabric.num_pes, recorder)
     memory = Memory(fabric.num_pes, program.layout.used_bytes)
     _fill(program, memory, data)
-    cores = Cores(program, compile_table(program), queues, network, memory)
+    cores = Cores(program, compile_table(program), queues, network, memory, recorder)
     now = 0
     while now < NEVER:
         moved = network.step(now)
@@ -87,6 +91,7 @@ def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
         hops=network.hops,
         layout=program.layout,
         memory=memory,
+        history=recorder.history() if recorder is not None else None,
     )
 
 
@@ -157,13 +162,19 @@ class Cores:
     """Threads of all PEs, with the parts of the core that they use."""
 
     def __init__(
-        self, program: Program, table: Table, queues: Queues, network: Network, memory: Memory
+        self,
+        program: Program,
+        table: Table,
+        queues: Queues,
+        network: Network,
+        memory: Memory,
+        recorder: Recorder | None,
     ) -> None:
         spec, num_pes = program.fabric.spec, program.fabric.num_pes
         self.finish_cycles = np.zeros(num_pes, dtype=np.int64)
         self.threads = Threads(program, table)
         self.ramps = Ramps(queues, network, self.threads, spec.ramp_cycles)
-        self.datapath = Datapath(spec, table, self.threads, memory)
+        self.datapath = Datapath(spec, table, self.threads, memory, recorder)
         self._spec, self._table = spec, table
         self._streams = Streams(table, self.threads, self.ramps, self.datapath, memory)
         self._signals = Signals(table, self.threads, num_pes)
@@ -193,7 +204,9 @@ class Cores:
             here = threads[ops == op]
             match op:
                 case Op.STREAM:
-                    self._set_up(here, now + self._spec.vector_setup_cycles)
+                    continues = self._table.continues[self.threads.pc[here]] > 0
+                    self._set_up(here[continues], now)
+                    self._set_up(here[~continues], now + self._spec.vector_setup_cycles)
                 case Op.AXPY:
                     self.datapath.clear_sums(here)
                     self._set_up(here, now + 1)

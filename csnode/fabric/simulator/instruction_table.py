@@ -30,7 +30,7 @@ MOVE = -1
 _FIELDS = (
     *("op", "words", "period", "operand", "operand_stride", "store", "store_stride"),
     *("store_run", "store_pitch"),
-    *("receive", "send", "kind", "last_flags", "count"),
+    *("receive", "send", "kind", "last_flags", "count", "continues"),
 )
 
 
@@ -64,6 +64,7 @@ class Table:
     ``kind``            kind of combination, or MOVE
     ``last_flags``      flags of the last wavelet
     ``count``           event of a signal or wait, cycles of a delay
+    ``continues``       1 for a stream without set-up
     ==================  ============================================================
     """
 
@@ -84,6 +85,7 @@ class Table:
     kind: Array
     last_flags: Array
     count: Array
+    continues: Array
 
 
 def compile_table(program: Program) -> Table:
@@ -151,6 +153,7 @@ def _stream(
             values[name] = colours[colour]
     if stream.operand is not None and stream.receive is not None:
         values["kind"] = kinds.setdefault((stream.combine, shape.dtype), len(kinds))
+    values["continues"] = int(stream.continues)
     values["last_flags"] = (ADVANCE_HERE if stream.advance else 0) | (
         CONTROL | TO_CORE if stream.ends_row else 0
     )

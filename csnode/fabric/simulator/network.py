@@ -17,6 +17,7 @@ import numpy as np
 
 from csnode.fabric.dtypes import Array
 from csnode.fabric.program import NUM_PORTS, Port
+from csnode.fabric.simulator.activity import Recorder
 from csnode.fabric.simulator.queues import Queues
 from timing.hardware.fabric import FabricSpec
 
@@ -107,13 +108,15 @@ class Wavelets:
 class Network:
     """State of all routers and of the queues in front of the cores."""
 
-    def __init__(self, queues: Queues, spec: FabricSpec, num_pes: int) -> None:
+    def __init__(
+        self, queues: Queues, spec: FabricSpec, num_pes: int, recorder: Recorder | None = None
+    ) -> None:
         self.hops = 0
         """Wires passed by wavelets: the energy of the HPDC'24 cost model."""
         self.filtered = 0
         """Control wavelets that ended in front of a core."""
         self.wavelets = Wavelets(queues.capacity)
-        self._queues = queues
+        self._queues, self._recorder = queues, recorder
         self._spacing = spec.cycles_per_wavelet
         self._is_active = np.zeros(queues.pe.size, dtype=np.bool_)
         self._link = np.append(queues.link, num_pes * (NUM_PORTS + 1))
@@ -148,7 +151,7 @@ class Network:
         if not queues.size:
             return False
         value, flags = self.wavelets.pop(queues)
-        self._enter(targets, value, flags, now + self._queues.delays.take(hops, axis=0))
+        self._enter(targets, value, flags, now, self._queues.delays.take(hops, axis=0))
         if flags.any():
             moves_switch = (flags & (ADVANCE_HERE | CONTROL)) != 0
             self._advance(self._queues.switch[queues[moves_switch]])
@@ -190,12 +193,12 @@ class Network:
             self._wire_free[-1] = 0
         return going
 
-    def _enter(self, targets: Array, value: Array, flags: Array, arrival: Array) -> None:
+    def _enter(self, targets: Array, value: Array, flags: Array, now: int, delays: Array) -> None:
         """Copy wavelets [n] to their targets [n, fan-out]."""
         fan_out = targets.shape[1]
         value = np.repeat(value, fan_out)
         flags = np.repeat(flags & ~np.uint8(ADVANCE_HERE), fan_out)
-        target, arrival = targets.ravel(), arrival.ravel()
+        target, arrival = targets.ravel(), now + delays.ravel()
         known = target >= 0
         is_router = target < self._queues.num_router
         self.hops += int(np.count_nonzero(known & is_router))
@@ -206,6 +209,8 @@ class Network:
         if not known.all():
             target, arrival = target[known], arrival[known]
             value, flags = value[known], flags[known]
+        if self._recorder is not None:
+            self._recorder.note_hops(target, now, arrival)
         self.wavelets.push(target, value, flags, arrival)
         self._activate(target)
 

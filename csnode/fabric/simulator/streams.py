@@ -133,7 +133,7 @@ class Streams:
         if leaving.any():
             flags = (self._table.last_flags[row] * is_last).astype(np.uint8)
             self._ramps.send(ramps[leaving], value[leaving], flags[leaving], now)
-        np.add.at(self._datapath.busy_cycles, pes, 1)
+        self._datapath.note_words(pes, sources >= 0, leaving, now)
         self._close(threads[is_last], sources[is_last], now + 1)
 
     def _incoming(self, threads: Array, sources: Array) -> Array:

@@ -38,11 +38,25 @@ def test_region_must_lie_on_the_wafer(rows: int, columns: int) -> None:
 
 def test_report_names_engine_and_region_of_each_layer() -> None:
     engine = EngineSpec(default="wafer", rows=8, columns=4, layers={"layers.0": "torch"})
-    regions = layer_regions(engine, program(8), WSE2)
+    regions = layer_regions(engine, program(8), "float32")
     assert {(each.rows, each.columns) for each in regions} == {(8, 4)}
     assert all(each.cycles > 0 for each in regions)
     assert any("wafer" in each.engines for each in regions)
     assert len(regions_text(regions).splitlines()) == len(regions) + 1
+
+
+def test_kernels_of_the_simulator_are_counted_and_stated_by_closed_forms() -> None:
+    engine = EngineSpec(default="wafer-cycles", rows=2, columns=2)
+    regions = [
+        each
+        for each in layer_regions(engine, program(8), "float32", counts=True)
+        if each.kernel_cycles
+    ]
+    assert {each.phase for each in regions} == {"forward", "backward"}
+    for each in regions:
+        assert each.counted_cycles == pytest.approx(each.kernel_cycles, rel=0.05)
+        assert each.cycles >= each.kernel_cycles
+    assert not any(each.counted_cycles for each in layer_regions(engine, program(8), "float32"))
 
 
 def test_kernel_precedes_layer_and_layer_the_default() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from csnode.engine.spec import LayerRegion
 from memoryx.tiers import Holding, Tiers
 from tests.support.html import Parsed
 from tests.support.small_programs import program, segment
@@ -14,7 +15,11 @@ from timing.hardware import CS2, MachineSpec
 from timing.sram import SramPlan, data_bytes
 from timing.stalls import StreamCheck
 from waferstream.reports.layer_groups import group_layers
-from waferstream.reports.machine_sections import attribution_section, machine_sections
+from waferstream.reports.machine_sections import (
+    attribution_section,
+    machine_sections,
+    region_section,
+)
 from waferstream.reports.machine_use import LinkLoad, MachineUse
 from waferstream.reports.page import Page
 from wsc.core.units import format_bytes
@@ -44,6 +49,22 @@ def test_machine_sections_hold_the_numbers_of_any_number_of_systems(num_csx: int
     assert "every link: down 12.3%, up 4.56% of its bandwidth" in parsed.text
     assert f"capacity {format_bytes(data_bytes(CS2))}" in parsed.text
     assert f"{num_csx} system" in parsed.text
+
+
+def test_region_section_joins_equal_layers_and_states_counted_cycles() -> None:
+    plain = LayerRegion("decoder.0", "forward", ("wafer",), 4, 6, 1200, 0, 0)
+    simulated = replace(
+        plain,
+        layer="decoder.2",
+        engines=("wafer-cycles",),
+        kernel_cycles=1000,
+        counted_cycles=1010,
+    )
+    of_torch = LayerRegion("loss", "forward", ("torch",), 4, 6, 77, 0, 0)
+    regions = (plain, replace(plain, layer="decoder.1"), simulated, of_torch)
+    cells = Parsed.of(Page("a", "b", [region_section(regions)])).cells
+    assert {"decoder.0-1", "wafer", "4 x 6", "1,200", "1,000", "1,010", "77"} <= set(cells)
+    assert "decoder.1" not in cells
 
 
 def test_attribution_section_explains_overhead_where_it_is_most_of_a_step() -> None:

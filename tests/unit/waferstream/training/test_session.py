@@ -26,8 +26,11 @@ LOOP = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the model folder of a finished run, and its terminal output."""
     folder = tmp_path_factory.mktemp("run")
+    flags = write_run(folder, init__loop=LOOP)
+    runtime = {"kind": "local", "engine": {"kernels": {"norm": "wafer"}, "rows": 2, "columns": 4}}
+    (folder / "cluster.yaml").write_text(yaml.safe_dump({"runtime": runtime}))
     with redirect_stdout(io.StringIO()) as out:
-        assert main(write_run(folder, init__loop=LOOP), home=folder) == 0
+        assert main(flags, home=folder) == 0
     return folder / "model_dir", out.getvalue()
 
 
@@ -94,7 +97,7 @@ def test_report_of_a_run_has_every_section_and_loads_nothing(ended: tuple[Path, 
     parsed = _report(model_dir)
     parsed.assert_loads_nothing()
     assert parsed.sections == [
-        "loss", "rates", "attribution", "stalls", "wafer", "tree", "memory", "cost", "error",
+        "loss", "rates", "attribution", "stalls", "wafer", "tree", "memory", "engines", "cost", "error",
         "reproduce",
     ]  # fmt: skip
     command = (model_dir / "latest_run.log").read_text().splitlines()[0].partition("Command: ")[2]
@@ -124,6 +127,20 @@ def test_report_of_a_run_has_the_values_of_its_summary(ended: tuple[Path, str]) 
     shares = {cause: ps / emulated["total_ps"] for cause, ps in emulated["attribution_ps"].items()}
     assert {f"{share:.1%}" for share in shares.values() if share} <= set(parsed.cells)
     assert [step for step, _, _ in summary["rates"]] == [1, 2, 4]
+
+
+def test_report_and_summary_have_the_region_of_every_layer(ended: tuple[Path, str]) -> None:
+    """Norms are computed on the array; layers without one are those of torch."""
+    model_dir, _ = ended
+    summary = json.loads((model_dir / "run_summary.json").read_text())
+    regions = summary["regions"]
+    engines = {(each["layer"], each["phase"]): set(each["engines"]) for each in regions}
+    assert engines["decoder.0", "forward"] == engines["decoder.0", "backward"] == {"torch", "wafer"}
+    assert ["torch"] in [each["engines"] for each in regions]
+    assert {(each["rows"], each["columns"]) for each in regions} == {(2, 4)}
+    parsed = _report(model_dir)
+    assert "engines" in parsed.sections
+    assert {f"{each['cycles']:,}" for each in regions} | {"2 x 4"} <= set(parsed.cells)
 
 
 def _report(model_dir: Path) -> Parsed:

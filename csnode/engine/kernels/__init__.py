@@ -1,0 +1,34 @@
+"""Aten ops on an array of PEs: layouts, masks and types around the kernels of ``array``.
+
+Each function takes an array, then the arguments of the op. Products also take which of their two
+operands are streamed weights. Results have the type and the strides that the op has in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from csnode.engine.kernels import attention, norms, products, sums
+
+PRODUCTS = frozenset({"mm", "addmm", "bmm"})
+"""Ops that are told which of their operands stream."""
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "mm": products.mm,
+    "addmm": products.addmm,
+    "bmm": products.bmm,
+    "sum": sums.sum_dims,
+    "mean": sums.mean_dims,
+    "_softmax": sums.softmax,
+    "_softmax_backward_data": sums.softmax_backward,
+    "_log_softmax": sums.log_softmax,
+    "_log_softmax_backward_data": sums.log_softmax_backward,
+    "native_layer_norm": norms.layer_norm,
+    "native_layer_norm_backward": norms.layer_norm_backward,
+    "_fused_rms_norm": norms.rms_norm,
+    "_fused_rms_norm_backward": norms.rms_norm_backward,
+    "_scaled_dot_product_flash_attention_for_cpu": attention.attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": attention.attention_backward,
+}
+"""Kernel of each aten op that the array computes."""

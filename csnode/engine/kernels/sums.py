@@ -1,0 +1,99 @@
+"""Sums over dimensions, and softmax, which needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import torch
+
+from csnode.engine.array import WaferArray, exp
+from csnode.engine.kernels.operands import Tensor, check_type
+
+
+def sum_dims(
+    array: WaferArray,
+    x: Tensor,
+    dims: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Return the sum over dimensions: features along the rows first, then tokens down columns."""
+    if not x.is_floating_point():
+        return torch.sum(x, list(dims) if dims else None, keepdim, dtype=dtype)
+    check_type(x)
+    given = dims if dims else range(x.dim())
+    over = sorted({dim % max(1, x.dim()) for dim in given}) if x.dim() else []
+    total = _summed(array, x.float(), over)
+    if keepdim:
+        total = total.reshape([1 if d in over else n for d, n in enumerate(x.shape)])
+    return total.to(dtype or x.dtype)
+
+
+def _summed(array: WaferArray, x: Tensor, over: Sequence[int]) -> Tensor:
+    last = x.dim() - 1
+    if over and over[-1] == last:
+        tokens = x.reshape(-1, x.shape[-1])
+        x, over = array.feature_sum(tokens).reshape(x.shape[:-1]), over[:-1]
+    if not over:
+        return x
+    kept = [n for d, n in enumerate(x.shape) if d not in over]
+    order = [*over, *(d for d in range(x.dim()) if d not in over)]
+    tokens = x.permute(order).reshape(prod(x.shape[d] for d in over), -1)
+    return array.token_sum(tokens).reshape(kept)
+
+
+def mean_dims(
+    array: WaferArray,
+    x: Tensor,
+    dims: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Return the mean over dimensions: the sum times the reciprocal of the count."""
+    total = sum_dims(array, x.float(), dims, keepdim)
+    return (total * (total.numel() / x.numel())).to(dtype or x.dtype)
+
+
+def softmax(array: WaferArray, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Return the softmax over a dimension."""
+    return _over(dim, x, array.softmax).to(torch.float32 if half_to_float else x.dtype)
+
+
+def log_softmax(array: WaferArray, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Return the logarithm of the softmax over a dimension."""
+    return _over(dim, x, array.log_softmax).to(torch.float32 if half_to_float else x.dtype)
+
+
+def softmax_backward(
+    array: WaferArray, gradient: Tensor, y: Tensor, dim: int, dtype: torch.dtype
+) -> Tensor:
+    """Return ``y * (dy - sum(dy * y))``."""
+
+    def kernel(dy: Tensor, y: Tensor) -> Tensor:
+        return y * (dy - array.feature_sum(dy * y)[:, None])
+
+    return _over(dim, (gradient, y), kernel).to(dtype)
+
+
+def log_softmax_backward(
+    array: WaferArray, gradient: Tensor, y: Tensor, dim: int, dtype: torch.dtype
+) -> Tensor:
+    """Return ``dy - exp(y) * sum(dy)``."""
+
+    def kernel(dy: Tensor, y: Tensor) -> Tensor:
+        return dy - exp(y) * array.feature_sum(dy)[:, None]
+
+    return _over(dim, (gradient, y), kernel).to(dtype)
+
+
+def _over(dim: int, x: Tensor | tuple[Tensor, ...], kernel: Callable[..., Tensor]) -> Tensor:
+    """Apply a kernel of [tokens, features] over a dimension of tensors."""
+    tensors = x if isinstance(x, tuple) else (x,)
+    check_type(tensors[0])
+    moved = [tensor.float().movedim(dim, -1) for tensor in tensors]
+    shape = moved[0].shape
+    result = kernel(*(each.reshape(-1, shape[-1]) for each in moved))
+    return result.reshape(shape).movedim(-1, dim).contiguous()
