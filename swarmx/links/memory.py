@@ -11,11 +11,11 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from collections import defaultdict
 from typing import NamedTuple
 
 import torch
 
+from swarmx.links.free_ranges import FreeRanges
 from wsc.core.errors import (
     ApplianceCorruptionError,
     ApplianceResourceExhausted,
@@ -205,56 +205,46 @@ def place_of(payload: Payload | None) -> SharedPayload | None:
 class SharedArena:
     """Slabs of shared memory for one role; any thread allocates and frees.
 
-    A freed slab is kept for the next one of its size: a role sends payloads of few sizes, the same
-    in every step, so after the first step every page has been touched before.
+    A slab takes the lowest free bytes, whatever was there before: a role sends payloads of many
+    sizes, the same in every step, and has as much memory as its slabs have at a time.
     """
 
     def __init__(self) -> None:
-        self._blocks: list[Block] = []
-        self._free_bytes = 0  # left at the end of the last block
-        self._freed: defaultdict[int, list[SharedPayload]] = defaultdict(list)
-        self._carved: list[SharedPayload] = []  # all there are, freed or not
+        self._free: dict[Block, FreeRanges] = {}  # of every block there is
         self._lock = threading.Lock()  # threads of a link allocate, too
 
     def allocate(self, num_bytes: int) -> SharedSlab:
         """Return a slab of ``num_bytes``, 64-byte aligned, contents undefined."""
+        taken_bytes = _aligned(num_bytes)
         with self._lock:
-            freed = self._freed[num_bytes]
-            return SharedSlab(self, freed.pop() if freed else self._carve(num_bytes))
+            for block, free in self._free.items():
+                if (offset := free.take(taken_bytes)) is not None:
+                    return SharedSlab(self, SharedPayload(block, offset, num_bytes))
+            block, free = self._add_block(max(taken_bytes, _BLOCK_BYTES))
+            free.take(taken_bytes)
+            return SharedSlab(self, SharedPayload(block, 0, num_bytes))
 
     def take_back(self, payload: SharedPayload) -> None:
-        """Keep the bytes of a freed slab for the next slab of this size."""
+        """Make the bytes of a freed slab free."""
         with self._lock:
-            self._freed[payload.num_bytes].append(payload)
+            free = self._free.get(payload.block)
+            if free is not None:  # the arena is not closed
+                free.give_back(payload.offset, _aligned(payload.num_bytes))
 
     def take_back_all(self) -> None:
         """Take back every slab, freed or not; nobody may read or free one of them any more."""
-        self._freed.clear()
-        for payload in self._carved:
-            self.take_back(payload)
+        for free in self._free.values():
+            free.clear()
 
     def close(self) -> None:
         """Free all memory; payloads in it can no longer be read."""
-        for block in self._blocks:
+        for block in self._free:
             # Dropped, not closed: a tensor that still uses the mapping keeps it alive.
             _mappings.pop(block, None)
             os.close(block.descriptor)
-        self._blocks.clear()
-        self._freed.clear()
-        self._carved.clear()
-        self._free_bytes = 0
+        self._free.clear()
 
-    def _carve(self, num_bytes: int) -> SharedPayload:
-        aligned = -(-max(num_bytes, 1) // _ALIGNMENT) * _ALIGNMENT  # no two slabs at one offset
-        if aligned > self._free_bytes:
-            self._add_block(max(aligned, _BLOCK_BYTES))
-        block = self._blocks[-1]
-        offset = len(_mapped(block)) - self._free_bytes
-        self._free_bytes -= aligned
-        self._carved.append(SharedPayload(block, offset, num_bytes))
-        return self._carved[-1]
-
-    def _add_block(self, num_bytes: int) -> None:
+    def _add_block(self, num_bytes: int) -> tuple[Block, FreeRanges]:
         try:
             descriptor = os.memfd_create("waferstream", os.MFD_CLOEXEC)
         except OSError as error:
@@ -264,5 +254,11 @@ class SharedArena:
         except OSError as error:
             os.close(descriptor)
             raise _no_room(num_bytes, error) from error
-        self._blocks.append(Block(os.getpid(), descriptor, os.fstat(descriptor).st_ino))
-        self._free_bytes = num_bytes
+        block = Block(os.getpid(), descriptor, os.fstat(descriptor).st_ino)
+        self._free[block] = FreeRanges(num_bytes)
+        return block, self._free[block]
+
+
+def _aligned(num_bytes: int) -> int:
+    """Return the bytes that a slab takes: no two slabs are at one offset."""
+    return -(-max(num_bytes, 1) // _ALIGNMENT) * _ALIGNMENT

@@ -50,13 +50,29 @@ def test_shared_payload_is_read_in_place(
     assert bool((theirs == 7).all())
 
 
-def test_freed_slab_is_reused_for_its_size(arena: SharedArena) -> None:
-    """Memory whose pages exist already is preferred over new memory."""
+def test_freed_slab_serves_slabs_of_other_sizes(arena: SharedArena) -> None:
+    """Memory whose pages exist already is preferred over new memory, whatever the size."""
     first = arena.allocate(5000)
     place = first.view(torch.uint8).data_ptr()
+    kept = arena.allocate(64)
     first.free()
-    assert arena.allocate(4999).view(torch.uint8).data_ptr() != place
+    smaller = arena.allocate(4000)
+    assert smaller.view(torch.uint8).data_ptr() == place
+    assert arena.allocate(5000).view(torch.uint8).data_ptr() > kept.view(torch.uint8).data_ptr()
+    smaller.free()
     assert arena.allocate(5000).view(torch.uint8).data_ptr() == place
+
+
+def test_mixed_sizes_take_what_is_in_use_at_a_time(arena: SharedArena) -> None:
+    """A stream of buckets, of which two are held, takes two of the largest and no more."""
+    sizes = [1000 * k for k in range(64, 0, -1)]
+    places = set()
+    held = [arena.allocate(sizes[0])]
+    for size in sizes[1:]:
+        held.append(arena.allocate(size))
+        places.add(handle_of(held[-1]).offset + size)
+        held.pop(0).free()
+    assert max(places) <= 2 * 64064
 
 
 def test_slabs_taken_back_serve_again(arena: SharedArena) -> None:
@@ -64,9 +80,8 @@ def test_slabs_taken_back_serve_again(arena: SharedArena) -> None:
     before = {handle_of(arena.allocate(size)) for size in (100, 100, 300)}
     arena.allocate(100).free()
     arena.take_back_all()
-    again = [handle_of(arena.allocate(size)) for size in (100, 100, 300)]
-    assert len(set(again)) == 3
-    assert before <= {*again, handle_of(arena.allocate(100))}
+    assert {handle_of(arena.allocate(size)) for size in (100, 100, 300)} == before
+    arena.allocate(100).free()
 
 
 def test_shared_arena_grows_beyond_a_block(arena: SharedArena) -> None:
