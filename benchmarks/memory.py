@@ -3,10 +3,10 @@
     python -m benchmarks.memory --flash FOLDER --json benchmarks/results/memory.json
 
 Every arm is a Ray cluster that trains the same steps of one model, so that each server is a process
-of its own. The resident memory of a server is sampled while weights are loaded and steps run; its
-growth since the role was built is compared with what it owns: masters, optimizer state and one
-streamed copy of the weights. With flash it is compared with ``runtime.flash.resident_bytes``
-instead; the seconds of a step say what that costs.
+of its own. The resident memory of a server is sampled while weights are loaded and steps run. What
+it has beyond a role without weights, a switch before the first step, is compared with what it owns:
+masters, optimizer state and one streamed copy of the weights. With flash it is compared with
+``runtime.flash.resident_bytes`` instead; the seconds of a step say what that costs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -31,45 +32,62 @@ from benchmarks.training import Training
 from memoryx.flash_spec import FlashSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
-from wsc.core.messages import server_name
+from wsc.core.messages import server_name, switch_name
 from wsc.core.units import KIB, MIB, aligned
 
 _QUESTION = "How much DRAM do weight servers take?"
 _PERIOD_S = 0.02
 _COPIES = 4  # fp32 master, two moments, and the streamed copy
-_MAPPING = re.compile(r"[0-9a-f]+-[0-9a-f]+ ")
+_MAPPING = re.compile(r"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ ([0-9]+)")  # proc(5): last, the inode
 _KINDS = ("RssAnon", "RssShmem", "RssFile")
 
 
 def resident_bytes(pid: int) -> dict[str, int]:
     """Return the resident memory of a process by kind (proc(5)), and of all kinds together.
 
-    Ray's object store does not count: it is mapped by every process, and belongs to none.
+    Shared memory counts where it belongs: not Ray's object store, which every process maps, nor
+    the slabs of other roles, which are read in place.
     """
     folder = Path(f"/proc/{pid}")
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
     by_kind = {kind: int(status[kind].split()[0]) * KIB for kind in _KINDS}
-    is_store = False
+    own, is_foreign = _blocks(folder), False
     for line in (folder / "smaps").read_text().splitlines():
-        if _MAPPING.match(line):
-            is_store = "/plasma" in line
-        elif is_store and line.startswith("Rss:"):
+        if found := _MAPPING.match(line):
+            is_slab = "/memfd:waferstream" in line
+            is_foreign = "/plasma" in line or (is_slab and int(found[1]) not in own)
+        elif is_foreign and line.startswith("Rss:"):
             by_kind["RssShmem"] -= int(line.split()[1]) * KIB
     return {**by_kind, "all": sum(by_kind.values())}
 
 
+def _blocks(folder: Path) -> set[int]:
+    """Return the inodes of the blocks of shared memory that a process holds.
+
+    Python's mapping of a file keeps a descriptor of it. Its reader has no other, its owner has.
+    """
+    inodes = Counter[int]()
+    for descriptor in (folder / "fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            inodes[descriptor.stat().st_ino] += 1
+    return {inode for inode, count in inodes.items() if count > 1}
+
+
 @contextmanager
-def sampling(pids: Mapping[str, int]) -> Iterator[dict[str, dict[str, int]]]:
-    """Yield the largest growth of each process by kind, which is complete when the block ends."""
-    before = {name: resident_bytes(pid) for name, pid in pids.items()}
-    most = {name: dict.fromkeys(kinds, 0) for name, kinds in before.items()}
+def sampling(pids: Mapping[str, int], like: int) -> Iterator[dict[str, dict[str, int]]]:
+    """Yield what each process has at most beyond process ``like`` now, by kind.
+
+    It is complete when the block ends.
+    """
+    without = resident_bytes(like)
+    most = {name: dict.fromkeys(without, 0) for name in pids}
     is_over = threading.Event()
 
     def sample() -> None:
         while not is_over.wait(_PERIOD_S):
             for name, pid in pids.items():
                 now = resident_bytes(pid)
-                grown = {kind: now[kind] - before[name][kind] for kind in now}
+                grown = {kind: now[kind] - without[kind] for kind in now}
                 most[name] = max(most[name], grown, key=lambda one: one["all"])
 
     thread = threading.Thread(target=sample, daemon=True)
@@ -93,7 +111,8 @@ def measure(
         presences = training.cluster.presences
         servers = [server_name(index) for index in range(num_servers)]
         seconds = []
-        with sampling({name: presences[name].pid for name in servers}) as growth:
+        pids = {name: presences[name].pid for name in servers}
+        with sampling(pids, like=presences[switch_name(0)].pid) as growth:
             training.load()
             for _ in range(steps):
                 start_s = time.perf_counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
@@ -18,6 +17,7 @@ import torch
 from appliance.cores import CorePool, cores_of_host
 from appliance.health.pulse import PulseWriter
 from appliance.ray.far_disk import FarDisk
+from appliance.ray.heap import give_back_freed, keep_freed
 from appliance.ray.metrics import RoleMetrics
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
@@ -30,14 +30,6 @@ from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Abort, Envelope
 from wsc.core.payload import Payload
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
-
-# mallopt(3), malloc.h
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_M_ARENA_MAX = -8
-
-_LARGEST_MMAP_THRESHOLD_BYTES = 32 << 20  # glibc refuses more on 64 bits
-_NEVER_TRIM = 2**31 - 1
 
 _NO_LINK = Address("", "")
 
@@ -81,7 +73,7 @@ class HostedProcess:
     def __init__(self, user_code: UserCode) -> None:
         user_code.install()
         torch.set_num_threads(1)  # lanes are the parallelism; bits must not depend on threads
-        _keep_memory()
+        keep_freed()
         self._pulse = PulseWriter()
         self._host_address = ""
 
@@ -119,6 +111,7 @@ class RoleActor(HostedProcess):
     _disk: Disk = LOCAL_DISK
     _payload_bytes = 0  # of the largest payload of all programs
     _leaves = False
+    _was_called = False  # since the last job
     _metrics: RoleMetrics | None = None
 
     def __init__(self, user_code: UserCode) -> None:
@@ -205,6 +198,9 @@ class RoleActor(HostedProcess):
                 raise
 
     def _run(self, job: Job) -> Report:
+        if self._was_called:  # tensors came or went, of other sizes than those of a step
+            give_back_freed()
+            self._was_called = False
         state = self._role.begin(job)
         try:
             self._converse(state, job.first_step)
@@ -296,6 +292,7 @@ class RoleActor(HostedProcess):
 
     def call(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Call a method of the role by name; ``RayRoles.call`` is the typed side of this call."""
+        self._was_called = True
         with self._calling(method):
             return getattr(self._role, method)(*args, **keywords)
 
@@ -305,17 +302,3 @@ def own_address(runtime: RuntimeSpec) -> str:
     if runtime.address == "local":  # all of them are here
         return "127.0.0.1"
     return str(ray.util.get_node_ip_address())
-
-
-def _keep_memory() -> None:
-    """Keep freed memory in this process; no effect where the C library has no ``mallopt``.
-
-    By default glibc gives every thread a heap of its own and returns large blocks to the kernel
-    as soon as they are freed. Two lanes of one process then spend their time on page faults,
-    under one lock in the kernel. One heap for all threads that only grows avoids both.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 1)
-        mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIM)

@@ -46,8 +46,8 @@ def test_random_slabs_of_mixed_sizes_never_overlap() -> None:
         if held and draw.random() < 0.5:
             start = draw.choice(sorted(held))
             free.give_back(start, held.pop(start))
-        elif (start := free.take(size := draw.randint(1, 90))) is not None:
-            held[start] = size
+        elif (taken := free.take(size := draw.randint(1, 90))) is not None:
+            held[taken] = size
         owned = [byte for start, size in held.items() for byte in range(start, start + size)]
         assert len(set(owned)) == len(owned)
         assert max(owned, default=0) < 1000
