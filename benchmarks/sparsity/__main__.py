@@ -1,41 +1,32 @@
-"""Measure what non-zeros save: index and packing, bytes on links, time of steps, and the clock.
+"""Measure what non-zeros save: index and packing, bytes on links and stored, time of steps.
 
-    python -m benchmarks.sparsity --json benchmarks/results/sparsity.json \\
-        --picture docs/sparsity.png
+    python -m benchmarks.sparsity --json benchmarks/results/sparsity.json --rows 512
 
 Format: bytes of the index by density, its crossovers, and packing beside a copy of the dense
 tensor. Links: bytes of all payloads of one step on a cluster in this process whose products are all
 sparse, over those of a dense one, and the seconds of a step; dense and sparse steps take turns.
 Stored: bytes of masters and state of that model in MemoryX, in files of its flash tier, and in a
 checkpoint, masks and places of values included.
-Clock: emulated time of one product of GPT-3 (12288 x 12288) by density, over that at density 1,
-beside the vendor's claim of a speed-up near 1 / density (Hot Chips 34, 2022: measured on this
-product), and its headline of 10 times at 90 %.
+``benchmarks.sparsity.speed_up`` has the emulated time.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks.sparsity.links import measure_links
 from benchmarks.sparsity.stored import measure_stored
-from timing.cost import segment_costs
-from timing.hardware import MachineSpec
 from waferstream.reports.benchmark import new_file, new_result
 from wsc.core.files import write_json
 from wsc.core.nonzeros import Index
-from wsc.core.program import OpWork, Program, Segment, TensorSpec
 
-MACHINE = MachineSpec()
 DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
@@ -64,51 +55,6 @@ def measure_format(num_elements: int) -> list[dict[str, Any]]:
     return rows
 
 
-def emulated_speed_up(width: int, tokens: int) -> list[dict[str, float]]:
-    """Return the speed-up of one streamed product by density, and its error against 1 / density."""
-    op = OpWork("mm", "matmul", 1, (1, tokens, width, width), streams=True)
-    segment = Segment(0, "forward", "layer", ("w",), (), (), (), (), (), (op,))
-    program = Program(
-        "eval",
-        "",
-        (TensorSpec("w", (width, width), "float32"),),
-        "float16",
-        (),
-        1,
-        (segment,),
-        1,
-        1,
-    )
-
-    def compute_ps(density: float) -> int:
-        densities: Mapping[str, float] = {"w": density} if density < 1 else {}
-        return segment_costs(program, MACHINE.system, densities)[0].compute_ps
-
-    dense_ps = compute_ps(1.0)
-    return [
-        {
-            "density": density,
-            "speed_up": dense_ps / compute_ps(density),
-            "error": dense_ps / compute_ps(density) * density - 1,
-        }
-        for density in (1.0, 0.75, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
-    ]
-
-
-def draw(points: Sequence[Mapping[str, float]], path: Path) -> None:
-    """Draw the emulated speed-up over the published ones."""
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    zeros = [100 * (1 - point["density"]) for point in points]
-    axes.plot(zeros, [point["speed_up"] for point in points], "o-", label="emulated, CS-2")
-    axes.plot(zeros, [1 / point["density"] for point in points], "k:", label="1 / density")
-    axes.plot([90], [10], "r*", markersize=12, label="published: 10 times at 90 %")
-    axes.annotate(f"{points[-1]['error']:+.0%}", (zeros[-1], points[-1]["speed_up"]), ha="right")
-    axes.set(xlabel="zeros, %", ylabel="speed-up", title="One product of GPT-3, 12288 x 12288")
-    axes.legend()
-    figure.savefig(path, dpi=120)
-
-
 def _fastest(act: Callable[[], object], times: int = 5) -> float:
     act()
     best = float("inf")
@@ -123,7 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and write and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=new_file, required=True)
-    parser.add_argument("--picture", type=new_file)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--rows", type=int, default=256, help="samples of a step")
@@ -134,10 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     result["format"] = measure_format(options.width**2)
     result["links"] = measure_links(options.width, options.depth, options.rows, 0.9, options.turns)
     result["stored"] = measure_stored(options.width, options.depth, 0.9)
-    result["emulated"] = emulated_speed_up(12288, 50_000)
     write_json(options.json, result)
-    if options.picture:
-        draw(result["emulated"], options.picture)
     for link in result["links"]:
         slowest, fastest = link["range"]
         print(

@@ -1,0 +1,182 @@
+"""Draw the emulated speed-up by share of zeros beside published figures.
+
+    python -m benchmarks.sparsity.speed_up --json benchmarks/results/sparse_speed_up.json \\
+        --picture docs/sparsity.png
+
+Two curves of a CS-2: one product of GPT-3 (12288 x 12288, 50,000 tokens), and a whole training
+step of a published model, GPT-3 XL with 1.3B parameters, whose layers are sparse. Beside them
+1 / density (Lie, Hot Chips 34, 2022: the product speeds up nearly so), the vendor's headline of 10
+times at 90 % zeros, and the operations that sparse models save (rows of
+validation/data/sparse_training.csv).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from memoryx.optim.cost import NO_UPDATE
+from simulator.simulator import Simulator
+from timing.cost import segment_costs
+from timing.hardware import MachineSpec
+from validation.families import sparse
+from validation.families.sparse import sparse_densities
+from validation.families.training import ADAMW
+from validation.families.workloads import program_of
+from validation.rows.reader import PUBLISHED, read_rows
+from validation.rows.row import Row
+from waferstream.reports.benchmark import new_file, new_result
+from wsc.compiler.scale import CAPTURED_SIZES
+from wsc.core.files import write_json
+from wsc.core.micro_batches import FILL_WAFER
+from wsc.core.program import OpWork, Program, Segment, TensorSpec
+
+MACHINE = MachineSpec()
+DENSITIES = (1.0, 0.75, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
+CLAIM = (0.1, 10.0)
+"""Density and speed-up of the vendor's headline."""
+
+Point = Mapping[str, float]
+
+
+def product_speed_up(width: int, tokens: int) -> list[Point]:
+    """Return the speed-up of one streamed product by density, and its error against 1 / density."""
+    op = OpWork("mm", "matmul", 1, (1, tokens, width, width), streams=True)
+    segment = Segment(0, "forward", "layer", ("w",), (), (), (), (), (), (op,))
+    weight = TensorSpec("w", (width, width), "float32")
+    program = Program("eval", "", (weight,), "float16", (), 1, (segment,), 1, 1)
+
+    def compute_ps(density: float) -> int:
+        return segment_costs(program, MACHINE.system, {"w": density})[0].compute_ps
+
+    dense_ps = compute_ps(1.0)
+    return [_point(density, dense_ps / compute_ps(density)) for density in DENSITIES]
+
+
+def step_speed_up(row: Row, batch_size: int, densities: Sequence[float]) -> list[Point]:
+    """Return the speed-up of a step of a row's model on one system, by density.
+
+    The step is a training step where the row trains, else a forward pass. Micro-batches fill the
+    wafer.
+    """
+    trains = row.text("phase") == "train"
+    program = program_of(row, "train" if trains else "eval")
+    smallest = program.at(CAPTURED_SIZES[0], 1)
+
+    def step_ps(density: float) -> int:
+        simulator = Simulator(
+            program,
+            MACHINE,
+            update=ADAMW if trains else NO_UPDATE,
+            densities=sparse_densities(smallest, density),
+        )
+        size = FILL_WAFER.size(batch_size, 1, simulator.largest_micro_batch)
+        return simulator.predict(batch_size, size, 1).timing.duration_ps
+
+    dense_ps = step_ps(1.0)
+    return [_point(density, dense_ps / step_ps(density)) for density in densities]
+
+
+def published_savings(batch_size: int) -> list[dict[str, Any]]:
+    """Return published savings of operations, those counted here, and the emulated speed-up."""
+    found = []
+    for row in (row for path in PUBLISHED for row in read_rows(path)):
+        sparsity = row.number("sparsity_pct") if row.kind == "training" else None
+        if row.unit != "x fewer FLOPs" or not isinstance(row.value, float) or sparsity is None:
+            continue
+        density = 1 - sparsity / 100
+        (emulated,) = step_speed_up(row.described(), batch_size, (density,))
+        found.append(
+            {
+                "row": row.row_id,
+                "workload": row.text("workload"),
+                "density": density,
+                "published": row.value,
+                "counted": sparse.FAMILIES[0].predict(row.described()),
+                "emulated": emulated["speed_up"],
+                "error": emulated["speed_up"] / row.value - 1,
+            }
+        )
+    return found
+
+
+def draw(result: Mapping[str, Any], path: Path) -> None:
+    """Draw both curves over the published points."""
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    _draw_curve(axes, result["product"], "one product of GPT-3, 12288 x 12288")
+    _draw_curve(axes, result["step"], "training step of GPT-3 XL, layers sparse")
+    zeros = [100 * (1 - density) for density in DENSITIES]
+    axes.plot(zeros, [1 / density for density in DENSITIES], "k:", label="1 / density")
+    axes.plot(100 * (1 - CLAIM[0]), CLAIM[1], "r*", markersize=12, label="vendor's headline")
+    savings = result["published"]
+    axes.plot(
+        [100 * (1 - saving["density"]) for saving in savings],
+        [saving["published"] for saving in savings],
+        "D",
+        color="tab:green",
+        label="published: fewer operations",
+    )
+    for saving in savings:
+        _label(
+            axes, f"{saving['published']:g}", (100 * (1 - saving["density"]), saving["published"])
+        )
+    axes.set(xlabel="zeros, %", ylabel="times as fast, or fewer", title="Emulated CS-2")
+    axes.legend(loc="upper left")
+    figure.savefig(path, dpi=120)
+
+
+def _draw_curve(axes: Axes, points: Sequence[Point], label: str) -> None:
+    zeros = [100 * (1 - point["density"]) for point in points]
+    axes.plot(zeros, [point["speed_up"] for point in points], "o-", label=f"emulated: {label}")
+    last = points[-1]
+    place = (zeros[-1], last["speed_up"])
+    text = f"{last['speed_up']:.1f} ({last['error']:+.0%})"
+    _label(axes, text, place)
+
+
+def _label(axes: Axes, text: str, place: tuple[float, float]) -> None:
+    """Write a text to the left of a point."""
+    paper = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.8}
+    axes.annotate(text, place, xytext=(-8, 5), textcoords="offset points", ha="right", bbox=paper)
+
+
+def _point(density: float, speed_up: float) -> Point:
+    return {"density": density, "speed_up": speed_up, "error": speed_up * density - 1}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compute, and write and print the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=new_file, required=True)
+    parser.add_argument("--picture", type=new_file)
+    parser.add_argument("--batch_size", type=int, default=528, help="sequences of a step")
+    options = parser.parse_args(arguments)
+    result = new_result("How much faster is the emulated machine with zeros among weights?")
+    rows = {row.row_id: row for path in PUBLISHED for row in read_rows(path)}
+    result["product"] = product_speed_up(12288, 50_000)
+    result["step"] = step_speed_up(rows["S0001"].described(), options.batch_size, DENSITIES)
+    result["published"] = published_savings(options.batch_size)
+    write_json(options.json, result)
+    if options.picture:
+        draw(result, options.picture)
+    for name in ("product", "step"):
+        for point in result[name]:
+            print(
+                f"{name}: density {point['density']:4.2f}, {point['speed_up']:5.2f} times as fast"
+            )
+    for saving in result["published"]:
+        print(
+            f"{saving['workload']}, density {saving['density']:.3f}: {saving['published']} times "
+            f"fewer operations published, {saving['counted']:.2f} counted, emulated "
+            f"{saving['emulated']:.2f} times as fast ({saving['error']:+.0%})"
+        )
+
+
+if __name__ == "__main__":
+    main()
