@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, unwrap
 from typing import Any, ClassVar
 
 import torch
@@ -32,6 +32,10 @@ _BOOKKEEPING = frozenset(
     {"params", "param_names", "name", "tags", "adjust_learning_rate", "adjust_val"}
 )
 """Keys of a parameter group that are no hyper-parameters; schedulers read those after ``name``."""
+
+
+_add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+"""torch's method without its guard against compilation, which imports Dynamo (2 s)."""
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -108,7 +112,7 @@ class Optimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group after checking its hyper-parameters; ConfigError names a wrong one."""
         hyper = self._checked(param_group, f"parameter group {len(self.param_groups)}")
-        super().add_param_group({**param_group, **hyper})
+        _add_param_group(self, {**param_group, **hyper})
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Record the update; only inside a ``cstorch.trace`` function."""

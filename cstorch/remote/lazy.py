@@ -266,6 +266,11 @@ def _deferred_truncation() -> Iterator[None]:
 class _RandomOps(TorchDispatchMode):
     """Runs what is recorded before any other op draws from the generator."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Do without the guard of torch 2.13 against compilation, which imports Dynamo (2 s)."""
+        return False
+
     def __init__(self, record: InitRecord) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._record = record

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from modelzoo import user_classes
 from modelzoo.models.transformer_config import TransformerConfig
@@ -97,12 +98,23 @@ def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> n
         return user_classes.make_model(config, seed, where)
     validated = model_config(config, where)
     device = torch.get_default_device()
-    with torch.device("meta"):  # skips torch's own initialization
+    with torch.device("meta"), _Uninitialized():
         model = MODELS[validated.name].module(validated)
-    model.to_empty(device=device)
+    # As Module.to_empty, whose empty_like of meta tensors imports what compiles (0.5 s).
+    model._apply(lambda t: torch.empty(t.shape, dtype=t.dtype, device=device))
     model.initialize(seed)
     initialized: nn.Module = model
     return initialized
+
+
+class _Uninitialized(TorchFunctionMode):
+    """Skips torch's own initialization, which on the meta device imports Dynamo (2 s)."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = kwargs or {}
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return options["tensor"] if "tensor" in options else args[0]
+        return func(*args, **options)
 
 
 def parameter_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

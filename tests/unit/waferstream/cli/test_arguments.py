@@ -266,22 +266,6 @@ def test_starting_up_is_fast() -> None:
     assert result.stdout == "[]\n"
 
 
-def test_run_from_the_cache_imports_no_compiler() -> None:
-    """Neither does the process that forks the roles; pictures wait for the end of a run."""
-    program = (
-        "import sys, waferstream.training.session\n"
-        "from appliance.ray.fork_server import PRELOADED\n"
-        "from importlib import import_module\n"
-        "for name in PRELOADED: import_module(name)\n"
-        "slow = 'wsc.compiler.capture', 'torch._dynamo', 'sympy', 'matplotlib', 'jinja2'\n"
-        "print([name for name in slow if name in sys.modules])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert result.stdout == "[]\n"
-
-
 @pytest.mark.parametrize(
     ("command", "mode"),
     [("fit", "train_and_eval"), ("validate", "eval"), ("validate_all", "eval_all")],

@@ -1,5 +1,7 @@
 """A run whose program is in the cache starts without recording its step, and trains the same."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,19 @@ from wsc.compiler.capture import capture
 
 SHORT: dict[str, Any] = {"init__loop": {"max_steps": 3, "eval_frequency": 2, "eval_steps": 1}}
 TRAIN = "--mode=train"
+WITHOUT_COMPILER = """
+import sys
+from importlib import import_module
+from appliance.ray.fork_server import PRELOADED
+from waferstream.cli.main import main
+
+for name in (*PRELOADED, "waferstream.training.session"):
+    import_module(name)
+pictures = [name for name in ("matplotlib", "jinja2") if name in sys.modules]
+main(sys.argv[1:])
+compiler = ("wsc.compiler.capture", "torch._dynamo", "sympy")
+print(pictures, [name for name in compiler if name in sys.modules], file=sys.stderr)
+"""
 SCALED: dict[str, Any] = {
     **SHORT,
     "init__precision": {
@@ -54,15 +69,31 @@ def run(
     return digest_of(out), len(made)
 
 
-@pytest.mark.parametrize("changes", [SHORT, SCALED], ids=["plain", "scaled"])
+def test_second_run_imports_no_compiler_and_has_the_same_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither does the process that forks the roles; pictures wait for the end of the run."""
+    first, recorded = run(tmp_path, capsys, "one", **SHORT)
+    assert recorded == 2
+    words = [*write_run(tmp_path, **SHORT)[:2], f"--model_dir={tmp_path / 'two'}"]
+    again = subprocess.run(
+        [sys.executable, "-c", WITHOUT_COMPILER, *words, f"--compile_dir={tmp_path / 'cache'}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert again.stderr == "[] []\n"
+    assert digest_of(again.stdout) == first
+
+
 def test_second_run_records_nothing_and_has_the_same_weights(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Clipping, schedules, loss scale and optimizer follow from the rest of the step."""
     mode = "--mode=train_and_eval"
-    first, recorded = run(tmp_path, capsys, "one", mode, **changes)
+    first, recorded = run(tmp_path, capsys, "one", mode, **SCALED)
     assert recorded == 2
-    again, recorded = run(tmp_path, capsys, "two", mode, **changes)
+    again, recorded = run(tmp_path, capsys, "two", mode, **SCALED)
     assert (again, recorded) == (first, 0)
     one, two = (
         next((tmp_path / name).glob("*/executors/000001/available_tensor_names.txt")).read_text()
