@@ -151,7 +151,7 @@ class NodeJob(JobState[CSNode]):
         yield from self._advance()
 
     def leave(self) -> None:
-        for running in self._running:
+        for running in reversed(self._running):  # a free lane must not begin the next segment
             running.cancel()
         for running in self._running:
             running.wait()
