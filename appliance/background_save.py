@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wsc.checkpoint.parts import has_parts, read_parts, remove_parts
+from wsc.checkpoint.parts import Part, has_parts, read_parts, remove_parts
 from wsc.checkpoint.writer import write_metadata, writing
+from wsc.core.activities import Interval
 from wsc.core.errors import CheckpointError
 
 _POLL_S = 0.02
@@ -29,6 +30,8 @@ class BackgroundSave:
         self._servers = servers
         self._objects = objects
         self._is_abandoned = threading.Event()
+        self.written: dict[str, Interval] = {}
+        """When each server wrote, on the clock of this process; empty until all have."""
 
     def wait_for_servers(self, timeout_s: float) -> bool:
         """Wait until every server has reported; return whether all have."""
@@ -59,6 +62,14 @@ class BackgroundSave:
                     )
             with writing(self._path):
                 parts = read_parts(self._path, self._servers)
+            self.written = dict(zip(self._servers, map(_interval, parts), strict=True))
             write_metadata(self._path, self._objects, parts)
         finally:
             remove_parts(self._path, self._servers)
+
+
+def _interval(part: Part) -> Interval:
+    """Return when a server wrote its part, on the clock of this process."""
+    zero_ns = time.time_ns() - time.perf_counter_ns()
+    began_ns, ended_ns = part.began_ns - zero_ns, part.ended_ns - zero_ns
+    return Interval("save", began_ns, ended_ns, num_bytes=part.num_bytes)

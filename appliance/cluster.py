@@ -30,14 +30,15 @@ from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from appliance.step_results import StepResult
 from simulator.cluster_timing import ClusterTiming
-from timing.timeline import Occupancy
+from timing.record import Record
+from timing.trace import Activities
 from wsc.core.errors import ConfigError
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import replica_name, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
-from wsc.core.role import Interval, RoleSpec
+from wsc.core.role import RoleSpec
 from wsc.core.verification import Verification
 from wsc.core.watch import NOTHING, Watch
 
@@ -103,7 +104,7 @@ class Cluster(Protocol):
     def peak_bytes(self) -> dict[str, dict[str, int]]:
         """Return the peak SRAM bytes by kind of each CS node in the last job."""
 
-    def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
+    def activities(self) -> Activities:
         """Return the recorded activities, in emulated and in measured time."""
 
     def story(self) -> list[str]:
@@ -124,13 +125,13 @@ def start_cluster(
     size: ClusterSize,
     spec: ClusterSpec,
     seed: int,
-    record: bool = False,
+    trace_limit: int = 0,
     autorestart: AutoRestart | None = None,
     check: Callable[[Placement], None] = lambda _: None,
 ) -> Cluster:
     """Start a cluster that holds ``parameters``, all zero at first.
 
-    With ``record`` the emulated clock keeps every activity for a trace. With ``autorestart`` lost
+    Each clock keeps at most ``trace_limit`` activities for a trace. With ``autorestart`` lost
     roles are replaced, and the cluster starts again when it loses processes that it cannot replace.
     ``check`` looks at the placement on hosts before a role starts there, and may raise.
 
@@ -140,7 +141,7 @@ def start_cluster(
     """
     build = partial(_specs, tuple(parameters), size, spec, seed)
     verification = _verification(spec.runtime.verify.fraction, seed, size.num_csx)
-    make = partial(_make_coordinator, tuple(parameters), size, spec, record, verification)
+    make = partial(_make_coordinator, tuple(parameters), size, spec, trace_limit, verification)
     if autorestart is not None:
         least = max(autorestart.min_num_csx, _FEWEST_VERIFIED if verification.is_on else 1)
         autorestart = autorestart.model_copy(update={"min_num_csx": least})
@@ -225,7 +226,7 @@ def _make_coordinator(
     parameters: tuple[TensorSpec, ...],
     size: ClusterSize,
     spec: ClusterSpec,
-    record: bool,
+    trace_limit: int,
     verification: Verification,
     roles: RecoverableRoles,
     *,
@@ -238,6 +239,7 @@ def _make_coordinator(
     The emulated clock is that of the whole cluster, also while some systems are left out or the
     hosts take only ``num_csx`` of them.
     """
+    record = Record(trace_limit) if trace_limit else None
     timing = ClusterTiming(spec.machine, size.num_csx, size.num_servers, record=record)
     if build is None or autorestart is None:
         logged = coordinated_with_logs(roles, spec.runtime.log)

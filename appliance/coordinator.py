@@ -9,8 +9,9 @@ the protocol ``appliance.roles.Roles``, which ``LocalRoles`` (this process) and 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ import torch
 from appliance.background_save import BackgroundSave
 from appliance.elaborate import costed_program
 from appliance.health.stragglers import Stragglers
+from appliance.measured_record import MeasuredRecord
 from appliance.norm_results import NormKernels
+from appliance.owners import Owners
 from appliance.recovery.policy import Policy
 from appliance.roles import Roles
 from appliance.shares import Shares
@@ -29,27 +32,28 @@ from appliance.step_results import StepResult, combine
 from appliance.step_state import StateHolder, steps_per_job
 from memoryx.optim.cost import update_cost
 from simulator.cluster_timing import ClusterTiming
-from timing.timeline import Occupancy
-from wsc.checkpoint import CLUSTER_STATES, parameter_of
+from timing.trace import Activities
+from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import reserve_tensors
+from wsc.core.activities import Place
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
-from wsc.core.messages import server_name
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, Program, TensorSpec, assign_servers
-from wsc.core.role import Interval, Job, Report
+from wsc.core.program import Mode, Program, TensorSpec
+from wsc.core.role import Job, Report
 from wsc.core.verification import UNVERIFIED, Verification
 from wsc.core.watch import NOTHING, Watch
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What a coordinator has learnt since its start: the buffers, and the emulated clock."""
+    """What a coordinator has learnt since its start: buffers, emulated clock, activities."""
 
     buffers: Mapping[str, torch.Tensor]
     timing: ClusterTiming
+    measured: MeasuredRecord
 
 
 class Coordinator:
@@ -82,12 +86,14 @@ class Coordinator:
         self._norms = NormKernels()
         self._training: Installation | None = None
         self._reports: list[Report] = []
-        self._owner = assign_servers(parameters, num_servers)
-        self._servers = [server_name(index) for index in range(num_servers)]
+        self._measured = MeasuredRecord(0 if timing.record is None else timing.record.limit)
+        self._owners = Owners(parameters, num_servers)
+        self._servers = self._owners.servers
 
     def install(self, installation: Installation) -> None:
         """Give every role its part of a program."""
-        self._roles.install(installation)
+        with self._measured.log.during("install", Place(installation.mode)):
+            self._roles.install(installation)
         self._state.install(installation)
         self._norms.install(installation)
         self._load_program(installation)
@@ -146,15 +152,21 @@ class Coordinator:
         results: list[StepResult] = []
         for first in range(first_step, last_step + 1, steps_per_job(program) or count):
             last = min(first + (steps_per_job(program) or count) - 1, last_step)
-            job = Job(mode, first, last, loss_scale, self._state.read_by(program), watch)
+            state, place = self._state.read_by(program), Place(mode, first)
+            job = Job(
+                mode, first, last, loss_scale, state, watch, trace_limit=self._measured.num_left
+            )
             if mode == "train":
                 shares = self._shares.current
                 job = replace(job, verification=self._verification, shares=shares)
-            self._reports = self._roles.run(job)
+            with self._measured.log.during("run", place, f"steps {first} to {last}"):
+                self._reports = self._roles.run(job)
+            self._measured.take(self._reports)
             if mode == "train" and self._training is not None:
                 most = self._training.most_per_node
                 self._shares.note(self._reports, self._training.rounds, most)
-            results += self._step_results(job, self._reports)
+            with self._measured.log.during("results", place, f"steps {first} to {last}"):
+                results += self._step_results(job, self._reports)
             loss_scale = results[-1].loss_scale
             check_findings(self._reports, results)
         if check_finite:
@@ -174,8 +186,9 @@ class Coordinator:
             state: The key of CLUSTER_STATES that they belong to.
         """
         if state == "model":
-            self._state.fill({name: v for name, v in values.items() if name not in self._owner})
-        for server, names in self._names_by_server(values, state).items():
+            buffers = {n: v for n, v in values.items() if not self._owners.is_owned(n)}
+            self._state.fill(buffers)
+        for server, names in self._owners.by_server(values, state).items():
             self._roles.fill(server, {name: values[name] for name in names}, state)
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
@@ -189,11 +202,13 @@ class Coordinator:
         Raises:
             CheckpointError: The file cannot be written.
         """
-        servers = self.begin_save(path, states, is_background=False)
-        self.finish_saving()
-        save = BackgroundSave(path, servers, objects)
-        save.abandon()  # who has finished without a report could not write it
-        save.complete()
+        with self._measured.log.during("save"):
+            servers = self.begin_save(path, states, is_background=False)
+            self.finish_saving()
+            save = BackgroundSave(path, servers, objects)
+            save.abandon()  # who has finished without a report could not write it
+            save.complete()
+        self._measured.add(save.written)
 
     def begin_save(
         self, path: Path, states: Collection[str], is_background: bool = True
@@ -229,10 +244,10 @@ class Coordinator:
         Raises:
             CheckpointError: The file is damaged, or does not match and ``strict`` is set.
         """
-        for state in CLUSTER_STATES:
-            if state in states:
-                for server in self._servers:
-                    self._roles.restore(server, path, state, strict)
+        wanted = [state for state in CLUSTER_STATES if state in states]
+        with self._measured.log.during("restore"):
+            for state, server in product(wanted, self._servers):
+                self._roles.restore(server, path, state, strict)
 
     def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
         """Return copies of fp32 tensors, and of buffers.
@@ -242,34 +257,35 @@ class Coordinator:
             state: The key of CLUSTER_STATES that they belong to; ``model`` are masters and buffers.
         """
         found = self._state.arrays(names) if state == "model" else {}
-        for server, owned in self._names_by_server(names, state).items():
+        for server, owned in self._owners.by_server(names, state).items():
             found.update(zip(owned, self._roles.masters(server, owned, state), strict=True))
         return found
 
     def standing(self) -> Standing:
         """Return a copy of what a coordinator of the same cluster needs to go on from here."""
-        return copy.deepcopy(Standing(self._state.values, self._timing))
+        copied = copy.deepcopy((self._state.values, self._timing))
+        return Standing(*copied, self._measured.copy())
 
     def take_over(self, standing: Standing) -> None:
         """Go on from where a coordinator of the same cluster stood; its programs are installed."""
-        taken = copy.deepcopy(standing)
-        self._state.fill(taken.buffers)
-        self._timing = taken.timing
+        buffers, self._timing = copy.deepcopy((standing.buffers, standing.timing))
+        self._state.fill(buffers)
+        self._measured = standing.measured.copy()
 
     def digest(self) -> str:
         """Return the SHA-256 of all weights."""
         # One parameter at a time: Ray's object store is too small for a whole model.
-        masters = (self.masters([name]) for name in sorted(self._owner))
+        masters = (self.masters([name]) for name in self._owners.parameters)
         return weights_digest(item for master in masters for item in master.items())
 
     def peak_bytes(self) -> dict[str, dict[str, int]]:
         """Return the peak SRAM bytes by kind of each CS node in the last job."""
         return {report.role: report.peak_bytes for report in self._reports if report.peak_bytes}
 
-    def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
-        """Return all activities in emulated time, and those of the last job in measured time."""
-        measured = {report.role: report.intervals for report in self._reports if report.intervals}
-        return self._timing.occupancies, measured
+    def activities(self) -> Activities:
+        """Return the recorded activities, in emulated and in measured time."""
+        measured = self._measured
+        return Activities(self._timing.record, measured.all(), measured.num_lost)
 
     def story(self) -> list[str]:
         """Return what recovery has done since the last call, a line for each event."""
@@ -289,15 +305,6 @@ class Coordinator:
         if self._running_roles is not None:
             self._running_roles.shutdown()
             self._running_roles = None
-
-    def _names_by_server(self, names: Iterable[str], state: str) -> dict[str, list[str]]:
-        """Return the tensors of a state that each weight server owns, for those that own some."""
-        owned: dict[str, list[str]] = {}
-        for name in names:
-            parameter = parameter_of(name, state)
-            if parameter in self._owner:  # others are buffers
-                owned.setdefault(self._servers[self._owner[parameter]], []).append(name)
-        return owned
 
     @property
     def _roles(self) -> Roles:

@@ -12,6 +12,7 @@ import torch
 from appliance.batches import GlobalBatches
 from appliance.label_weights import LabelWeights
 from wsc.compiler.precision import NAMES
+from wsc.core.activities import ActivityLog, Place
 from wsc.core.errors import DataError
 from wsc.core.installation import Installation
 from wsc.core.messages import (
@@ -80,6 +81,7 @@ class WorkerJob(JobState[InputWorker]):
         # Micro-batches of that step that each node still gets, in the order in which it takes them.
         self._left = {node: self._order(node, job.first_step) for node in role.spec.nodes}
         self._unreleased: dict[tuple[str, int, int], Slab] = {}  # by node, step and micro-batch
+        self._log = ActivityLog(job.trace_limit)
 
     def start(self) -> Iterator[Envelope]:
         spec = self.role.spec
@@ -102,7 +104,8 @@ class WorkerJob(JobState[InputWorker]):
         return not self._unreleased
 
     def report(self) -> Report:
-        return Report(self.role.name)
+        log = self._log
+        return Report(self.role.name, intervals=log.intervals, num_lost=log.num_lost)
 
     def waits_for(self) -> Waiting:
         nodes = sorted({node for node, _, _ in self._unreleased})
@@ -129,7 +132,10 @@ class WorkerJob(JobState[InputWorker]):
         if not self._left[node]:
             return
         step, micro_batch = self._step[node], self._left[node].popleft()
-        slab = self._pack(step, micro_batch)
+        place = Place(self._job.mode, step, self._rounds.round_of(micro_batch))
+        num_bytes = packed_bytes(self._installed.program.inputs_of(micro_batch))
+        with self._log.during("load", place, f"micro-batch {micro_batch}", num_bytes):
+            slab = self._pack(step, micro_batch)
         self._unreleased[node_name(node), step, micro_batch] = slab
         weights = self._label_weights(step, micro_batch)
         # Nodes may be steps apart, and each gets the next step when it has all of this one.

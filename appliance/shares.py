@@ -10,8 +10,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
+from wsc.core.activities import Interval
 from wsc.core.messages import node_name
-from wsc.core.role import Interval, Report
+from wsc.core.role import Report
 from wsc.core.schedule import Rounds
 
 LEAST_GAIN = 0.1

@@ -26,6 +26,7 @@ from csnode.running import Executed, Passed, Running
 from wsc.compiler.half_types import nearest
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import CARRIED, DTYPES, dtype_in_program, read_stream
+from wsc.core.activities import Interval, Place
 from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
@@ -36,7 +37,7 @@ from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload, byte_ranges, unpack
 from wsc.core.program import Bucket, Program, Segment
 from wsc.core.rng import stream_key
-from wsc.core.role import Interval, Job, RoleContext
+from wsc.core.role import Job, RoleContext
 from wsc.core.schedule import SegmentStep
 
 Examine = Callable[[Segment, MicroBatch], str | None]
@@ -157,19 +158,22 @@ class Executor:
             kernel = self._kernels[self.program.is_short(batch.index)][segment.index]
             weights = [views[name] for name in segment.weights]
             with self._cores.lease():
-                detail = f"{segment_step.label}, micro-batch {batch.index}"
+                detail = f"micro-batch {batch.index}"
                 start_ns = time.perf_counter_ns()
                 try:
                     batch.run(segment, kernel, weights)
                 except Exception as error:
-                    raise _kernel_failed(f"{detail} of step {step}", error) from error
+                    where = f"{segment_step.label}, {detail} of step {step}"
+                    raise _kernel_failed(where, error) from error
                 found = None if examine is None else examine(segment, batch)
                 batch.is_finite &= found is None  # the next segment may run before this is told
                 sums[node_of(batch.index)].offer(batch.index, batch.take_gradients())
                 stop_ns = time.perf_counter_ns()
             held_bytes = self.held_bytes(batch) if segment_step.stashes else 0
             batch.drop(segment.drops)
-            return Passed(Interval("compute", start_ns, stop_ns, step, detail), found, held_bytes)
+            round_index = self.rounds.round_of(batch.index)
+            place = Place(self.program.mode, step, round_index, segment.layer, segment.phase)
+            return Passed(Interval("compute", start_ns, stop_ns, place, detail), found, held_bytes)
 
         befores = [None] * len(batches) if after is None else after.passed
         passed = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from csnode.gradients import GradientSum, GradientSums
-from wsc.core.role import Interval
+from wsc.core.activities import Interval
 from wsc.core.schedule import SegmentStep
 
 

@@ -22,16 +22,18 @@ from timing.attribution import Attribution, Cause, waits
 from timing.cost import SegmentCost
 from timing.hardware import InputSpec, WaferSpec
 from timing.jitter import scaled
-from timing.timeline import Arrival, Occupancy, Resource, Timeline, Window, Wire
+from timing.record import Record
+from timing.timeline import Arrival, Resource, Timeline, Window, Wire
 from wsc.core.program import Bucket
+
+ATTRIBUTION = "CS attribution"
+"""The track of a record that has the causes of all time of a busy system."""
 
 
 class NodeTiming:
     """Timing of every CS system that has a micro-batch in the current round."""
 
-    def __init__(
-        self, wafer: WaferSpec, inputs: InputSpec, record: list[Occupancy] | None = None
-    ) -> None:
+    def __init__(self, wafer: WaferSpec, inputs: InputSpec, record: Record | None = None) -> None:
         self._in = Wire("CS weights in", wafer.io_bandwidth_bytes_per_s, record=record)
         self._out = Wire("CS gradients out", wafer.io_bandwidth_bytes_per_s, record=record)
         self._loader = Timeline("CS input workers", record)
@@ -43,6 +45,7 @@ class NodeTiming:
         self._to_start: list[tuple[Cause, int]] = []  # before the next segment starts
         self._to_end: list[tuple[Cause, int]] = []  # before the next segment ends
         self._charges_ps: Counter[str] = Counter()
+        self._record = record
 
     @property
     def free_ps(self) -> int:
@@ -66,19 +69,19 @@ class NodeTiming:
 
     def receive_batch(self, num_bytes: int, load_ps: int) -> None:
         """Load and receive the next micro-batch as early as the prefetch window allows."""
-        loaded = self._loader.occupy(self._batches.take(), load_ps, "micro-batch")
-        received = self._input.carry(Arrival(*loaded), num_bytes, "micro-batch")
+        loaded = self._loader.occupy(self._batches.take(), load_ps, "load", num_bytes)
+        received = self._input.carry(Arrival(*loaded), num_bytes, "input")
         self.wait("input", received.last_ps)
 
     def release_batch(self) -> None:
         """Free the place of a micro-batch that the wafer has finished."""
         self._batches.give_back(self.free_ps)
+        if self._record is not None:
+            self._record.add_sram(self.free_ps)
 
-    def receive_weights(
-        self, bucket: Bucket, payload: Arrival, updated_ps: int, activity: str = ""
-    ) -> None:
+    def receive_weights(self, bucket: Bucket, payload: Arrival, updated_ps: int) -> None:
         """Receive a weight bucket of the next segment, last updated at ``updated_ps``."""
-        received = self._in.carry(payload, bucket.num_bytes, activity)
+        received = self._in.carry(payload, bucket.num_bytes, "broadcast")
         if not self._to_end:
             self.wait("reduce", updated_ps)
             self.wait("weights", received.first_ps)
@@ -88,7 +91,7 @@ class NodeTiming:
         """Delay the start of the next segment until a time, for a cause."""
         self._to_start.append((cause, until_ps))
 
-    def run(self, cost: SegmentCost, activity: str = "", factor: float = 1.0) -> None:
+    def run(self, cost: SegmentCost, factor: float = 1.0) -> None:
         """Compute the next segment as soon as everything it waits for has arrived.
 
         The slowest system takes ``factor`` times as long as ``cost``.
@@ -96,7 +99,10 @@ class NodeTiming:
         self._charge_waits(self._to_start)
         ready_ps = max((until_ps for _, until_ps in self._to_start), default=0)
         uniform, slowest = _scaled(cost, min(1.0, factor)), _scaled(cost, factor)
-        _, end_ps = self._wafer.occupy(ready_ps, slowest.total_ps, activity)
+        start_ps, end_ps = self._wafer.occupy(ready_ps, slowest.total_ps, "compute")
+        if self._record is not None:
+            self._record.add_sram(start_ps)
+            self._record_parts(self._record, start_ps, uniform, slowest)
         self._charges_ps["compute"] += uniform.compute_ps
         self._charges_ps["overhead"] += uniform.overhead_ps
         self._charges_ps["straggler"] += slowest.total_ps - uniform.total_ps
@@ -110,9 +116,9 @@ class NodeTiming:
         self._charge_waits([(cause, until_ps)])
         self._wafer.occupy(until_ps, 0)
 
-    def send_gradient(self, bucket: Bucket, activity: str = "") -> Arrival:
+    def send_gradient(self, bucket: Bucket) -> Arrival:
         """Send a gradient bucket of the last segment."""
-        return self._out.carry(Arrival(self.free_ps, self.free_ps), bucket.num_bytes, activity)
+        return self._out.carry(Arrival(self.free_ps, self.free_ps), bucket.num_bytes, "reduce")
 
     def attribution(self) -> Attribution:
         """Return where the time went since the last ``forget``."""
@@ -127,8 +133,22 @@ class NodeTiming:
         self._charges_ps.clear()
 
     def _charge_waits(self, until: list[tuple[Cause, int]]) -> None:
-        for cause, duration_ps in waits(self.free_ps, until):
+        since_ps = self.free_ps
+        for cause, duration_ps in waits(since_ps, until):
             self._charges_ps[cause] += duration_ps
+            if self._record is not None:
+                self._record.add(ATTRIBUTION, f"wait for {cause}", since_ps, since_ps + duration_ps)
+            since_ps += duration_ps
+
+    def _record_parts(
+        self, record: Record, start_ps: int, uniform: SegmentCost, slowest: SegmentCost
+    ) -> None:
+        """Record the causes of a segment's time, as they are charged."""
+        computes_ps = start_ps + uniform.overhead_ps
+        straggles_ps = computes_ps + uniform.compute_ps
+        record.add(ATTRIBUTION, "overhead", start_ps, computes_ps)
+        record.add(ATTRIBUTION, "compute", computes_ps, straggles_ps)
+        record.add(ATTRIBUTION, "straggler", straggles_ps, start_ps + slowest.total_ps)
 
 
 def _scaled(cost: SegmentCost, factor: float) -> SegmentCost:

@@ -21,6 +21,7 @@ from appliance.step_results import StepResult
 from cstorch.cluster.execution import Execution
 from cstorch.cluster.job_records import JobRecords
 from cstorch.cluster.restored import STATES
+from cstorch.cluster.run_trace import RunTrace
 from cstorch.optim.state import OptimizerState, SavedState, announce_early
 from cstorch.program_settings import ProgramSettings
 from cstorch.remote.weights import Weights, as_arrays
@@ -31,11 +32,11 @@ from cstorch.tracing.recorder import active_recorder
 from timing.attribution import StepTiming
 from timing.program_report import ProgramReport
 from timing.start_up import StartUp
-from timing.trace import write_trace
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_links, append_tensors
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.traced_buffers import TracedBuffers
+from wsc.core.activities import Place
 from wsc.core.errors import WaferStreamError
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
@@ -109,6 +110,11 @@ class Backend(ProgramSettings):
     def jobs(self) -> JobRecords:
         """The compiles and executions so far."""
         return self._execution.jobs
+
+    @property
+    def trace(self) -> RunTrace:
+        """The activities of this process and its cluster, as far as they are recorded."""
+        return self._execution.trace
 
     @property
     def start_up(self) -> StartUp | None:
@@ -218,7 +224,9 @@ class Backend(ProgramSettings):
         afterwards, so that it can be tried again.
         """
         self.installed.pop(compiled.program.mode, None)  # soon no longer installed in all roles
-        self._execution.install(compiled, feed, optimizer, self._registered(), state)
+        what = "install" if self.running_cluster else "start"
+        with self.trace.log.during(what, Place(compiled.program.mode)):
+            self._execution.install(compiled, feed, optimizer, self._registered(), state)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same optimizer."""
@@ -233,7 +241,11 @@ class Backend(ProgramSettings):
         were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
         weights and losses can be inspected.
         """
-        results = self._execution.run(mode, first_step, last_step, self._registered(), loss_scale)
+        what = "train" if mode == "train" else "evaluate"
+        steps = f"steps {first_step} to {last_step}"
+        with self.trace.log.during(what, Place(mode, first_step), steps):
+            weights = self._registered()
+            results = self._execution.run(mode, first_step, last_step, weights, loss_scale)
         if mode == "train":
             self.steps.done = last_step
             self.timings += [result.timing for result in results if result.timing]
@@ -245,8 +257,9 @@ class Backend(ProgramSettings):
         The state ``model`` has all names of ``model.state_dict()``: this process writes buffers,
         and links for tied names.
         """
-        cluster, objects = self._prepare_save(path, states, objects)
-        cluster.save(path.absolute(), states, objects)
+        with self.trace.log.during("save", Place(step=self.global_step)):
+            cluster, objects = self._prepare_save(path, states, objects)
+            cluster.save(path.absolute(), states, objects)
 
     def begin_save(
         self, path: Path, states: Collection[str], objects: dict[str, Any]
@@ -255,9 +268,11 @@ class Backend(ProgramSettings):
 
         Steps may run meanwhile: what is written are the values of now.
         """
-        cluster, objects = self._prepare_save(path, states, objects)
-        servers = cluster.begin_save(path.absolute(), states)
+        with self.trace.log.during("begin save", Place(step=self.global_step)):
+            cluster, objects = self._prepare_save(path, states, objects)
+            servers = cluster.begin_save(path.absolute(), states)
         self._execution.saving = BackgroundSave(path.absolute(), servers, objects)
+        self.trace.note_save(self._execution.saving)
         return self._execution.saving
 
     def finish_saving(self) -> None:
@@ -312,19 +327,16 @@ class Backend(ProgramSettings):
             self.weights.fetch()
         self.shutdown()
 
-    def write_trace(self, path: Path) -> None:
+    def write_trace(self, path: Path) -> list[str]:
         """Write emulated and measured activities so far as a Perfetto trace.
 
-        WaferStreamError if ``ClusterConfig.record`` is off.
+        Returns:
+            What ``ClusterConfig.record_limit`` has cut, as sentences.
+
+        Raises:
+            WaferStreamError: ``ClusterConfig.record`` is off, or no cluster runs.
         """
-        if not self.cluster_config.record:
-            raise WaferStreamError(
-                "nothing was recorded for a trace",
-                code="trace-not-recorded",
-                remedy="set ClusterConfig(record=True)",
-            )
-        emulated, measured = self._execution.running().activities()
-        write_trace(path, emulated, measured)
+        return self.trace.write(path, self._execution.running)
 
     def _up_to_date(self) -> Cluster:
         """Return the running cluster, which has all weights that the program has changed."""

@@ -155,7 +155,8 @@ class TracedStep:
     def _install(self, backend: Backend, loop: Loop, call: Call) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
-        with backend.job_client.compiling():
+        compiling = backend.trace.log.during("compile")
+        with backend.job_client.compiling(), compiling:
             fitted = fit_step(backend, call, loop, self._forward)
         self._fitted = fitted
         if backend.is_e2e_execution:

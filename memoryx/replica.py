@@ -10,12 +10,12 @@ before all replicas have done step t, so that the survivors of any loss are at m
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 
+from memoryx.bucket_work import BucketWork
 from memoryx.commitment import Commitment
 from memoryx.flash_spec import FlashSpec
 from memoryx.holder import Holder
@@ -32,7 +32,7 @@ from wsc.core.messages import (
     server_name,
 )
 from wsc.core.program import TensorSpec
-from wsc.core.role import Interval, Job, JobState, Progress, Report, RoleContext, Waiting
+from wsc.core.role import Job, JobState, Progress, Report, RoleContext, Waiting
 from wsc.core.schedule import collected_by
 
 
@@ -89,6 +89,8 @@ class ReplicaJob(JobState[Replica]):
         self._commitment = Commitment(role.name, installed, job, num_updates)
         self._pending: list[UpdateReady | UpdateSkipped] = []
         self._report = Report(role.name)
+        cores = role.context.cores
+        self._work = BucketWork(installed.program, cores, self._report.intervals)
         self._scaling = LossScaling(installed.optimizer, job)
         self._clips_by_norm = (
             installed.optimizer is not None and installed.optimizer.max_gradient_norm is not None
@@ -150,10 +152,6 @@ class ReplicaJob(JobState[Replica]):
             update.payload.view(torch.float32),
             store.number_of(update.number),
         )
-        with self.role.context.cores.lease():
-            start_ns = time.perf_counter_ns()
+        with self._work.doing("update", update.step, self._buckets[update.bucket]):
             self.role.journal.record(update.step, gradients)
             store.update(gradients, update.number)
-            stop_ns = time.perf_counter_ns()
-        detail = f"{len(gradients)} tensors"
-        self._report.intervals.append(Interval("update", start_ns, stop_ns, update.step, detail))

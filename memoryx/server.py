@@ -6,14 +6,13 @@ each update may allow further weights to stream.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 
+from memoryx.bucket_work import BucketWork, cast, first_use, followers
 from memoryx.collector import GradientCollector, NormExchange
 from memoryx.commitment import Commitment
 from memoryx.flash_spec import FlashSpec
@@ -23,7 +22,6 @@ from memoryx.norms import NormNotes
 from memoryx.sparsity.streams import SparseStreams
 from memoryx.streamer import Streamer
 from memoryx.watcher import Watcher
-from wsc.compiler.precision import CARRIED, write_stream
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -38,11 +36,10 @@ from wsc.core.messages import (
     replica_name,
     server_name,
 )
-from wsc.core.packed_weights import PackedWeights
 from wsc.core.partial_sum import Credit, PartialSum
-from wsc.core.payload import Slab, unpack
+from wsc.core.payload import Slab
 from wsc.core.program import Bucket, TensorSpec
-from wsc.core.role import Interval, Job, JobState, Progress, Report, RoleContext, Waiting
+from wsc.core.role import Job, JobState, Progress, Report, RoleContext, Waiting
 from wsc.core.schedule import collected_by, streamed_by
 
 
@@ -104,6 +101,8 @@ class ServerJob(JobState[WeightServer]):
         collected = collected_by(installed.schedule, index)
         self._stream_dtype = program.stream_dtype
         self._report = Report(role.name)
+        self._work = BucketWork(program, role.context.cores, self._report.intervals)
+        self._buckets = {bucket.index: bucket for bucket in collected}
         self._credits: list[Envelope] = []
         num_updates = sum(len(bucket.names) for bucket in collected)
         self._updates_left = len(job.steps) * num_updates
@@ -113,8 +112,8 @@ class ServerJob(JobState[WeightServer]):
         self._replica = replica_name(index) if installed.has_replicas else None
         self._lent: dict[tuple[int, int], Slab] = {}  # gradients that the replica reads
         streamed = streamed_by(installed.schedule, index)
-        self._first_use = {bucket.index: _first_use(bucket, streamed) for bucket in collected}
-        self._next_cast, self._next_update = _followers(streamed), _followers(collected)
+        self._first_use = {bucket.index: first_use(bucket, streamed) for bucket in collected}
+        self._next_cast, self._next_update = followers(streamed), followers(collected)
         self._streamer = Streamer(
             job.steps,
             job.rounds_of(installed.rounds).count,
@@ -193,34 +192,15 @@ class ServerJob(JobState[WeightServer]):
         for ready in self._streamer.send(self._cast):
             yield self.envelope(self.role.spec.root, self._scaling.stated_in(ready))
 
-    @contextmanager
-    def _computing(self, activity: str, step: int, detail: str) -> Iterator[None]:
-        """Hold a core during an activity of a step, and note when that was."""
-        with self.role.context.cores.lease():
-            start_ns = time.perf_counter_ns()
-            yield
-            stop_ns = time.perf_counter_ns()
-        self._report.intervals.append(Interval(activity, start_ns, stop_ns, step, detail))
-
-    def _cast(self, step: int, bucket: Bucket) -> Slab:
-        """Return a slab with the bucket's masters in stream dtype: the cast is the only copy."""
+    def _cast(self, step: int, round_index: int, bucket: Bucket) -> Slab:
+        """Return a slab with the bucket's masters in stream dtype."""
         packed = self._sparse.weights(bucket, self._number_of(step))
         num_bytes = bucket.num_bytes if packed is None else packed.num_bytes
         slab = self.role.context.arena.allocate(num_bytes)
-        with self._computing("cast", step, f"bucket {bucket.index}"):
-            if packed is None:
-                views = unpack(slab.view(CARRIED[self._stream_dtype]), bucket.specs)
-                for name, view in zip(bucket.names, views, strict=True):
-                    write_stream(self.role.store.weights[name], view, self._stream_dtype)
-            else:
-                self._cast_non_zeros(packed, slab)
+        with self._work.doing("cast", step, bucket, round_index, num_bytes):
+            cast(self.role.store, bucket, packed, slab, self._stream_dtype)
         self.role.store.expect(self._next_cast[bucket.index], with_state=False)
         return slab
-
-    def _cast_non_zeros(self, packed: PackedWeights, slab: Slab) -> None:
-        packed.write(slab)
-        for spec, index, values in packed.parts(slab, CARRIED[self._stream_dtype]):
-            write_stream(self.role.store.present(spec.name, index), values, self._stream_dtype)
 
     def _number_of(self, step: int) -> int:
         """Return the number of a step's update for the optimizer; 0 if there is none."""
@@ -233,12 +213,13 @@ class ServerJob(JobState[WeightServer]):
             gradient.step, gradient.round, gradient.bucket, gradient.subtree
         )
         credit = Credit(self.envelope(source, released), self._credits)
-        with self._computing("sum", gradient.step, f"bucket {gradient.bucket}"):
+        bucket, num_bytes = self._buckets[gradient.bucket], gradient.payload.num_bytes
+        with self._work.doing("sum", gradient.step, bucket, gradient.round, num_bytes):
             number = self._scaling.applied(gradient.step)
             update = self._number_of(gradient.step)
             collected = self._collector.take(gradient, credit, self._scaling.scale, update)
-        for bucket, whole in collected.sums.items():
-            self._pending.append(PendingUpdate(gradient.step, number, bucket, whole))
+        for index, whole in collected.sums.items():
+            self._pending.append(PendingUpdate(gradient.step, number, index, whole))
         yield from self._apply_allowed()
         if collected.partial is not None:
             yield self.envelope(self._norms.leader, collected.partial)
@@ -292,12 +273,12 @@ class ServerJob(JobState[WeightServer]):
         """Apply the optimizer to the parameters of a bucket."""
         step, whole = update.step, update.whole
         if update.coefficient != 1.0:  # as that of a step whose norm is within the limit
-            with self._computing("norm", step, f"bucket {update.bucket}"):
+            with self._work.doing("norm", step, self._buckets[update.bucket]):
                 whole.flat.mul_(update.coefficient)
         yield from self._share(update)
         number = self.role.store.number_of(update.number)
         gradients = self._collector.gradients(update.bucket, whole, number)
-        with self._computing("update", step, f"{len(gradients)} tensors"):
+        with self._work.doing("update", step, self._buckets[update.bucket]):
             weights = self.role.store.weights
             self._notes.before_update(step, weights, gradients)
             if not update.is_skipped:
@@ -314,22 +295,3 @@ class ServerJob(JobState[WeightServer]):
         self._updates_left -= len(gradients)
         for target, done in self._commitment.note_updates(step, len(gradients)):
             yield self.envelope(target, done)
-
-
-def _first_use(gradients: Bucket, streamed: Sequence[Bucket]) -> int:
-    """Return the position in the stream at which a step first needs an updated weight."""
-    return next(
-        (
-            place
-            for place, bucket in enumerate(streamed)
-            if not set(gradients.names).isdisjoint(bucket.names)
-        ),
-        len(streamed),
-    )
-
-
-def _followers(buckets: Sequence[Bucket]) -> dict[int, tuple[str, ...]]:
-    """Return the parameters of the bucket that follows on each one in a round, by its index."""
-    following = (*buckets[1:], *buckets[:1])
-    pairs = zip(buckets, following, strict=True)
-    return {bucket.index: after.names for bucket, after in pairs}

@@ -183,6 +183,7 @@ class Snapshot:
                 self._copy(entry)
 
     def _write(self) -> Part:
+        began_ns = time.time_ns()
         crc32: dict[str, int] = {}
         not_finite: list[str] = []
         with self._disk.writing(self._path) as file:
@@ -195,6 +196,9 @@ class Snapshot:
             not_finite=tuple(not_finite),
             copied_bytes=self._copied_bytes,
             copying_s=self._copying_s,
+            num_bytes=sum(entry.content.size for entry in self._all()),
+            began_ns=began_ns,
+            ended_ns=time.time_ns(),
         )
 
     def _in_turn(self) -> Iterator[_Entry]:

@@ -51,15 +51,18 @@ class Streamer:
         """Whether a reader still holds weights."""
         return bool(self._unreleased)
 
-    def send(self, cast: Callable[[int, Bucket], Slab]) -> Iterator[WeightsReady]:
-        """Yield all weights that may stream now; each is ``cast`` for its step when it is due."""
+    def send(self, cast: Callable[[int, int, Bucket], Slab]) -> Iterator[WeightsReady]:
+        """Yield all weights that may stream now.
+
+        Each is ``cast`` for its step and round when it is due.
+        """
         while not self._all_sent and len(self._unreleased) < self._window:
             rounds_done, position = divmod(self._num_sent, len(self._buckets))
             steps_done, round_index = divmod(rounds_done, self._num_rounds)
             step, bucket = self._steps[steps_done], self._buckets[position]
             if not self._is_current(bucket, step):
                 return
-            slab = cast(step, bucket)
+            slab = cast(step, round_index, bucket)
             self._unreleased[step, round_index, bucket.index] = slab
             self._num_sent += 1
             yield WeightsReady(step, round_index, bucket.index, slab)

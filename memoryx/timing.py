@@ -35,7 +35,8 @@ from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import Tiers
 from timing.hardware import EVEN, JitterSpec, MemoryXSpec
 from timing.jitter import slowed
-from timing.timeline import Arrival, Occupancy, Resource, Stamps, Timeline, Window, Wire
+from timing.record import Record
+from timing.timeline import Arrival, Resource, Stamps, Timeline, Window, Wire
 from wsc.core.messages import server_name
 from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Bucket
 from wsc.core.units import transfer_ps
@@ -53,7 +54,7 @@ class MemoryXTiming:
         spec: MemoryXSpec,
         num_servers: int,
         credit_latency_ps: int,
-        record: list[Occupancy] | None = None,
+        record: Record | None = None,
         jitter: JitterSpec = EVEN,
     ) -> None:
         bytes_per_s = slowed(spec.bandwidth_bytes_per_s, jitter.slowest("wgt", num_servers))
@@ -110,13 +111,13 @@ class MemoryXTiming:
             return True
         return all(self.updated_ps(bucket.names) <= by_ps for bucket in buckets)
 
-    def stream(self, bucket: Bucket, activity: str = "") -> Arrival:
+    def stream(self, bucket: Bucket) -> Arrival:
         """Send a weight bucket as soon as it is up to date and a credit is free."""
         server = self._servers[bucket.server]
         ready_ps = max(server.weights.take(), self.updated_ps(bucket.names))
         masters = bucket.num_elements * MASTER_BYTES
-        read = server.read(ready_ps, masters, self._tiers.masters.in_flash(masters), activity)
-        return self._out.carry(read, bucket.num_bytes, activity)
+        read = server.read(ready_ps, masters, self._tiers.masters.in_flash(masters))
+        return self._out.carry(read, bucket.num_bytes, "broadcast")
 
     def release(self, bucket: Bucket, dropped_ps: int) -> None:
         """Return the credit of a weight bucket that the systems have dropped."""
@@ -126,21 +127,21 @@ class MemoryXTiming:
         """Return from when on a system may produce a gradient bucket."""
         return self._servers[bucket.server].gradients.take()
 
-    def collect(self, bucket: Bucket, payload: Arrival, activity: str = "") -> int:
+    def collect(self, bucket: Bucket, payload: Arrival) -> int:
         """Add a gradient bucket to the sum over rounds; return when that is done."""
-        received = self._in.carry(payload, bucket.num_bytes, activity)
+        received = self._in.carry(payload, bucket.num_bytes, "reduce")
         server, elements = self._servers[bucket.server], bucket.num_elements
         added_ps = server.work(
+            "sum",
             received.last_ps,
             dram_bytes=elements * 3 * GRADIENT_BYTES,
             flops=elements,
             flash_bytes=2 * self._tiers.sums.in_flash(elements * GRADIENT_BYTES),
-            activity=activity,
         )
         server.gradients.give_back(added_ps + self._credit_latency_ps)
         return added_ps
 
-    def update(self, bucket: Bucket, ready_ps: int, cost: UpdateCost, activity: str = "") -> None:
+    def update(self, bucket: Bucket, ready_ps: int, cost: UpdateCost) -> None:
         """Apply the optimizer to the parameters of a gradient bucket.
 
         The sum of gradients is read, masters and state are read and written.
@@ -149,12 +150,12 @@ class MemoryXTiming:
         sums, masters = elements * GRADIENT_BYTES, elements * MASTER_BYTES
         state = elements * cost.state_bytes
         done_ps = self._servers[bucket.server].work(
+            "update",
             ready_ps,
             dram_bytes=sums + 2 * (masters + state),
             flops=elements * cost.flops,
             flash_bytes=tiers.sums.in_flash(sums)
             + 2 * (tiers.masters.in_flash(masters) + tiers.state.in_flash(state)),
-            activity=activity,
         )
         self._updated.stamp(bucket.names, done_ps)
 
@@ -166,9 +167,7 @@ class MemoryXTiming:
 class _Server:
     """One weight server; its rates are those of the group divided by ``shares``."""
 
-    def __init__(
-        self, spec: MemoryXSpec, index: int, shares: float, record: list[Occupancy] | None
-    ) -> None:
+    def __init__(self, spec: MemoryXSpec, index: int, shares: float, record: Record | None) -> None:
         memory_bytes_per_s = slowed(spec.memory_bandwidth_bytes_per_s, shares)
         flash_bytes_per_s = slowed(spec.flash_bandwidth_bytes_per_s, shares)
         self._memory = Timeline(f"MemoryX memory {index}", record)
@@ -201,15 +200,15 @@ class _Server:
         """Return the port that a read occupies first."""
         return self._flash_out if from_flash else self._memory_out
 
-    def read(self, ready_ps: int, dram_bytes: int, flash_bytes: int, activity: str) -> Arrival:
+    def read(self, ready_ps: int, dram_bytes: int, flash_bytes: int) -> Arrival:
         """Read a bucket's masters ahead; the part in flash passes through DRAM."""
         masters = Arrival(ready_ps, ready_ps)
         if flash_bytes:
-            masters = self._flash_out.carry(masters, flash_bytes, activity)
-        return self._memory_out.carry(masters, dram_bytes, activity)
+            masters = self._flash_out.carry(masters, flash_bytes, "read")
+        return self._memory_out.carry(masters, dram_bytes, "cast")
 
     def work(
-        self, ready_ps: int, *, dram_bytes: int, flops: int, flash_bytes: int, activity: str
+        self, activity: str, ready_ps: int, *, dram_bytes: int, flops: int, flash_bytes: int
     ) -> int:
         """Process a bucket at the rate of the slowest of memory, compute and flash.
 
@@ -218,9 +217,11 @@ class _Server:
         """
         moving_ps = transfer_ps(dram_bytes, self._memory_bytes_per_s)
         computing_ps = transfer_ps(flops, self._flops_per_s)
-        _, end_ps = self._memory.occupy(ready_ps, max(moving_ps, computing_ps), activity)
+        _, end_ps = self._memory.occupy(
+            ready_ps, max(moving_ps, computing_ps), activity, dram_bytes
+        )
         if flash_bytes:
             passing_ps = transfer_ps(flash_bytes, self._flash_bytes_per_s)
-            _, back_ps = self._flash_back.occupy(ready_ps, passing_ps, activity)
+            _, back_ps = self._flash_back.occupy(ready_ps, passing_ps, activity, flash_bytes)
             end_ps = max(end_ps, back_ps)
         return end_ps

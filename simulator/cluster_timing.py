@@ -27,6 +27,7 @@ timing model stands for all of them, whatever their number.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from csnode.timing import NodeTiming
@@ -38,10 +39,15 @@ from swarmx.timing import SwarmXTiming
 from timing.attribution import StepTiming, samples_per_s
 from timing.hardware import MachineSpec
 from timing.jitter import Jitter
-from timing.timeline import Occupancy, State, resume, state_of
-from wsc.core.program import Mode
+from timing.record import Record, SegmentFacts
+from timing.sram import SramPlan
+from timing.timeline import State, resume, state_of
+from wsc.core.program import Mode, Program
 from wsc.core.schedule import Rounds
 from wsc.core.units import format_ps, format_rate
+
+SPARE = "CS spare systems"
+"""The track of a record for systems without a micro-batch in the last round of a step."""
 
 
 class RoundKey(NamedTuple):
@@ -74,8 +80,8 @@ class _Moment:
 class ClusterTiming:
     """Timing model of a cluster: advances step by step, from the start of the first step.
 
-    With ``record``, ``occupancies`` lists every activity; then, as with jitter, every round is
-    executed. Models of machines that differ in the number of systems alone may share a ``cache``:
+    A ``record`` gets every activity; until it is full, as with jitter, every round is executed.
+    Models of machines that differ in the number of systems alone may share a ``cache``:
     a round that one has executed costs the others a look-up.
     """
 
@@ -85,23 +91,20 @@ class ClusterTiming:
         num_nodes: int,
         num_servers: int,
         *,
-        record: bool = False,
+        record: Record | None = None,
         cache: RoundCache | None = None,
     ) -> None:
         self.machine = machine
-        self.occupancies: list[Occupancy] = []
-        log = self.occupancies if record else None
+        self.record = record
         self._num_nodes = num_nodes
-        self._record = record
         self._jitter = Jitter(machine.jitter)
-        self._executes_all = record or machine.jitter.varies
-        self._node = NodeTiming(machine.system, machine.input, log)
-        self._swarmx = SwarmXTiming(machine.swarmx, num_nodes, log, machine.jitter)
+        self._node = NodeTiming(machine.system, machine.input, record)
+        self._swarmx = SwarmXTiming(machine.swarmx, num_nodes, record, machine.jitter)
         self._memoryx = MemoryXTiming(
-            machine.memoryx, num_servers, self._swarmx.latency_ps, log, machine.jitter
+            machine.memoryx, num_servers, self._swarmx.latency_ps, record, machine.jitter
         )
         self._rounds = RoundTiming(
-            self._node, self._swarmx, self._memoryx, self._jitter, self._executes_all
+            self._node, self._swarmx, self._memoryx, self._jitter, record=record
         )
         self._resources = (
             *self._node.resources,
@@ -110,6 +113,7 @@ class ClusterTiming:
         )
         self._cache: RoundCache = {} if cache is None else cache
         self._ahead: _Moment | None = None
+        self._executes_all = False
         self._costed_programs: dict[Mode, CostedProgram] = {}
 
     def load_program(self, costed: CostedProgram) -> None:
@@ -118,24 +122,31 @@ class ClusterTiming:
         names = [spec.name for spec in costed.program.parameters]
         self._memoryx.serve(names, (bucket for step in costed.schedule for bucket in step.weights))
         self._costed_programs[costed.program.mode] = costed
+        if self.record is not None:
+            self.record.describe(costed.program.mode, self._facts(costed.program))
 
     def step(self, mode: Mode, step: int) -> StepTiming:
         """Execute one step; return how long it takes and where the time goes."""
         costed = self._costed_programs[mode]
         self._memoryx.place_model(costed.tiers)
         start_ps = self._now_ps
+        is_recorded = self.record is not None and not self.record.is_full
+        self._executes_all = self._rounds.executes_all = is_recorded or self.machine.jitter.varies
         self._node.forget()
         rounds = Rounds(costed.program.num_micro_batches, self._num_nodes)
         self._execute_all_but_last(costed, step, rounds)
         before_last_round = self._node.attribution()
-        last = self._of_step(step, rounds, rounds.count - 1)
+        last = self._of_step(mode, step, rounds, rounds.count - 1)
         if self._executes_all:
             self._rounds.execute(costed, last)
         else:
             self._advance(costed, last)
         end_ps = self._now_ps
-        if self._record:
-            self.occupancies.append(Occupancy("steps", f"{mode} {step}", start_ps, end_ps))
+        if self.record is not None:
+            self.record.enter_round(mode, step)
+            self.record.add("steps", mode, start_ps, end_ps)
+            if last.num_busy < self._num_nodes:
+                self.record.add(SPARE, "idle", start_ps + before_last_round.total_ps, end_ps)
         return StepTiming(
             step=step,
             start_ps=start_ps,
@@ -146,20 +157,29 @@ class ClusterTiming:
             spare=before_last_round.then_idle(end_ps - start_ps),
         )
 
-    def _of_step(self, step: int, rounds: Rounds, index: int) -> Round:
+    def _facts(self, program: Program) -> list[SegmentFacts]:
+        """Return what a trace tells of the segments of a program."""
+        plan, samples = SramPlan.of(program, self.machine.system), program.micro_batch_size
+        held = [moment.footprint.of(samples) for moment in plan.moments]
+        return [
+            SegmentFacts(segment.layer, segment.phase, activations, buffers)
+            for segment, activations, buffers in zip(
+                program.segments, held, plan.buffers, strict=True
+            )
+        ]
+
+    def _of_step(self, mode: Mode, step: int, rounds: Rounds, index: int) -> Round:
         num_busy = len(rounds.of_nodes(index, range(self._num_nodes)))
-        return Round(step, index, num_busy, index == rounds.count - 1)
+        return Round(mode, step, index, num_busy, index == rounds.count - 1)
 
     def _execute_all_but_last(self, costed: CostedProgram, step: int, rounds: Rounds) -> None:
         """Execute the rounds that update no weights, until they leave the state they found."""
-        count = rounds.count - 1
+        count, at = rounds.count - 1, partial(self._of_step, costed.program.mode, step, rounds)
         if self._executes_all:
             for index in range(count):
-                self._rounds.execute(costed, self._of_step(step, rounds, index))
+                self._rounds.execute(costed, at(index))
             return
-        executed, period = run_until_periodic(
-            lambda index: self._advance(costed, self._of_step(step, rounds, index)), count
-        )
+        executed, period = run_until_periodic(lambda index: self._advance(costed, at(index)), count)
         if period:
             self._skip(executed[-1].times(count - len(executed)))
 

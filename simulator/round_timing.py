@@ -25,9 +25,10 @@ from memoryx.timing import MemoryXTiming
 from simulator.costed_program import CostedProgram
 from simulator.periodicity import Effect, Snapshot, run_until_periodic
 from swarmx.timing import SwarmXTiming
-from timing.jitter import Jitter, scaled
+from timing.jitter import Jitter
+from timing.record import Record
 from timing.timeline import resume, state_of
-from wsc.core.program import Bucket
+from wsc.core.program import Bucket, Mode
 from wsc.core.schedule import SegmentStep
 
 FEWEST_ALIKE = 6
@@ -38,6 +39,7 @@ FEWEST_ALIKE = 6
 class Round:
     """One round of a step, and how many systems have a micro-batch in it."""
 
+    mode: Mode
     step: int
     index: int
     num_busy: int
@@ -47,7 +49,7 @@ class Round:
 class RoundTiming:
     """Executes rounds on the timing models of a cluster.
 
-    With ``executes_all`` it executes each step, also those that are like others.
+    A ``record`` is complete where ``executes_all`` is set.
     """
 
     def __init__(
@@ -56,13 +58,15 @@ class RoundTiming:
         swarmx: SwarmXTiming,
         memoryx: MemoryXTiming,
         jitter: Jitter,
-        executes_all: bool,
+        record: Record | None = None,
     ) -> None:
         self._node = node
         self._swarmx = swarmx
         self._memoryx = memoryx
         self._jitter = jitter
-        self._executes_all = executes_all
+        self.executes_all = False
+        """Whether each step is executed, also those that are like others."""
+        self._record = record
         self._resources = (
             *node.stream_resources,
             *swarmx.resources,
@@ -71,13 +75,17 @@ class RoundTiming:
 
     def execute(self, costed: CostedProgram, this: Round) -> None:
         """Execute a round: one micro-batch on each system that is busy in it."""
+        if self._record is not None:
+            self._record.enter_round(this.mode, this.step, this.index)
         self._node.receive_batch(costed.input_bytes, costed.load_ps)
         for alike in costed.repeated_runs:
-            if self._executes_all or len(alike) < FEWEST_ALIKE:
+            if self.executes_all or len(alike) < FEWEST_ALIKE:
                 for step in alike:
                     self._run_step(costed, step, this)
             else:
                 self._execute_alike(costed, alike, this)
+        if self._record is not None:
+            self._record.leave_segment()
         self._node.release_batch()
         if this.is_last and costed.waits_for_all:
             self._update_all(costed)
@@ -138,45 +146,48 @@ class RoundTiming:
                 self._memoryx.update_like(bucket, like, count * period_ps)
 
     def _run_step(self, costed: CostedProgram, step: SegmentStep, this: Round) -> None:
+        if self._record is not None:
+            self._record.enter_segment(step.segment)
         for bucket in step.weights:
-            self._stream(step, bucket, this)
+            self._stream(bucket, this)
         for bucket in step.gradients:
             self._node.wait("reduce", self._memoryx.admit(bucket))
         factor = self._jitter.kernel(this.step, this.index, step.segment, this.num_busy)
-        self._node.run(costed.costs[step.segment], step.label, factor)
+        self._node.run(costed.costs[step.segment], factor)
         for bucket in step.weights:
             self._memoryx.release(bucket, self._node.free_ps)
         for bucket in step.gradients:
-            self._reduce(costed, step, bucket, this)
+            self._reduce(costed, bucket, this)
 
-    def _stream(self, step: SegmentStep, bucket: Bucket, this: Round) -> None:
-        sent = self._memoryx.stream(bucket, step.label)
-        arrived = self._swarmx.broadcast(sent, self._on_link("down", bucket, this), step.label)
+    def _stream(self, bucket: Bucket, this: Round) -> None:
+        sent = self._memoryx.stream(bucket)
+        factor = self._link_factor("down", bucket, this)
+        arrived = self._swarmx.broadcast(sent, bucket.num_bytes, factor)
         updated_ps = self._memoryx.updated_ps(bucket.names)
-        self._node.receive_weights(bucket, arrived, updated_ps, step.label)
+        self._node.receive_weights(bucket, arrived, updated_ps)
 
-    def _reduce(
-        self, costed: CostedProgram, step: SegmentStep, bucket: Bucket, this: Round
-    ) -> None:
-        sent = self._node.send_gradient(bucket, step.label)
-        summed = self._swarmx.reduce(sent, self._on_link("up", bucket, this), step.label)
-        added_ps = self._memoryx.collect(bucket, summed, step.label)
+    def _reduce(self, costed: CostedProgram, bucket: Bucket, this: Round) -> None:
+        sent = self._node.send_gradient(bucket)
+        factor = self._link_factor("up", bucket, this)
+        summed = self._swarmx.reduce(sent, bucket.num_bytes, factor)
+        added_ps = self._memoryx.collect(bucket, summed)
         if _updates(costed, this):
-            self._memoryx.update(bucket, added_ps, costed.update, step.label)
+            self._memoryx.update(bucket, added_ps, costed.update)
 
-    def _on_link(self, direction: str, bucket: Bucket, this: Round) -> int:
-        """Return the bytes that take a uniform link as long as the bucket takes the slowest."""
-        factor = self._jitter.transfer(
-            direction, this.step, this.index, bucket.index, this.num_busy
-        )
-        return scaled(bucket.num_bytes, factor)
+    def _link_factor(self, direction: str, bucket: Bucket, this: Round) -> float:
+        """Return the time that a bucket takes on the slowest link over that on a uniform one."""
+        return self._jitter.transfer(direction, this.step, this.index, bucket.index, this.num_busy)
 
     def _update_all(self, costed: CostedProgram) -> None:
         """Update all parameters, once all servers have summed all gradients."""
         summed_ps = self._memoryx.free_ps
         for step in costed.schedule:
+            if self._record is not None:
+                self._record.enter_segment(step.segment)
             for bucket in step.gradients:
-                self._memoryx.update(bucket, summed_ps, costed.update, step.label)
+                self._memoryx.update(bucket, summed_ps, costed.update)
+        if self._record is not None:
+            self._record.leave_segment()
 
 
 def _updates(costed: CostedProgram, this: Round) -> bool:

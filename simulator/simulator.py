@@ -28,6 +28,7 @@ from swarmx.topology import Tree, swarmx_nodes
 from timing.attribution import StepTiming, mean_step, samples_per_s
 from timing.densities import Densities
 from timing.hardware import EVEN, MachineSpec
+from timing.record import Record
 from timing.sram import SramPlan
 from timing.stalls import StreamCheck
 from timing.timeline import State
@@ -165,9 +166,9 @@ class Simulator:
         return self._layouts.sram_plan(micro_batch_size)
 
     def cluster_timing(
-        self, costed: CostedProgram, num_csx: int, record: bool = False
+        self, costed: CostedProgram, num_csx: int, record: Record | None = None
     ) -> ClusterTiming:
-        """Return the timing model before its first step; with ``record`` it keeps activities."""
+        """Return the timing model before its first step; ``record`` gets its activities."""
         timing = ClusterTiming(
             self.machine, num_csx, self.num_servers, record=record, cache=self._rounds
         )

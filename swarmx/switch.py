@@ -7,11 +7,13 @@ and forwards the others unchanged, without a copy.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 
+from wsc.core.activities import NOWHERE, ActivityLog, Interval, Place, place_of
 from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
@@ -23,7 +25,7 @@ from wsc.core.messages import (
     switch_name,
 )
 from wsc.core.partial_sum import Credit, Operands, PartialSum, one_by_one
-from wsc.core.program import Mode
+from wsc.core.program import Bucket, Mode
 from wsc.core.reduce_order import Merger, Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 
@@ -76,6 +78,7 @@ class SwitchJob(JobState[Switch]):
 
     def __init__(self, role: Switch, job: Job) -> None:
         super().__init__(role)
+        self._mode = job.mode
         plan = role.installed[job.mode].plan
         self._rounds = job.rounds_of(role.installed[job.mode].rounds)
         self._owners = tuple(bucket.server for bucket in plan.gradients)
@@ -87,6 +90,9 @@ class SwitchJob(JobState[Switch]):
         self._reductions: dict[BucketKey, _Reduction] = {}
         self._sent: dict[tuple[BucketKey, Subtree], PartialSum] = {}
         self._credits: list[Envelope] = []
+        self._log = ActivityLog(job.trace_limit)
+        self._since_ns: dict[tuple[str, BucketKey], int] = {}  # activities that have begun
+        self._adds_for: BucketKey = (0, 0, 0)
 
     def start(self) -> Iterator[Envelope]:
         """Yield nothing: a switch only answers."""
@@ -98,6 +104,7 @@ class SwitchJob(JobState[Switch]):
                 children = self.role.spec.children
                 self._readers[step, round_index, bucket] = len(children)
                 self._sources[step, round_index, bucket] = envelope.source
+                self._begin("broadcast", (step, round_index, bucket))
                 yield from (self.envelope(child, ready) for child in children)
             case WeightsReleased(step, round_index, bucket) as released:
                 yield from self._release_weights((step, round_index, bucket), released)
@@ -114,7 +121,8 @@ class SwitchJob(JobState[Switch]):
         return self._weights_left == 0 and self._gradients_left == 0 and not self._sent
 
     def report(self) -> Report:
-        return Report(self.role.name)
+        log = self._log
+        return Report(self.role.name, intervals=log.intervals, num_lost=log.num_lost)
 
     def waits_for(self) -> Waiting:
         children = self.role.spec.children
@@ -135,6 +143,7 @@ class SwitchJob(JobState[Switch]):
         if self._readers[key] == 0:
             del self._readers[key]
             self._weights_left -= 1
+            self._end("broadcast", key)
             yield self.envelope(self._sources.pop(key), released)
 
     def _reduce(self, child: str, ready: GradientReady) -> Iterator[Envelope]:
@@ -143,7 +152,8 @@ class SwitchJob(JobState[Switch]):
         if key not in self._reductions:
             merger: Merger[PartialSum] = Merger(total, self._add)
             self._reductions[key] = _Reduction(merger, len(self._below(ready.round)))
-        reduction = self._reductions[key]
+            self._begin("reduce", key)
+        reduction, self._adds_for = self._reductions[key], key
         reduction.merger.offer(ready.subtree, self._borrowed(child, ready))
         reduction.micro_batches_left -= ready.subtree.size(total)
         yield from self._pop_credits()
@@ -154,6 +164,7 @@ class SwitchJob(JobState[Switch]):
             for subtree, part in reduction.merger.take():
                 self._sent[key, subtree] = part
                 yield self.envelope(above, GradientReady(*key, subtree, part.payload))
+            self._end("reduce", key)
 
     def _borrowed(self, child: str, ready: GradientReady) -> PartialSum:
         """Return the sum in a child's payload, which a credit gives back."""
@@ -169,9 +180,31 @@ class SwitchJob(JobState[Switch]):
         return PartialSum([slab.view(torch.float32)], slab, is_owned=True, on_release=slab.free)
 
     def _on_a_core(self, act: Callable[..., object], operands: Operands) -> None:
-        with self.role.context.cores.lease():
+        place = self._place("add", self._adds_for)[0] if self._log.is_on else NOWHERE
+        with self.role.context.cores.lease(), self._log.during("add", place):
             one_by_one(act, operands)
 
     def _pop_credits(self) -> Iterator[Envelope]:
         yield from self._credits
         self._credits.clear()
+
+    def _begin(self, activity: str, key: BucketKey) -> None:
+        """Note when a bucket came, for a trace."""
+        if self._log.is_on:
+            self._since_ns[activity, key] = time.perf_counter_ns()
+
+    def _end(self, activity: str, key: BucketKey) -> None:
+        """Keep the time that a bucket has spent here, for a trace."""
+        if self._log.is_on:
+            since_ns, end_ns = self._since_ns.pop((activity, key)), time.perf_counter_ns()
+            place, bucket = self._place(activity, key)
+            detail = f"bucket {bucket.index}"
+            self._log.add(Interval(activity, since_ns, end_ns, place, detail, bucket.num_bytes))
+
+    def _place(self, activity: str, key: BucketKey) -> tuple[Place, Bucket]:
+        """Return the place of what is done with a bucket, and the bucket."""
+        step, round_index, index = key
+        installed = self.role.installed[self._mode]
+        plan = installed.plan
+        bucket = (plan.weights if activity == "broadcast" else plan.gradients)[index]
+        return place_of(installed.program, bucket, step, round_index), bucket

@@ -12,7 +12,8 @@ from __future__ import annotations
 from swarmx.topology import Tree
 from timing.hardware import EVEN, JitterSpec, SwarmXSpec
 from timing.jitter import slowed
-from timing.timeline import Arrival, Occupancy, Resource, Wire
+from timing.record import Record
+from timing.timeline import Arrival, Resource, Wire
 
 
 class SwarmXTiming:
@@ -22,7 +23,7 @@ class SwarmXTiming:
         self,
         spec: SwarmXSpec,
         num_nodes: int,
-        record: list[Occupancy] | None = None,
+        record: Record | None = None,
         jitter: JitterSpec = EVEN,
     ) -> None:
         tree = Tree(num_nodes, spec.fan_out)
@@ -37,14 +38,17 @@ class SwarmXTiming:
         """Every resource whose state is a time."""
         return self._down, self._up
 
-    def broadcast(self, payload: Arrival, num_bytes: int, activity: str = "") -> Arrival:
-        """Return when a payload sent by MemoryX arrives at every system."""
-        return self._down.carry(payload, num_bytes, activity)
+    def broadcast(self, payload: Arrival, num_bytes: int, factor: float = 1.0) -> Arrival:
+        """Return when a payload sent by MemoryX arrives at every system.
 
-    def reduce(self, payload: Arrival, num_bytes: int, activity: str = "") -> Arrival:
+        The slowest of the links takes ``factor`` times as long as the others.
+        """
+        return self._down.carry(payload, num_bytes, "broadcast", factor)
+
+    def reduce(self, payload: Arrival, num_bytes: int, factor: float = 1.0) -> Arrival:
         """Return when the sum of the payloads of all systems, sent at one time, is at MemoryX.
 
         The reduce order may keep sums apart that meet in one switch; the emulated tree adds all
         sums that meet and sends one payload up.
         """
-        return self._up.carry(payload, num_bytes, activity)
+        return self._up.carry(payload, num_bytes, "reduce", factor)

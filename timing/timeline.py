@@ -9,21 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import NamedTuple, Protocol
 
+from timing.jitter import scaled
+from timing.record import Record
 from wsc.core.units import transfer_ps
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """Activity of one timeline in emulated time, for traces."""
-
-    timeline: str
-    activity: str
-    start_ps: int
-    end_ps: int
 
 
 class Resource(Protocol):
@@ -61,10 +52,10 @@ def resume(resources: Sequence[Resource], state: State, now_ps: int) -> None:
 class Timeline:
     """A resource that does one thing at a time.
 
-    Activities are appended to ``record`` if one is given.
+    Activities are added to ``record`` if one is given.
     """
 
-    def __init__(self, name: str, record: list[Occupancy] | None = None) -> None:
+    def __init__(self, name: str, record: Record | None = None) -> None:
         self.name = name
         self.free_ps = 0
         self._record = record
@@ -76,12 +67,14 @@ class Timeline:
     def resume(self, times: Iterator[int]) -> None:
         self.free_ps = next(times)
 
-    def occupy(self, ready_ps: int, duration_ps: int, activity: str = "") -> tuple[int, int]:
+    def occupy(
+        self, ready_ps: int, duration_ps: int, activity: str = "", num_bytes: int = 0
+    ) -> tuple[int, int]:
         """Work for ``duration_ps`` once resource and inputs are ready; return (start, end)."""
         start_ps = max(self.free_ps, ready_ps)
         self.free_ps = start_ps + duration_ps
-        if self._record is not None and duration_ps:
-            self._record.append(Occupancy(self.name, activity, start_ps, self.free_ps))
+        if self._record is not None:
+            self._record.add(self.name, activity, start_ps, self.free_ps, num_bytes)
         return start_ps, self.free_ps
 
 
@@ -108,18 +101,23 @@ class Wire(Timeline):
         name: str,
         bandwidth_bytes_per_s: int,
         latency_ps: int = 0,
-        record: list[Occupancy] | None = None,
+        record: Record | None = None,
     ) -> None:
         super().__init__(name, record)
         self._bandwidth_bytes_per_s = bandwidth_bytes_per_s
         self._latency_ps = latency_ps
 
-    def carry(self, payload: Arrival, num_bytes: int, activity: str = "") -> Arrival:
-        """Carry a payload from this end to the other; return its arrival there."""
+    def carry(
+        self, payload: Arrival, num_bytes: int, activity: str = "", factor: float = 1.0
+    ) -> Arrival:
+        """Carry a payload from this end to the other; return its arrival there.
+
+        The slowest of equal links takes ``factor`` times as long.
+        """
         start_ps = max(self.free_ps, payload.first_ps)
-        line_ps = transfer_ps(num_bytes, self._bandwidth_bytes_per_s)
+        line_ps = transfer_ps(scaled(num_bytes, factor), self._bandwidth_bytes_per_s)
         duration_ps = max(line_ps, payload.last_ps - start_ps)
-        start_ps, end_ps = self.occupy(start_ps, duration_ps, activity)
+        start_ps, end_ps = self.occupy(start_ps, duration_ps, activity, num_bytes)
         return Arrival(start_ps + self._latency_ps, end_ps + self._latency_ps)
 
 

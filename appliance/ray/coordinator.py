@@ -31,13 +31,13 @@ from appliance.roles import in_parts
 from appliance.spec import RuntimeSpec
 from appliance.step_results import StepResult
 from appliance.user_code import UserCode
-from timing.timeline import Occupancy
+from timing.trace import Activities
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import COORDINATOR, is_server
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
-from wsc.core.role import Interval, RoleSpec
+from wsc.core.role import RoleSpec
 from wsc.core.watch import NOTHING, Watch
 
 P = ParamSpec("P")
@@ -260,5 +260,5 @@ class RayCluster(RayHosted[Coordinator]):
     def peak_bytes(self) -> dict[str, dict[str, int]]:
         return self.invoke(Coordinator.peak_bytes)
 
-    def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
+    def activities(self) -> Activities:
         return self.invoke(Coordinator.activities)

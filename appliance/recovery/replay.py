@@ -23,7 +23,7 @@ from appliance.recovery.history import Call, History
 from appliance.recovery.parts import Parts
 from appliance.recovery.policy import restarts_exhausted
 from appliance.step_results import StepResult
-from timing.timeline import Occupancy
+from timing.trace import Activities
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import (
     ApplianceDeadlockError,
@@ -39,7 +39,6 @@ from wsc.core.loss_scale import LossScale
 from wsc.core.messages import COORDINATOR
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
-from wsc.core.role import Interval
 from wsc.core.watch import NOTHING, Watch
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ class ReplayingCluster:
         """Return the peak SRAM bytes by kind of each CS node in the last job."""
         return self._done(lambda cluster: cluster.peak_bytes(), "reading reports")
 
-    def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
+    def activities(self) -> Activities:
         """Return the recorded activities, in emulated and in measured time."""
         return self._done(lambda cluster: cluster.activities(), "reading reports")
 

@@ -106,9 +106,9 @@ def open_cluster(
 ) -> Iterator[Callable[[int], None]]:
     """Stream the training through a cluster; of each run of steps only the last loss comes back.
 
-    Ray, the compiled program and the weights come up with the first step. In the end the activities
-    of the last run of steps are written to ``trace``. ``runtime`` says where the roles run, by
-    default on this host with the cores of the workload.
+    Ray, the compiled program and the weights come up with the first step. In the end all activities
+    are written to ``trace``. ``runtime`` says where the roles run, by default on this host with the
+    cores of the workload.
     """
     torch.set_num_threads(1)  # this process only asks for steps
     cstorch.amp.enable_mixed_precision(workload.precision != "fp32")

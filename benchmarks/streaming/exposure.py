@@ -28,11 +28,13 @@ from typing import Any, NamedTuple
 
 from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.workload import Workload, workload_flags
+from timing.trace import MEASURED
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 
 _KINDS = {"compute": "compute", "update": "optimizer", "norm": "optimizer", "sum": "sums"}
 _KINDS["cast"] = "casts"
+_WARM_UP = 1  # steps
 RANKS = ("compute", "optimizer", "sums", "casts")
 """The kinds of activities, the most useful first."""
 
@@ -67,11 +69,10 @@ class Exposure:
 def bars_of(trace: Path) -> list[Bar]:
     """Return the measured activities in a trace that a backend has written."""
     events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
-    (measured,) = [e["pid"] for e in events if e.get("args", {}).get("name") == "measured"]
     return [
-        Bar(_KINDS[e["name"]], e["args"]["step"], e["ts"], e["ts"] + e["dur"])
+        Bar(_KINDS[e["args"]["activity"]], e["args"]["step"], e["ts"], e["ts"] + e["dur"])
         for e in events
-        if e["ph"] == "X" and e["pid"] == measured
+        if e["ph"] == "X" and e["pid"] == MEASURED and e["args"]["activity"] in _KINDS
     ]
 
 
@@ -102,9 +103,10 @@ def exposure_of(bars: Iterable[Bar], cores: int) -> Exposure:
 def measure(workload: Workload, num_csx: int, steps: int, trace: Path) -> Exposure:
     """Train some steps on a cluster after a warm-up; write the trace of their activities."""
     with open_cluster(workload, num_csx, trace) as run:
-        run(1)
+        run(_WARM_UP)
         run(steps)
-    return exposure_of(bars_of(trace), workload.cores)
+    timed = [bar for bar in bars_of(trace) if bar.step > _WARM_UP]
+    return exposure_of(timed, workload.cores)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

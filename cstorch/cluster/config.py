@@ -14,6 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from appliance.jobs.job import PRIORITIES, Request
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
 from timing.hardware.streams import MOST_SERVERS
+from timing.record import DEFAULT_LIMIT
 from wsc.core.config import Config, validate
 
 log = logging.getLogger("waferstream")
@@ -51,6 +52,14 @@ class ClusterConfig(Config):
 
     record: bool = False
     """Record the activities of every role, for ``Backend.write_trace``."""
+
+    record_limit: PositiveInt = DEFAULT_LIMIT
+    """Most activities that are recorded, of each clock; what comes later is not in the trace."""
+
+    @property
+    def trace_limit(self) -> int:
+        """Most activities of each clock that are recorded; 0 if none are."""
+        return self.record_limit if self.record else 0
 
     @property
     def machine_name(self) -> str:
@@ -111,7 +120,8 @@ class Launch:
     num_csx: int | None = None
     """Systems; None for the program's own number."""
 
-    record: bool = False
+    trace_limit: int = 0
+    """Most activities of each clock to record for a trace; 0 for the program's own setting."""
 
     def applied_to(self, config: ClusterConfig) -> ClusterConfig:
         """Return the program's settings, changed by what was typed on the command line.
@@ -119,7 +129,9 @@ class Launch:
         Raises:
             ConfigError: ``num_csx`` is out of range.
         """
-        changes: dict[str, Any] = {"record": config.record or self.record}
+        changes: dict[str, Any] = {}
+        if self.trace_limit:
+            changes |= {"record": True, "record_limit": self.trace_limit}
         own_machine = "cluster" in config.model_fields_set
         if self.cluster is not None and (self.is_cluster_typed or not own_machine):
             changes["cluster"] = self.cluster

@@ -21,6 +21,7 @@ from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords
 from cstorch.cluster.restored import Restored, named_checkpoint
+from cstorch.cluster.run_trace import RunTrace
 from cstorch.cluster.starting import size_of, start_filled
 from cstorch.cluster.steps_under_way import StepsUnderWay
 from cstorch.optim.state import OptimizerState
@@ -73,6 +74,8 @@ class Execution:
         self.jobs = JobRecords()
         """The compiles and executions so far."""
         self._under_way: StepsUnderWay | None = None
+        self.trace = RunTrace(config.trace_limit)
+        """The activities of this process and its cluster, as far as they are recorded."""
         self.watch = NOTHING
         """What the cluster watches while it trains."""
 

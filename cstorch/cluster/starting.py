@@ -67,7 +67,7 @@ def start_filled(
             size,
             config.cluster,
             seed,
-            config.record,
+            config.trace_limit,
             config.autorestart,
             partial(check_hosts, installation, size),
         )

@@ -12,6 +12,7 @@ from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
 from timing.attribution import StepTiming
 from timing.hardware import MachineSpec
+from timing.record import Record
 from wsc.core.program import Mode, OpWork, Program, Segment, TensorSpec, plan_streams
 
 MEGA, GIGA, TERA = 10**6, 10**9, 10**12
@@ -83,7 +84,7 @@ def make_timing(
     num_nodes: int = 1,
     num_servers: int = 1,
     waits_for_all: bool = False,
-    record: bool = False,
+    record: Record | None = None,
     others: Sequence[Program] = (),
 ) -> ClusterTiming:
     cluster = ClusterTiming(machine or make_machine(), num_nodes, num_servers, record=record)

@@ -20,6 +20,7 @@ from appliance.local import LocalRoles
 from simulator.cluster_timing import ClusterTiming
 from tests.support.plain_sgd import plain_sgd
 from timing.hardware import MachineSpec
+from timing.record import Record
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
@@ -103,11 +104,12 @@ def start(
     size: ClusterSize,
     machine: MachineSpec = MACHINE,
     seed: int = 0,
+    record: Record | None = None,
 ) -> Coordinator:
     """Start a cluster with the program installed and the model's weights loaded."""
     parameters = installed.program.parameters
     roles = LocalRoles(elaborate(parameters, size, machine, seed))
-    timing = ClusterTiming(machine, size.num_csx, size.num_servers)
+    timing = ClusterTiming(machine, size.num_csx, size.num_servers, record=record)
     coordinator = Coordinator(parameters, size.num_servers, timing, roles)
     coordinator.install(installed)
     coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})

@@ -29,6 +29,7 @@ from tests.support.cluster_timings import (
 from timing.attribution import samples_per_s
 from timing.cost import segment_costs
 from timing.hardware import MachineSpec
+from timing.record import Record
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import BYTES_PER_ELEMENT, Program, plan_streams
 from wsc.core.units import PS_PER_MS, PS_PER_US, format_rate
@@ -121,14 +122,15 @@ def machine_with_memory(bytes_per_s: int) -> MachineSpec:
 def test_slow_memory_shows_as_waiting_for_weights() -> None:
     """Where reading masters dwarfs the rest, their bytes over its bandwidth are the step."""
     program = make_program(mode="eval", layers=8, elements=100 * MEGA, flops=GIGA)
-    cluster = make_timing(program, machine_with_memory(100 * GIGA), record=True)
+    record = Record()
+    cluster = make_timing(program, machine_with_memory(100 * GIGA), record=record)
     timing = run(cluster, mode="eval")[-1]
     master_bytes = 8 * 8 * 100 * MEGA * 4  # 8 rounds, 8 layers, fp32
     assert timing.duration_ps / 1e12 == pytest.approx(master_bytes / 100e9, rel=0.01)
     assert timing.attribution.shares()["weights"] > 0.9
     reading_ps = sum(
         work.end_ps - work.start_ps
-        for work in cluster.occupancies
+        for work in record.occupancies
         if work.timeline == "MemoryX memory out 0"
     )
     assert reading_ps > 0.99 * timing.end_ps
@@ -321,13 +323,12 @@ def test_evaluation_streams_forward_only() -> None:
 
 
 def test_record_lists_every_activity_and_changes_no_time() -> None:
-    """The record holds non-overlapping work of each timeline; without it nothing is kept."""
+    """The record holds non-overlapping work of each timeline."""
     program = make_program()
-    silent, recorded = make_timing(program), make_timing(program, record=True)
-    assert run(silent) == run(recorded)
-    assert silent.occupancies == []
+    record = Record()
+    assert run(make_timing(program)) == run(make_timing(program, record=record))
     timelines: dict[str, list[tuple[int, int]]] = {}
-    for work in recorded.occupancies:
+    for work in record.occupancies:
         timelines.setdefault(work.timeline, []).append((work.start_ps, work.end_ps))
     assert {"CS wafer", "SwarmX down", "SwarmX up", "MemoryX out", "steps"} <= set(timelines)
     for subtrees in timelines.values():

@@ -22,6 +22,7 @@ from tests.support.cluster_timings import (
     run,
     shapes,
 )
+from timing.record import Record
 from wsc.core.program import Program
 
 deep_programs = st.builds(
@@ -51,7 +52,7 @@ def test_multiplied_layers_take_the_time_of_executed_ones(
     machine = make_machine(**sections)
     program = program if is_usual else backward_first_layer_first(program)
     executed, multiplied = (
-        make_timing(program, machine, record=record, **shape) for record in (True, False)
+        make_timing(program, machine, record=record, **shape) for record in (Record(), None)
     )
     assert run(executed) == run(multiplied)
 

@@ -22,6 +22,7 @@ from tests.support.cluster_timings import (
     shapes,
     slow_roles,
 )
+from timing.record import Record
 from wsc.core.program import Mode, Program, plan_streams
 
 
@@ -39,7 +40,7 @@ def test_cached_rounds_take_the_time_of_executed_ones(
     evaluation = replace(program, mode="eval", segments=tuple(forward))
     executed, cached = (
         make_timing(program, machine, record=record, others=[evaluation], **shape)
-        for record in (True, False)
+        for record in (Record(), None)
     )
     modes: list[Mode] = ["train", "train", "eval", "train", "eval", "eval", "train"]
     for step, mode in enumerate(modes, 1):
@@ -56,7 +57,9 @@ def test_round_cache_is_shared_by_clusters_of_different_sizes(slow: dict[str, fl
         shared.load_program(
             CostedProgram.of(program, plan_streams(program, 1), shared.machine, update=ADAMW)
         )
-        assert run(shared) == run(make_timing(program, machine, num_nodes=num_nodes, record=True))
+        assert run(shared) == run(
+            make_timing(program, machine, num_nodes=num_nodes, record=Record())
+        )
 
 
 class _CountingCache(dict[RoundKey, Effect]):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from timing.record import DEFAULT_LIMIT
 from waferstream.cli.flags import (
     COMMAND_FLAGS,
     CONFIG_FLAGS,
@@ -21,6 +22,7 @@ from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.reports.economics import PriceSpec, check_tokens
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
+from waferstream.training.tracing import TraceRequest
 from wsc.core.config import validate
 from wsc.core.errors import nearest
 from wsc.version import VERSION
@@ -53,7 +55,7 @@ class Arguments:
     """The cluster file; None where none was named and none was found."""
     is_local: bool
     """Whether all roles run in this process, whatever the cluster file says."""
-    trace: Path | None
+    trace: TraceRequest | None
     faults: tuple[str, ...]
     debug: bool
     prints_json: bool
@@ -101,13 +103,21 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         mode=cast("Mode", mode),
         cluster=cluster_file(typed.get("cluster"), (cwd or Path(), home)),
         is_local="local" in typed,
-        trace=Path(typed["trace"]) if "trace" in typed else None,
+        trace=_trace(parser, typed),
         faults=tuple(typed.get("fault", ())),
         debug="debug" in typed,
         prints_json="json" in typed,
         simulation=_simulation(parser, typed, mode),
         typed=typed,
     )
+
+
+def _trace(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -> TraceRequest | None:
+    if "trace" not in typed:
+        if "trace_limit" in typed:
+            parser.error("--trace_limit requires --trace")
+        return None
+    return TraceRequest(Path(typed["trace"]), typed.get("trace_limit", DEFAULT_LIMIT))
 
 
 def _simulation(

@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
+from timing.record import DEFAULT_LIMIT
 from waferstream.cli.arguments import cluster_file
+from waferstream.training.tracing import TraceRequest
 from wsc.core.errors import ConfigError, WaferStreamError
 
 log = logging.getLogger("waferstream")
@@ -36,7 +38,7 @@ class ExecArguments:
 
     is_cluster_typed: bool
     num_csx: int | None
-    trace: Path | None
+    trace: TraceRequest | None
 
 
 def parse_exec(argv: Sequence[str], home: Path, cwd: Path | None = None) -> ExecArguments:
@@ -55,7 +57,7 @@ def parse_exec(argv: Sequence[str], home: Path, cwd: Path | None = None) -> Exec
         cluster=cluster_file(given.cluster, (cwd or Path(), home)),
         is_cluster_typed=given.cluster is not None,
         num_csx=given.num_csx,
-        trace=given.trace,
+        trace=TraceRequest(given.trace, given.trace_limit) if given.trace else None,
     )
 
 
@@ -71,6 +73,12 @@ def exec_parser() -> argparse.ArgumentParser:
     parser.add_argument("--num_csx", type=int, help="systems (overrides the program's number)")
     parser.add_argument(
         "--trace", type=Path, help="write a Perfetto trace of emulated and measured time"
+    )
+    parser.add_argument(
+        "--trace_limit",
+        type=int,
+        default=DEFAULT_LIMIT,
+        help=f"most activities of each clock in the trace (default: {DEFAULT_LIMIT:,})",
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="program and its arguments")
@@ -137,15 +145,14 @@ def _prepared(arguments: ExecArguments) -> Iterator[None]:
     from appliance.user_code import imports_end_with, prepare_imports_with  # noqa: PLC0415
     from cstorch.cluster.config import Launch, launch  # noqa: PLC0415
     from cstorch.current import existing_backend  # noqa: PLC0415
-    from waferstream.training.session import check_trace  # noqa: PLC0415
 
     if arguments.trace is not None:
-        check_trace(arguments.trace)
+        arguments.trace.check()
     settings = Launch(
         cluster=load_cluster(arguments.cluster) if arguments.cluster else None,
         is_cluster_typed=arguments.is_cluster_typed,
         num_csx=arguments.num_csx,
-        record=arguments.trace is not None,
+        trace_limit=arguments.trace.limit if arguments.trace else 0,
     )
     before = list(sys.argv), list(sys.path)
     folder = Path() if arguments.is_module else Path(arguments.program).parent
@@ -181,17 +188,16 @@ def _check_module(name: str) -> None:
         )
 
 
-def _write_trace(path: Path | None) -> None:
+def _write_trace(trace: TraceRequest | None) -> None:
     from cstorch.current import existing_backend  # noqa: PLC0415
 
     backend = existing_backend()
-    if path is None:
+    if trace is None:
         return
     if backend is None or backend.running_cluster is None:
         log.warning("No trace is written: no cluster runs at the end of the program")
         return
-    backend.write_trace(path)
-    log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", path)
+    trace.write(backend)
 
 
 def _below_runpy(trace: TracebackType | None) -> TracebackType | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from timing.hardware.wafer import SYSTEMS
+from timing.record import DEFAULT_LIMIT
 from waferstream.config.backend import DeviceType
 from waferstream.config.overrides import (
     BACKEND,
@@ -132,6 +133,11 @@ RUN_FLAGS: tuple[Flag, ...] = (
         options=_WORDS,
     ),
     Flag("trace", "write a Perfetto trace of emulated and measured time to this file"),
+    Flag(
+        "trace_limit",
+        f"most activities of each clock in the trace (default: {DEFAULT_LIMIT:,})",
+        options=_NUMBER,
+    ),
     Flag(
         "simulate",
         "predict the time of training on --num_csx systems, without training",

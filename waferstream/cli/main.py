@@ -201,7 +201,7 @@ def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) ->
         trace = arguments.trace
         if len(phases) > 1:
             log.info("Phase %d of %d", number, len(phases))
-            trace = trace and trace.with_stem(f"{trace.stem}_{number}")
+            trace = trace and trace.of_phase(number)
         summaries.append(
             run_session(params, arguments.mode, cluster, trace, arguments.faults, command)
         )

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from timing.trace import write_trace
+from timing.record import Record
+from timing.trace import Activities, write_trace
 from waferstream.reports.curve import CurvePoint, CurveResult, PointDetail
 from waferstream.reports.curve_report import (
     format_duration,
@@ -30,6 +31,8 @@ log = logging.getLogger("waferstream")
 
 TRACED_ROUNDS = 8
 """Rounds of a longer step that are traced: the others are alike."""
+
+_LONGER = f"the step has more than these {TRACED_ROUNDS} rounds; the others are alike"
 
 
 def simulation_text(result: CurveResult, width: int | None = None) -> str:
@@ -132,10 +135,12 @@ def trace_step(path: Path, study: Study, num_csx: int) -> None:
     costed = study.costed(num_csx)
     traced = min(costed.program.num_micro_batches, TRACED_ROUNDS * num_csx)
     batch = Cut(traced * costed.program.micro_batch_size, traced)
-    timing = study.simulator.cluster_timing(costed.with_cut(batch), num_csx, record=True)
+    record = Record()
+    timing = study.simulator.cluster_timing(costed.with_cut(batch), num_csx, record)
     timing.step(costed.program.mode, 1)
-    timing.occupancies.clear()
+    record.clear()
     timing.step(costed.program.mode, 2)
-    write_trace(path, timing.occupancies, {})
-    cut = "" if traced == costed.program.num_micro_batches else f" of {TRACED_ROUNDS} rounds"
+    is_cut = traced < costed.program.num_micro_batches
+    write_trace(path, Activities(record), [_LONGER] if is_cut else [])
+    cut = f" of {TRACED_ROUNDS} rounds" if is_cut else ""
     log.info("Trace of a step%s: %s (open it in ui.perfetto.dev)", cut, path)

@@ -38,7 +38,8 @@ from waferstream.simulation.activation_zeros import zeros_of
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study, study_of
-from waferstream.training.session import check_trace, make_backend
+from waferstream.training.session import make_backend
+from waferstream.training.tracing import TraceRequest
 from wsc.core.errors import ConfigError
 from wsc.core.terminal import line_width
 from wsc.version import VERSION
@@ -50,7 +51,7 @@ def run_simulation(
     params: Params,
     request: SimulationRequest,
     cluster_file: Path | None,
-    trace: Path | None,
+    trace: TraceRequest | None,
     command: str = "",
 ) -> CurveResult:
     """Simulate as ``--simulate`` requests, write all files, print and return the result.
@@ -59,7 +60,7 @@ def run_simulation(
         WaferStreamError: The configuration is wrong, or the model does not fit the machine.
     """
     if trace is not None:
-        check_trace(trace)
+        trace.check()
     torch.set_num_threads(1)
     cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     requested = params.trainer.init.backend.cluster_config.num_csx
@@ -75,7 +76,7 @@ def run_simulation(
     compared = [simulate_study(one, labels, counts, requested, request) for one in others]
     zeros = zeros_of(params) if request.measures_zeros else None
     result = replace(result, others=tuple(compared), zeros=zeros)
-    write_simulation(folder, result, first, trace, command)
+    write_simulation(folder, result, first, None if trace is None else trace.path, command)
     text = simulation_text(result, line_width())
     print(f"\n{text}\n\n{folder}\n{folder / CURVE_NAME}.html", flush=True)
     return result

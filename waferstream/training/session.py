@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -15,6 +14,7 @@ from appliance.faults.plan import FaultPlan
 from appliance.spec import ClusterSpec, RoleLogSpec
 from cstorch.backend import Backend
 from cstorch.flags import restored
+from timing.record import DEFAULT_LIMIT
 from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
 from waferstream.config.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.params import Mode, Params
@@ -25,9 +25,9 @@ from waferstream.training.history import History, Recorder
 from waferstream.training.observers import Events, Observer, Progress
 from waferstream.training.run_folder import RunFolder, claimed, writable_or_temporary
 from waferstream.training.summary import log_places, log_throughput, summarize
+from waferstream.training.tracing import TraceRequest
 from waferstream.training.trainer import Outcome, Trainer
 from wsc.core.config import validate
-from wsc.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
 
@@ -39,7 +39,7 @@ def run_session(
     params: Params,
     mode: Mode,
     cluster: ClusterSpec | None = None,
-    trace: Path | None = None,
+    trace: TraceRequest | None = None,
     faults: Sequence[str] = (),
     command: str = "",
 ) -> RunSummary:
@@ -49,7 +49,7 @@ def run_session(
         params: Configuration of the run.
         mode: What to run.
         cluster: The machine; the default one if None.
-        trace: File for a Perfetto trace of emulated and measured time.
+        trace: The Perfetto trace of emulated and measured time to write.
         faults: Further faults (see appliance.faults.plan), as a user writes them.
         command: The command line, for the log of the run.
 
@@ -60,7 +60,7 @@ def run_session(
         WaferStreamError: the run failed.
     """
     if trace is not None:
-        check_trace(trace)
+        trace.check()
     torch.set_num_threads(1)  # the cores belong to the cluster
     history, model_dir = History(), params.trainer.init.model_dir
     outputs = model_dir if mode in _TRAINING else writable_or_temporary(model_dir)
@@ -74,14 +74,15 @@ def run_session(
                 cluster = _with_role_logs(cluster or ClusterSpec(), params, folder)
                 cluster = _with_faults(cluster, faults, model_dir)
                 _configure(stack, params, cluster, folder)
-                backend = make_backend(params, cluster, trace is not None, outputs / _COMPILED)
+                backend = make_backend(params, cluster, trace, outputs / _COMPILED)
                 _close_with(stack, backend, folder)
                 recorder = Recorder(losses, _about(params, cluster, mode, folder))
                 others = _observers(params, cluster, folder, backend)
                 trainer = _trainer(stack, params, backend, (history, recorder, *others))
                 outcome = _run_mode(mode, trainer)
                 digest = outcome.weights_sha256
-                _write_trace(backend, trace)
+                if trace is not None and backend.running_cluster is not None:
+                    trace.write(backend)
             summary = summarize(params, cluster, mode, trainer.model, outcome, history, backend)
             if outcome.has_steps:
                 log_throughput(history, cluster.machine, summary.num_csx)
@@ -131,13 +132,6 @@ def _write(
     log_places(folder, losses.path, summary, report)
 
 
-def _write_trace(backend: Backend, trace: Path | None) -> None:
-    """Write the trace that was asked for, if a cluster has run."""
-    if trace is not None and backend.running_cluster is not None:
-        backend.write_trace(trace)
-        log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
-
-
 def _tell_digest(folder: RunFolder, digest: str | None) -> None:
     """Print the digest of the weights, if there are any, and append it to the log."""
     if digest is not None:
@@ -185,27 +179,18 @@ def _with_faults(cluster: ClusterSpec, faults: Sequence[str], model_dir: Path) -
     return cluster.model_copy(update={"runtime": runtime})
 
 
-def check_trace(path: Path) -> None:
-    """Refuse a trace file that could not be written at the end of the run."""
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ConfigError(
-            "the folder of the trace must exist and be writable",
-            code="trace-not-writable",
-            where="--trace",
-            value=path,
-            remedy="name a file in a writable folder",
-        )
-
-
 def make_backend(
-    params: Params, cluster: ClusterSpec, record: bool = False, compile_dir: Path | None = None
+    params: Params,
+    cluster: ClusterSpec,
+    trace: TraceRequest | None = None,
+    compile_dir: Path | None = None,
 ) -> Backend:
     """Build the backend of a configuration.
 
     Args:
         params: The configuration.
         cluster: The machine.
-        record: Whether activities are kept for a trace.
+        trace: What activities are recorded for, if they are.
         compile_dir: The compile cache, unless the configuration names one.
     """
     init = params.trainer.init
@@ -227,7 +212,8 @@ def make_backend(
             job_time_sec=job.job_time_sec,
             cluster=cluster,
             autorestart=init.autorestart,
-            record=record,
+            record=trace is not None,
+            record_limit=DEFAULT_LIMIT if trace is None else trace.limit,
         ),
         compile_dir=init.backend.compile_dir or compile_dir or init.model_dir / _COMPILED,
         compile_only=init.backend.compile_only,

@@ -21,7 +21,8 @@ class Part(BaseModel):
     """Checksums of the tensors that one server has written, or why it could not.
 
     ``not_finite`` names tensors that hold NaN or infinity. ``copied_bytes`` and ``copying_s`` are
-    what the training had to wait for: tensors that changed before they were written.
+    what the training had to wait for: tensors that changed before they were written. ``began_ns``
+    and ``ended_ns`` are times of day.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +32,9 @@ class Part(BaseModel):
     copied_bytes: int = 0
     copying_s: float = 0.0
     error_number: int | None = None
+    num_bytes: int = 0
+    began_ns: int = 0
+    ended_ns: int = 0
 
     def check(self) -> None:
         """Raise the OSError that the server had, if any."""

@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 import numpy as np
 import torch
 
+from wsc.core.activities import Interval
 from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
@@ -40,7 +41,8 @@ class Job:
     A step number is also the sample position: step s of a training job reads global batch s - 1.
     ``state`` holds the buffers that the program reads. A job with an ``attempt``, a number that no
     other job of the cluster has, is protected: its steps can be taken back one by one
-    (``WeightHolder.progress`` and ``rollback``). Others pay nothing for that.
+    (``WeightHolder.progress`` and ``rollback``). Others pay nothing for that. Roles keep at most
+    ``trace_limit`` activities each, besides those that are always reported.
     """
 
     mode: Mode
@@ -52,6 +54,7 @@ class Job:
     attempt: int = 0
     verification: Verification = UNVERIFIED
     shares: tuple[int, ...] = ()  # micro-batches of each system in a round, where they differ
+    trace_limit: int = 0
 
     def rounds_of(self, installed: Rounds) -> Rounds:
         """Return the rounds of this job; shares of another number of systems do not count."""
@@ -73,17 +76,6 @@ class Job:
         return self.is_protected or self.verification.is_on
 
 
-@dataclass(frozen=True)
-class Interval:
-    """One activity of a role in measured time, for traces (``time.perf_counter_ns`` clock)."""
-
-    activity: str
-    start_ns: int
-    end_ns: int
-    step: int
-    detail: str = ""
-
-
 @dataclass
 class Report:
     """Results of one role after a job.
@@ -95,7 +87,7 @@ class Report:
     it, where it is dynamic. ``tensor_norms`` of weight servers are those of the last step, by
     parameter; ``findings`` has the first value that is not finite, of every step that has one.
     Both are empty unless the job watches them. ``step_norms`` has the norms of each step that the
-    program asks for (NormResults).
+    program asks for (NormResults). ``num_lost`` counts the activities that a trace lacks.
     """
 
     role: str
@@ -107,6 +99,7 @@ class Report:
     tensor_norms: dict[str, TensorNorms] = field(default_factory=dict)
     step_norms: dict[int, dict[NormInput, float]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    num_lost: int = 0
 
 
 class Waiting(NamedTuple):

@@ -63,6 +63,10 @@ class Rounds:
         stop = min(before + self._bounds[nodes.stop], self.num_micro_batches)
         return range(first, max(first, stop))
 
+    def round_of(self, micro_batch: int) -> int:
+        """Return the round in which a micro-batch is computed."""
+        return micro_batch // self._bounds[-1]
+
     def node_of(self, micro_batch: int) -> int:
         """Return the node that computes a micro-batch."""
         return bisect_right(self._bounds, micro_batch % self._bounds[-1]) - 1

@@ -21,6 +21,7 @@ from tests.support.local_machine import (
     sgd,
     start,
 )
+from timing.record import Record
 from wsc.compiler.compiled import Compiled
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, CheckpointError
@@ -44,12 +45,14 @@ def cluster(
     size: ClusterSize = SIZE,
     feed: Callable[[], Batches] = source,
     lr: float = 0.1,
+    record: Record | None = None,
     **limits: float,
 ) -> Coordinator:
     """A cluster with a training program and an evaluation program."""
     model = Regression()
     train, evaluate = programs()
-    running = start(installation(train, feed, sgd(model, lr, **limits), size), model, size)
+    installed = installation(train, feed, sgd(model, lr, **limits), size)
+    running = start(installed, model, size, record=record)
     running.install(installation(evaluate, feed, None, size))
     return running
 
@@ -191,18 +194,36 @@ def test_peak_bytes_are_those_of_the_nodes() -> None:
     assert "gradients" not in evaluated
 
 
-def test_activities_are_measured_by_room() -> None:
-    """Nodes compute; servers cast weights, add gradients, and update."""
-    running = cluster()
+def test_activities_of_all_jobs_are_measured_by_role() -> None:
+    """Those of the coordinator, too; nothing is kept without a record."""
+    running = cluster(record=Record())
     running.run("train", 1, 1)
-    _, measured = running.activities()
+    running.run("eval", 1, 1)
+    measured = running.activities().measured
     kinds = {role: {interval.activity for interval in of} for role, of in measured.items()}
     assert kinds == {
+        "crd-0": {"install", "run", "results"},
         "csx-0": {"compute"},
         "csx-1": {"compute"},
+        "br-0": {"broadcast", "reduce", "add"},
         "wgt-0": {"cast", "sum", "update"},
         "wgt-1": {"cast", "sum", "update"},
+        "wrk-0": {"load"},
     }
+    assert {interval.place.mode for interval in measured["csx-0"]} == {"train", "eval"}
+    silent = cluster()
+    silent.run("train", 1, 1)
+    assert not any(silent.activities().measured.values())
+
+
+def test_measured_activities_keep_the_limit_of_a_record() -> None:
+    """The first ones stay, of all roles together; the others are counted."""
+    whole, cut = (cluster(record=Record(limit)) for limit in (10_000, 30))
+    for running in (whole, cut):
+        running.run("train", 1, 2)
+    found, kept = whole.activities(), cut.activities()
+    assert sum(map(len, kept.measured.values())) <= 30 + len(kept.measured["crd-0"])
+    assert found.num_lost == 0 < kept.num_lost
 
 
 def bad_third_micro_batch() -> Batches:

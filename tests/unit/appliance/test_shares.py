@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from appliance.elaborate import ClusterSize
 from appliance.shares import Shares, dealt_out, speeds_of
 from tests.support.local_machine import train_regression
-from wsc.core.role import Interval, Report
+from wsc.core.activities import Interval
+from wsc.core.role import Report
 from wsc.core.schedule import Rounds
 
 ROUNDS = Rounds(num_micro_batches=12, num_nodes=4, per_node=3)
@@ -22,7 +23,7 @@ def reports(*kernels_per_s: float) -> list[Report]:
     for index, speed in enumerate(kernels_per_s):
         long_ns = round(1e9 / speed)
         kernels = [
-            Interval("compute", start * long_ns, (start + 1) * long_ns, 1) for start in range(10)
+            Interval("compute", start * long_ns, (start + 1) * long_ns) for start in range(10)
         ]
         found.append(Report(f"csx-{index}", intervals=kernels))
     return [*found, Report("br-0")]
@@ -60,8 +61,8 @@ def test_fast_system_takes_no_more_than_its_memory_holds() -> None:
 
 def test_lanes_side_by_side_count_as_speed() -> None:
     """Two kernels at the same time are twice the speed of one after the other."""
-    both = [Interval("compute", 0, 100, 1), Interval("compute", 0, 100, 1)]
-    waits = [Interval("wait", 0, 1000, 1)]
+    both = [Interval("compute", 0, 100), Interval("compute", 0, 100)]
+    waits = [Interval("wait", 0, 1000)]
     found = speeds_of([Report("a", intervals=both + waits), Report("b", intervals=both[:1])])
     assert found["a"] == 2 * found["b"]
 

@@ -21,7 +21,7 @@ def streamer(
 def sent_by(made: Streamer) -> list[tuple[int, int, int]]:
     """Return step, round and bucket of the weights that may stream now."""
     arena = StrictArena()
-    messages = made.send(lambda _, bucket: arena.allocate(bucket.num_bytes))
+    messages = made.send(lambda _step, _round, bucket: arena.allocate(bucket.num_bytes))
     return [(ready.step, ready.round, ready.bucket) for ready in messages]
 
 
@@ -67,7 +67,7 @@ def test_send_casts_each_bucket_when_it_is_due() -> None:
     made, arena = streamer(), StrictArena()
     cast: list[int] = []
 
-    def note(_: int, bucket: Bucket) -> StrictSlab:
+    def note(_step: int, _round: int, bucket: Bucket) -> StrictSlab:
         cast.append(bucket.index)
         return arena.allocate(bucket.num_bytes)
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timing.record import Occupancy, Record
 from timing.timeline import (
     Arrival,
-    Occupancy,
     Stamps,
     Timeline,
     Window,
@@ -31,11 +31,11 @@ def test_work_starts_when_resource_and_inputs_are_ready() -> None:
 
 def test_a_timeline_records_what_it_does_if_asked() -> None:
     """Each activity is listed with its times; waiting that takes no work is not."""
-    record: list[Occupancy] = []
+    record = Record()
     timeline = Timeline("wafer", record)
     timeline.occupy(5, 10, "layer 0")
     timeline.occupy(20, 0, "nothing")
-    assert record == [Occupancy("wafer", "layer 0", 5, 15)]
+    assert record.occupancies == [Occupancy("wafer", "layer 0", 5, 15)]
 
 
 def test_payload_takes_bytes_over_bandwidth_plus_latency() -> None:

@@ -11,15 +11,16 @@ import yaml
 from appliance.health.stragglers import STEPS_IN_A_ROW, Stragglers
 from tests.support.tiny_run import run_here, write_run
 from waferstream.reports.summary import SUMMARY_NAME
-from wsc.core.role import Interval, Report
+from wsc.core.activities import Interval, Place
+from wsc.core.role import Report
 
 
 def reports(durations: Mapping[str, Sequence[int]]) -> list[Report]:
     """Reports of systems whose kernels took so many nanoseconds in step 1, 2, ..."""
-    found = [Report("wgt-0", intervals=[Interval("update", 0, 10**9, 1)])]
+    found = [Report("wgt-0", intervals=[Interval("update", 0, 10**9, Place(step=1))])]
     for system, by_step in durations.items():
         kernels = [
-            Interval("compute", 100, 100 + duration, step)
+            Interval("compute", 100, 100 + duration, Place(step=step))
             for step, duration in enumerate(by_step, 1)
             for _ in range(1 + (system == "csx-0"))  # which computes twice as many
         ]

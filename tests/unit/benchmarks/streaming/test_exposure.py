@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.streaming.exposure import Bar, bars_of, exposure_of
-from timing.trace import write_trace
-from wsc.core.role import Interval
+from timing.trace import Activities, write_trace
+from wsc.core.activities import Interval, Place
 
 US = 1e-6
 
@@ -41,10 +41,12 @@ def test_shares_sum_to_one() -> None:
 
 
 def test_bars_are_those_of_the_measured_clock(tmp_path: Path) -> None:
-    """Kinds of activities, in microseconds."""
-    works = [Interval("compute", 5000, 7000, 1), Interval("sum", 7000, 8000, 1)]
-    write_trace(tmp_path / "trace.json", [], {"csx-0": works[:1], "wgt-0": works[1:]})
+    """Kinds of activities, in microseconds; those that say nothing about a step are left out."""
+    place = Place("train", 1, 0, "fc1", "forward")
+    works = [Interval("compute", 5000, 7000, place), Interval("sum", 7000, 8000, place)]
+    measured = {"csx-0": works[:1], "wgt-0": works[1:], "wrk-0": [Interval("load", 0, 9000)]}
+    write_trace(tmp_path / "trace.json", Activities(measured=measured))
     assert bars_of(tmp_path / "trace.json") == [
-        Bar("compute", 1, 0.0, 2.0),
-        Bar("sums", 1, 2.0, 3.0),
+        Bar("compute", 1, 5.0, 7.0),
+        Bar("sums", 1, 7.0, 8.0),
     ]

@@ -15,6 +15,7 @@ from simulator.simulator import Simulator
 from tests.support.errors import raises
 from tests.support.plain_steps import backward_step, mean_square
 from timing.hardware import CS2, MachineSpec, MemoryXSpec, override
+from timing.record import Record
 from waferstream.reports.curve import CurvePoint, PredictedStep
 from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -200,11 +201,12 @@ def test_use_of_a_point_has_the_bytes_that_the_links_carry(study: Study) -> None
     slow_study = on(study, MachineSpec.model_validate(slow))
     (point,) = slow_study.curve((4,))
     load = slow_study.use(point).load
-    timing = slow_study.simulator.cluster_timing(slow_study.costed(4), 4, record=True)
+    record = Record()
+    timing = slow_study.simulator.cluster_timing(slow_study.costed(4), 4, record)
     step_ps = timing.step("train", 1).duration_ps
     assert 0 < load.down < load.up < 1  # gradients travel in fp32
     for wire, num_bytes in (("SwarmX down", load.down_bytes), ("SwarmX up", load.up_bytes)):
-        busy_ps = sum(o.end_ps - o.start_ps for o in timing.occupancies if o.timeline == wire)
+        busy_ps = sum(o.end_ps - o.start_ps for o in record.occupancies if o.timeline == wire)
         assert busy_ps == num_bytes * 10_000
         assert busy_ps <= step_ps
     assert load.down == pytest.approx(load.down_bytes * 10_000 / point.emulated.step_ps)

@@ -1,0 +1,76 @@
+"""The trace of a run: what the user's process has recorded, together with what its cluster has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from appliance.background_save import BackgroundSave
+from appliance.cluster import Cluster
+from timing.trace import Activities, write_trace
+from wsc.core.activities import ActivityLog, Interval
+from wsc.core.errors import WaferStreamError
+
+PROGRAM = "program"
+"""The track of the user's process."""
+
+
+class RunTrace:
+    """The activities of a run.
+
+    Args:
+        limit: The most activities of each clock that are kept; 0 keeps none.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.log = ActivityLog(limit)
+        """Activities of the user's process."""
+        self._saves: list[BackgroundSave] = []
+
+    def note_save(self, save: BackgroundSave) -> None:
+        """Note a checkpoint that the weight servers have begun to write."""
+        if self.log.is_on:
+            self._saves.append(save)
+
+    def write(self, path: Path, running: Callable[[], Cluster]) -> list[str]:
+        """Write all activities so far; return what the limit has cut, as sentences.
+
+        Args:
+            path: The file.
+            running: Returns the running cluster.
+
+        Raises:
+            WaferStreamError: Nothing was recorded, or no cluster runs.
+        """
+        if not self.log.is_on:
+            raise WaferStreamError(
+                "nothing was recorded for a trace",
+                code="trace-not-recorded",
+                remedy="set ClusterConfig(record=True)",
+            )
+        found = running().activities()
+        activities = self._with_limit(replace(found, measured=self._measured(found)))
+        write_trace(path, activities)
+        return activities.missing()
+
+    def _measured(self, found: Activities) -> dict[str, list[Interval]]:
+        """Return the activities of this process and of all roles, and the checkpoints."""
+        measured = {PROGRAM: self.log.intervals}
+        measured |= {role: [*intervals] for role, intervals in found.measured.items()}
+        for save in self._saves:
+            for server, interval in save.written.items():
+                measured.setdefault(server, []).append(interval)
+        return measured
+
+    def _with_limit(self, activities: Activities) -> Activities:
+        """Return the first activities, as many as the limit allows."""
+        pairs = [(role, each) for role, of in activities.measured.items() for each in of]
+        if len(pairs) > self._limit:
+            pairs.sort(key=lambda pair: pair[1].start_ns)
+        kept: dict[str, list[Interval]] = {role: [] for role in activities.measured}
+        for role, interval in pairs[: self._limit]:
+            kept[role].append(interval)
+        num_lost = activities.num_lost + self.log.num_lost + max(0, len(pairs) - self._limit)
+        return replace(activities, measured=kept, num_lost=num_lost)

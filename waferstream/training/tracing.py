@@ -1,0 +1,55 @@
+"""The trace that a command writes when its run has ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from timing.record import DEFAULT_LIMIT
+from wsc.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cstorch.backend import Backend
+
+log = logging.getLogger("waferstream")
+
+
+@dataclass(frozen=True)
+class TraceRequest:
+    """A trace file, and the most activities of each clock in it."""
+
+    path: Path
+    limit: int = DEFAULT_LIMIT
+
+    def of_phase(self, number: int) -> TraceRequest:
+        """Return the request of one of several runs, each of which writes a file."""
+        return replace(self, path=self.path.with_stem(f"{self.path.stem}_{number}"))
+
+    def check(self) -> None:
+        """Raise ConfigError for a file that could not be written at the end of the run."""
+        if not self.path.parent.is_dir() or not os.access(self.path.parent, os.W_OK):
+            raise ConfigError(
+                "the folder of the trace must exist and be writable",
+                code="trace-not-writable",
+                where="--trace",
+                value=self.path,
+                remedy="name a file in a writable folder",
+            )
+        if self.limit < 1:
+            raise ConfigError(
+                "a trace must have room for an activity",
+                code="trace-limit-too-small",
+                where="--trace_limit",
+                value=self.limit,
+                rule="at least 1",
+            )
+
+    def write(self, backend: Backend) -> None:
+        """Write what a backend has recorded, and log where it is and what it lacks."""
+        missing = backend.write_trace(self.path)
+        log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", self.path)
+        for sentence in missing:
+            log.warning("The trace is cut: %s (--trace_limit)", sentence)
