@@ -56,6 +56,13 @@ def check_target(name: str) -> None:
     assert re.search(rf"^{name}:", makefile, re.MULTILINE), name
 
 
+def test_site_is_built_where_its_hooks_can_be_imported() -> None:
+    """mkdocs.yml names functions of `scripts`, which is not installed: the folder must be searched."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "$(BIN)/python -m mkdocs build" in makefile
+    assert "$(BIN)/mkdocs" not in makefile
+
+
 def check_files(words: list[str]) -> None:
     """Check that the files of the repository that a command reads exist."""
     for word in words:
