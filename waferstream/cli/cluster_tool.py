@@ -161,11 +161,13 @@ def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[int]:
 
     (study,) = captured_studies(load_params(path), [spec])
     costed = study.costed(placement.num_systems)
-    tiers = costed.tiers
-    weights = {"weights": tiers.masters.num_bytes, "state": tiers.state.num_bytes}
+    num_servers, flash = spec.machine.memoryx.weight_servers, spec.runtime.flash
+    num_bytes = costed.tiers.masters.num_bytes + costed.tiers.state.num_bytes
+    if flash is not None:
+        num_bytes = min(num_bytes, flash.resident_bytes * num_servers)
     return [
-        sum(needs_on(roles, weights, costed.program, placement.num_systems).values())
-        for roles in roles_on(placement, spec.machine.memoryx.weight_servers)
+        sum(needs_on(roles, {"weights": num_bytes}, costed.program, placement.num_systems).values())
+        for roles in roles_on(placement, num_servers)
     ]
 
 
@@ -182,7 +184,7 @@ def plan_rows(
     """
     table = placement.roles(num_servers, num_workers)
     hosts = {host.address: host for host in placement.hosts}
-    needed = dict(zip(hosts, map(format_bytes, needs or ()), strict=False))
+    needed = dict(zip(hosts, needs or (), strict=False))
     kinds = {"COORDINATOR": "crd", "MEMORYX": "wgt", "SWARMX": "br", "CSX": "csx", "WORKERS": "wrk"}
     return [
         {
@@ -192,8 +194,9 @@ def plan_rows(
                 title: ",".join(name for name in names if name.rpartition("-")[0] == kind)
                 for title, kind in kinds.items()
             },
-            "NEEDS": needed.get(address, ""),
+            "NEEDS": _shown(needed.get(address)),
             "FREE": _shown(hosts[address].free_bytes),
+            "FITS": _fits(needed.get(address), hosts[address].free_bytes),
         }
         for address, names in table.items()
         if names
@@ -204,13 +207,17 @@ def _shown(num_bytes: int | None) -> str:
     return "" if num_bytes is None else format_bytes(num_bytes)
 
 
-def _placer(spec: ClusterSpec, hosts: tuple[int, int] | None) -> Placer:
+def _fits(need: int | None, free: int | None) -> str:
+    if need is None or free is None:
+        return ""
+    return "yes" if need <= free else "no"
+
+
+def _placer(spec: ClusterSpec, hosts: Sequence[Host] | None) -> Placer:
     """Return what places roles on simulated hosts, or on those of the Ray cluster."""
     runtime, fan_out = spec.runtime, spec.machine.swarmx.fan_out
     if hosts is not None:
-        count, cpus = hosts
-        known = tuple(Host(str(i), f"host-{i}", cpus, cpus) for i in range(count))
-        return Placer(known, fan_out, runtime.placement, runtime.server_placement)
+        return Placer(tuple(hosts), fan_out, runtime.placement, runtime.server_placement)
     from appliance.ray.survey import Survey  # noqa: PLC0415  (takes half a second)
 
     found = Survey(runtime)
@@ -220,12 +227,16 @@ def _placer(spec: ClusterSpec, hosts: tuple[int, int] | None) -> Placer:
         found.close()
 
 
-def _hosts(text: str) -> tuple[int, int]:
-    """Parse ``3x4``: three hosts that offer four CPUs each."""
-    count, cross, cpus = text.partition("x")
-    if not cross or not count.isdecimal() or not cpus.isdecimal() or int(count) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be HOSTSxCPUS, such as 3x4")
-    return int(count), int(cpus)
+def _hosts(text: str) -> list[Host]:
+    """Parse ``3x4``: three hosts of four CPUs; ``3x4x256``: with 256 GiB of memory each."""
+    parts = text.split("x")
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts) or parts[0] == "0":
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be HOSTSxCPUS or HOSTSxCPUSxGIB, such as 3x4 or 3x4x256"
+        )
+    count, cpus, *gib = map(int, parts)
+    free = gib[0] << 30 if gib else None
+    return [Host(str(i), f"host-{i}", cpus, cpus, free_bytes=free) for i in range(count)]
 
 
 def _spec(given: argparse.Namespace) -> ClusterSpec:
@@ -241,7 +252,12 @@ _PLAN_FLAGS = (
     _CLUSTER,
     argument("--num_csx", type=int, default=1, help="CS systems (default: 1)"),
     argument("--params", type=Path, help="training whose need of memory is shown for each host"),
-    argument("--hosts", type=_hosts, help="simulated hosts, such as 3x4 (default: those of Ray)"),
+    argument(
+        "--hosts",
+        type=_hosts,
+        help="simulated hosts with CPUs and, if given, GiB of memory each, such as 3x4 or 3x4x256 "
+        "(default: those of Ray)",
+    ),
     *TABLE_FLAGS,
 )
 

@@ -15,6 +15,7 @@ from cstorch import distributed
 from modelzoo.data.worker_cache import cached
 from tests.support.tiny_run import write_run
 from tests.support.tools import rows, tool
+from waferstream.cli.main import main
 from wsc.core.units import format_bytes
 
 
@@ -123,9 +124,27 @@ def test_plan_shows_the_memory_that_each_host_needs(
     params = str(tmp_path / "params.yaml")
     words = ("--cluster", machine, "--num_csx", "3", "--hosts", "2x2", "--params", params)
     first, second = rows(capsys, "cluster", "plan", *words)
-    assert first["FREE"] == second["FREE"] == ""
+    assert first["FREE"] == second["FREE"] == first["FITS"] == ""
     assert float(first["NEEDS"].split()[0]) > 0
     assert first["NEEDS"] != second["NEEDS"]
+
+
+@pytest.mark.parametrize(("gib", "fits"), [(0, "no"), (1, "yes")])
+def test_plan_says_whether_simulated_hosts_have_the_memory(
+    gib: int, fits: str, machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path)
+    params = str(tmp_path / "params.yaml")
+    words = ("--cluster", machine, "--hosts", f"1x1x{gib}", "--params", params)
+    (host,) = rows(capsys, "cluster", "plan", *words)
+    assert (host["FREE"], host["FITS"]) == (format_bytes(gib << 30), fits)
+
+
+@pytest.mark.parametrize("hosts", ["3", "0x4", "3x4x5x6", "3x-4", "axb"])
+def test_plan_refuses_hosts_that_it_cannot_parse(hosts: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["cluster", "plan", "--hosts", hosts])
+    assert stopped.value.code == 2
 
 
 def test_plan_refuses_hosts_that_are_too_few(
