@@ -13,6 +13,7 @@ from waferstream.reports.curve_report import (
     format_duration,
     format_energy,
     headline,
+    own_footnotes,
     verdict,
 )
 from waferstream.reports.economics import TrainingBill
@@ -132,6 +133,7 @@ def _curve_section(result: CurveResult, picture: bytes) -> Section:
     for other in result.others:
         header, *rows = curve_table(other)
         blocks += [Sentence(headline(other), is_note=False), Table(header, rows)]
+        blocks += [Sentence(note) for note in own_footnotes(other, result)]
     return Section("curve", "Rates and attribution", blocks)
 
 

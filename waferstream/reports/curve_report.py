@@ -69,13 +69,21 @@ def curve_table(result: CurveResult) -> list[tuple[str, ...]]:
     return [tuple(filled), *rows]
 
 
-def table_text(result: CurveResult, width: int | None = None) -> str:
-    """Return the table, of a long one some rows, and footnotes; ``width`` is that of a line."""
+def table_text(
+    result: CurveResult, width: int | None = None, beside: CurveResult | None = None
+) -> str:
+    """Return the table, of a long one some rows, and its footnotes.
+
+    Args:
+        result: The curve.
+        width: Characters of a line; None for any number.
+        beside: The curve whose table stands above; its footnotes are not repeated.
+    """
     shown = shown_points(result)
     lines = folded(curve_table(replace(result, points=tuple(shown))), width)
     if len(shown) < len(result.points):
         lines.append(f"{len(shown)} of {len(result.points)} rows; the JSON file has all.")
-    text = "\n".join([*lines, *footnotes(result)])
+    text = "\n".join([*lines, *own_footnotes(result, beside)])
     return text if result.gpus is None else f"{text}\n\n{gpu_text(result.gpus)}"
 
 
@@ -183,6 +191,12 @@ def footnotes(result: CurveResult) -> list[str]:
             f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
         ]
     return notes
+
+
+def own_footnotes(result: CurveResult, beside: CurveResult | None) -> list[str]:
+    """Return the footnotes that the curve beside does not have."""
+    said = [] if beside is None else footnotes(beside)
+    return [note for note in footnotes(result) if note not in said]
 
 
 def _advice(result: CurveResult) -> Iterator[str]:

@@ -37,7 +37,9 @@ _LONGER = f"the step has more than these {TRACED_ROUNDS} rounds; the others are 
 
 def simulation_text(result: CurveResult, width: int | None = None) -> str:
     """Return the whole simulation as lines of text, its tables ``width`` characters wide."""
-    compared = [f"{headline(other)}\n\n{table_text(other, width)}" for other in result.others]
+    compared = [
+        f"{headline(other)}\n\n{table_text(other, width, result)}" for other in result.others
+    ]
     settings = "\n".join(_settings(result))
     zeros = [] if result.zeros is None else ["\n".join(result.zeros.lines())]
     tables = (table_text(result, width), *compared, detail_text(result, width), *zeros)

@@ -35,6 +35,15 @@ def test_simulation_text_without_an_error_bar() -> None:
     assert "nine of ten" not in text
 
 
+def test_footnotes_of_a_compared_machine_are_its_own() -> None:
+    """What both tables need said is said below the first; the error bar is that of the machine."""
+    other = replace(changed(error_bar=None), system="CS-3")
+    text = simulation_text(replace(RESULT, others=(other,)))
+    assert text.count("PFLOP/s: ") == 1
+    assert "nine of ten published runs on one CS-2" in text
+    assert "Error bar: unknown, there is no published run on a CS-3" in text
+
+
 def test_simulation_text_marks_a_changed_machine() -> None:
     assert "cluster.yaml" not in simulation_text(RESULT)
     assert "cluster.yaml" in simulation_text(changed(as_published=False))
