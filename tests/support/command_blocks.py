@@ -14,6 +14,7 @@ _COMMAND = re.compile(r" *(make|python|waferstream|pip|ray|kubectl|sbatch) ")
 NOT_RUN = {
     "make train": "it installs from the network; the CI job of every change runs it",
     "make test": "it is the test suite",
+    "source .venv/bin/activate": "tests run in their own environment",
     "pip install .": "it needs the network; tests/unit/test_packaging.py checks what is packaged",
     "pip install --constraint requirements.lock .": "it needs the network",
     "python run.py --params params.yaml --num_csx=4": "it is `make train` without the set-up",
@@ -56,6 +57,11 @@ def command_blocks() -> list[CommandBlock]:
         for document, language, text in _blocks()
         if language == "bash"
     ]
+
+
+def programs(document: str) -> list[str]:
+    """Return all blocks of a document that are marked ``python``."""
+    return [text for name, language, text in _blocks() if (name, language) == (document, "python")]
 
 
 def unmarked_blocks() -> list[str]:
