@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memoryx.holder import Holder
 from tests.contract.test_roles import assert_same, holder, office, weights
 from tests.contract.test_transactions import JOB, StoppableOffice, StoppedError, expected
-from tests.support.sorting_office import SortingOffice
+from tests.support.sorting_office import ORDERS, SortingOffice
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.messages import Envelope, StepDone, UpdateSkipped
 from wsc.core.schedule import collected_by
@@ -40,7 +40,7 @@ def refill(roles: SortingOffice, lost: str, source: str) -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.randoms(use_true_random=False))
+@given(ORDERS)
 def test_replicas_have_the_bits_of_their_servers(order: random.Random) -> None:
     """Whether the job is protected or not, and whatever the order; no slab is left."""
     roles = office(order.choice)
@@ -53,7 +53,7 @@ def test_replicas_have_the_bits_of_their_servers(order: random.Random) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    order=st.randoms(use_true_random=False),
+    order=ORDERS,
     part=st.floats(0, 1),
     lost=st.sampled_from(sorted(HOLDERS)),
 )

@@ -12,13 +12,13 @@ from functools import cache, partial
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from appliance.elaborate import ClusterSize, elaborate
 from memoryx.holder import Holder
 from tests.support.arenas import StrictArena
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from tests.support.sorting_office import (
+    ORDERS,
     Choose,
     RepicklingOffice,
     Route,
@@ -182,7 +182,7 @@ def test_job_refuses_messages_of_other_protocols(role: str) -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.randoms(use_true_random=False))
+@given(ORDERS)
 def test_result_is_independent_of_arrival_order(order: random.Random) -> None:
     """Any interleaving gives the same weights and results, and leaves no slab."""
     roles = office(order.choice)
@@ -207,7 +207,7 @@ def test_result_is_independent_of_one_slow_role(favoured: str) -> None:
 
 
 @settings(max_examples=5, deadline=None)
-@given(st.randoms(use_true_random=False))
+@given(ORDERS)
 def test_job_states_survive_pickling_between_messages(order: random.Random) -> None:
     """A restored state goes on to the same bits, wherever it holds no sum in a slab."""
     roles = office(order.choice, RepicklingOffice)

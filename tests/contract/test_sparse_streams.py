@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import memoryx.sparsity.streams as sparse_streams
 from appliance.elaborate import ClusterSize, elaborate
 from memoryx.holder import Holder
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
-from tests.support.sorting_office import Choose, SortingOffice, oldest_first
+from tests.support.sorting_office import ORDERS, Choose, SortingOffice, oldest_first
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ApplianceCorruptionError
@@ -112,7 +111,7 @@ def test_bits_are_those_of_dense_streams(
 
 
 @settings(max_examples=4, deadline=None)
-@given(st.randoms(use_true_random=False))
+@given(ORDERS)
 def test_bits_are_independent_of_arrival_order(order: random.Random) -> None:
     found = trained(office("rigl", 0.8, "bfloat16", 2, order.choice))
     expected = dense_streams("rigl", 0.8, "bfloat16")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contract.test_roles import assert_same, holder, office, weights
-from tests.support.sorting_office import SortingOffice
+from tests.support.sorting_office import ORDERS, SortingOffice
 from wsc.core.messages import StepDone
 from wsc.core.role import Job, Progress, Value
 
@@ -52,7 +52,7 @@ def progress(roles: SortingOffice) -> list[Progress]:
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.randoms(use_true_random=False))
+@given(ORDERS)
 def test_protection_changes_no_bit(order: random.Random) -> None:
     """Nor does it leave a slab or a message of one job to the next."""
     roles = office(order.choice)
@@ -66,7 +66,7 @@ def test_protection_changes_no_bit(order: random.Random) -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.randoms(use_true_random=False), st.floats(0, 1))
+@given(ORDERS, st.floats(0, 1))
 def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, part: float) -> None:
     """With what servers know, and nothing that nodes, switches or workers remember."""
     masters, results, norms, num_messages = expected()

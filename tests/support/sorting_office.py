@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import io
 import pickle
+import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+
+from hypothesis import strategies as st
 
 from appliance.cores import UnlimitedCores
 from appliance.local import LocalRoles
@@ -20,6 +23,10 @@ from wsc.core.role import Job, Report, RoleContext, RoleSpec
 
 Route = tuple[str, str]
 Choose = Callable[[list[Route]], Route]
+
+
+ORDERS = st.builds(random.Random, st.integers(0, 2**32 - 1))
+"""Random orders of messages: one drawn number each, since drawing every choice takes longer."""
 
 
 def oldest_first(routes: list[Route]) -> Route:

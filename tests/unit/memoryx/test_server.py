@@ -18,6 +18,7 @@ from memoryx.server import ServerSpec
 from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import PARAMETERS, program
+from tests.support.sorting_office import ORDERS
 from wsc.compiler.precision import DTYPES
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale, LossScaleRule
@@ -137,7 +138,7 @@ def test_server_streams_in_schedule_order() -> None:
     assert {e.target for e in driver.sent if isinstance(e.message, WeightsReady)} == {"br-0"}
 
 
-@given(st.randoms(use_true_random=False), st.integers(1, 4))
+@given(ORDERS, st.integers(1, 4))
 def test_server_keeps_within_its_window(order: random.Random, window: int) -> None:
     """However releases and gradients arrive; and no weight streams before its last update."""
     driver = Driver(window=window, steps=3)
