@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--rows", type=int, default=256, help="samples of a step")
-    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--turns", type=int, default=15, help="pairs of steps")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     result = new_result("What do the non-zeros of sparse weights save?")
@@ -82,10 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_json(options.json, result)
     for link in result["links"]:
         slowest, fastest = link["range"]
+        low, high = link["middle_half"]
         print(
             f"{link['stream_dtype']}: 90 % zeros save {link['saved_in_all']:.1%} of the bytes on "
             f"links; {link['throughput_over_dense']:.2f} of the dense throughput "
-            f"({slowest:.2f} to {fastest:.2f}; by processor time "
+            f"(half of the pairs {low:.2f} to {high:.2f}, all {slowest:.2f} to {fastest:.2f}; by "
+            "processor time "
             f"{link['per_processor_second_over_dense']:.2f})"
         )
     shares = ", ".join(f"{tier} {saved:.1%}" for tier, saved in result["stored"]["saved"].items())
