@@ -71,6 +71,8 @@ def test_resumed_run_continues_the_masks(tmp_path: Path) -> None:
     assert all(0.7 < 1 - float(mask.float().mean()) < 0.8 for mask in masks.values())
     reader, keys = Reader(path), [f"model.{name}" for name in masks]
     assert all(4 * reader.stored_bytes(key) == reader.tensors[key].num_bytes for key in keys)
+    weights = cstorch.load(path)["model"]
+    assert not any(bool(weights[name][~mask].any()) for name, mask in masks.items())
     assert train_on_cluster(init, Shape(1, 4, 1), STEPS - 3, restore=path) == reference("rigl")
 
 
