@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
-import matplotlib.image as mpimg
-import numpy as np
 import pytest
 
+from tests.support.browser import BROWSER, brightness_by_scheme, browse
 from tests.support.tiny_run import write_run
 from waferstream.cli.main import main
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 PROBE = """<script>addEventListener("load", () => {
   const page = document.documentElement;
   const wide = [...document.querySelectorAll("main > *")].filter(
@@ -39,21 +35,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-def browse(tmp_path: Path, *flags: str) -> str:
-    """Run the browser without a network; return what it prints."""
-    assert BROWSER is not None
-    command = (
-        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}", *flags,
-    )  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout
-
-
-def brightness(path: Path) -> float:
-    return float(np.median(mpimg.imread(path)[..., :3]))
-
-
 @pytest.mark.parametrize("width", [500, 1280])
 def test_report_fits_the_width_and_draws_everything(
     report: Path, tmp_path: Path, width: int
@@ -66,15 +47,7 @@ def test_report_fits_the_width_and_draws_everything(
 
 
 def test_report_is_light_or_dark_as_the_reader_prefers(report: Path, tmp_path: Path) -> None:
-    found = []
-    for scheme in (1, 0):
-        picture = tmp_path / f"{scheme}.png"
-        browse(
-            tmp_path, f"--blink-settings=preferredColorScheme={scheme}",
-            "--window-size=1280,900", f"--screenshot={picture}", report.as_uri(),
-        )  # fmt: skip
-        found.append(brightness(picture))
-    light, dark = found
+    light, dark = brightness_by_scheme(tmp_path, report.as_uri())
     assert light > 0.9
     assert dark < 0.2
 

@@ -22,6 +22,8 @@ from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.reports.economics import PriceSpec, check_tokens
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
+from waferstream.simulation.wafer_trace_request import FLAG as WAFER_TRACE_FLAG
+from waferstream.simulation.wafer_trace_request import WaferTraceRequest, parse_wafer_trace
 from waferstream.training.tracing import TraceRequest
 from wsc.core.config import validate
 from wsc.core.errors import nearest
@@ -62,8 +64,15 @@ class Arguments:
     """Whether the result is printed as JSON, and nothing else is."""
     simulation: SimulationRequest | None
     """The request of ``--simulate``; None for a functional run."""
+    wafer_trace: WaferTraceRequest | None
+    """The request of ``--wafer_trace``, which takes the place of a run."""
     typed: Mapping[str, Any]
     """Values of the typed flags by flag name."""
+
+    @property
+    def trains_or_evaluates(self) -> bool:
+        """Whether a cluster, or a device, runs the model."""
+        return self.simulation is None and self.wafer_trace is None
 
     def overrides(self) -> tuple[Override, ...]:
         """Return the typed configuration values in the order of their flags' declaration."""
@@ -85,7 +94,8 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
 
     Raises:
         SystemExit: code 2 for a wrong command line, code 0 after ``--help`` and ``--version``.
-        ConfigError: a sweep, a token budget or a price is out of range.
+        ConfigError: a sweep, a token budget or a price is out of range, or a trace of the wafer
+            names a kernel or a region that the simulator does not take.
     """
     command = argv[0] if argv and argv[0] in RUN_COMMANDS else None
     words, groups = argv[1:] if command else argv, _flag_groups(command)
@@ -108,6 +118,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         debug="debug" in typed,
         prints_json="json" in typed,
         simulation=_simulation(parser, typed, mode),
+        wafer_trace=_wafer_trace(parser, typed),
         typed=typed,
     )
 
@@ -118,6 +129,17 @@ def _trace(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -> TraceRe
             parser.error("--trace_limit requires --trace")
         return None
     return TraceRequest(Path(typed["trace"]), typed.get("trace_limit", DEFAULT_LIMIT))
+
+
+def _wafer_trace(
+    parser: argparse.ArgumentParser, typed: Mapping[str, Any]
+) -> WaferTraceRequest | None:
+    if "wafer_trace" not in typed:
+        return None
+    for name in ("simulate", "compile_only", "validate_only", "fault", "local", "trace"):
+        if name in typed:
+            parser.error(f"--{name} cannot be combined with {WAFER_TRACE_FLAG}")
+    return parse_wafer_trace(typed["wafer_trace"])
 
 
 def _simulation(

@@ -139,6 +139,12 @@ RUN_FLAGS: tuple[Flag, ...] = (
         options=_NUMBER,
     ),
     Flag(
+        "wafer_trace",
+        "write a picture and an animation of one kernel of a layer on the simulated wafer, and run "
+        "nothing else: LAYER[:KERNEL][@ROWSxCOLUMNS], such as decoder.0 or decoder.0:softmax@4x6",
+        options={"metavar": "LAYER"},
+    ),
+    Flag(
         "simulate",
         "predict the time of training on --num_csx systems, without training",
         options=_SWITCH,

@@ -24,6 +24,7 @@ from waferstream.cli.tools import TOOLS, run_tool
 from waferstream.config.backend import search_path
 from waferstream.config.params import Params, check_phases, load_params, load_phases
 from waferstream.scaling.sweep import SimulationRequest
+from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.files import json_text
@@ -96,7 +97,7 @@ def _run(arguments: Arguments, command: str) -> None:
     phases = load_phases(arguments.params, arguments.overrides())
     check_phases(phases, arguments.mode)
     device = phases[0].trainer.init.backend.backend_type
-    if device != "CSX" and arguments.simulation is not None:
+    if device != "CSX" and not arguments.trains_or_evaluates:
         raise ConfigError(
             "a simulation must be one of CSX",
             code="device-not-emulated",
@@ -114,10 +115,12 @@ def _run(arguments: Arguments, command: str) -> None:
         importing_from((arguments.params.parent, Path(), *own)),
         _ray_starting(phases, arguments),
     ):
-        result: CurveResult | RunSummary | list[RunSummary]
+        result: CurveResult | RunSummary | list[RunSummary] | dict[str, str | int | float]
         with _text_beside_json(arguments):
             if arguments.simulation is not None:
                 result = _simulate(arguments, arguments.simulation, command)
+            elif arguments.wafer_trace is not None:
+                result = _trace_wafer(arguments, arguments.wafer_trace, command)
             else:
                 summaries = _run_phases(phases, arguments, command)
                 result = summaries if len(phases) > 1 else summaries[0]
@@ -141,7 +144,7 @@ def _saying_what_is_left(phases: Sequence[Params], arguments: Arguments) -> Iter
     try:
         yield
     except KeyboardInterrupt as error:
-        if arguments.simulation is None and not arguments.mode.startswith("eval"):
+        if arguments.trains_or_evaluates and not arguments.mode.startswith("eval"):
             error.add_note(_what_is_left(phases[-1]))
         raise
 
@@ -161,7 +164,7 @@ def _what_is_left(params: Params) -> str:
 def _ray_starting(phases: Sequence[Params], arguments: Arguments) -> Iterator[None]:
     """Let a private Ray start while the block imports torch and compiles, if it will need one."""
     backend = phases[0].trainer.init.backend
-    has_cluster = arguments.simulation is None and backend.backend_type == "CSX"
+    has_cluster = arguments.trains_or_evaluates and backend.backend_type == "CSX"
     if not has_cluster or backend.compile_only or backend.validate_only:
         yield
         return
@@ -214,6 +217,16 @@ def _simulate(arguments: Arguments, request: SimulationRequest, command: str) ->
     params = load_params(arguments.params, arguments.overrides())
     _log_to_terminal(params.trainer.init.logging.log_level)
     return run_simulation(params, request, arguments.cluster, arguments.trace, command)
+
+
+def _trace_wafer(
+    arguments: Arguments, request: WaferTraceRequest, command: str
+) -> dict[str, str | int | float]:
+    from waferstream.simulation.wafer_trace import run_wafer_trace  # noqa: PLC0415
+
+    params = load_params(arguments.params, arguments.overrides())
+    _log_to_terminal(params.trainer.init.logging.log_level)
+    return run_wafer_trace(params, request, cluster_of(arguments), command)
 
 
 def _log_to_terminal(level: str | int) -> None:

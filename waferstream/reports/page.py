@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -110,13 +110,13 @@ class Page:
     tiles: Sequence[tuple[str, str, str]] = ()
 
 
-def render(page: Page) -> str:
-    """Return a page as HTML."""
-    return _template().render(page=page)
+def render(page: Page, template: str = _TEMPLATE, **given: Any) -> str:
+    """Return a page as HTML; templates that extend the usual one take what is ``given``."""
+    return _template(template).render(page=page, **given)
 
 
 @cache
-def _template() -> Template:
+def _template(name: str) -> Template:
     environment = Environment(
         loader=PackageLoader("waferstream.reports", "."),
         autoescape=True,
@@ -124,4 +124,4 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(_TEMPLATE)
+    return environment.get_template(name)
