@@ -1,0 +1,132 @@
+"""Measure where sparse products on the CPU are faster than the dense kernels that the nodes run.
+
+    python -m benchmarks.sparsity.products --json benchmarks/results/sparse_products.json
+
+One thread, fp32, a weight whose zeros lie at random places. The three products of a linear layer:
+outputs, gradients of inputs, gradients of weights; dense, and with the weight in compressed sparse
+rows (``torch.sparse``, which calls MKL; the last one computes the gradients of non-zeros alone).
+The places of the non-zeros are known beforehand, as they are on a node: the time of a sparse form
+contains what brings the values of a step into place, and copies of transposed activations. Forms
+take turns, and the fastest of several turns counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from waferstream.reports.benchmark import new_file, new_result
+from wsc.core.files import write_json
+
+DENSITIES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+SHAPES = ((128, 1024, 1024), (512, 1024, 1024), (2048, 1024, 1024), (512, 768, 3072))
+"""Rows of the activations, inputs and outputs of the weight."""
+PRODUCTS = ("outputs", "input gradients", "weight gradients")
+
+Forms = Mapping[str, Callable[[], torch.Tensor]]
+
+
+def measure_density(
+    shape: tuple[int, int, int], density: float, turns: int
+) -> dict[str, dict[str, float]]:
+    """Return seconds of the dense and the sparse form of each product, and their difference."""
+    dense, sparse = _forms(shape, density)
+    results = {}
+    for name in PRODUCTS:
+        expected, found = dense[name](), sparse[name]()
+        if name == "weight gradients":
+            expected = expected[_present(shape, density)]
+        difference = float((expected - found).abs().max() / expected.abs().max())
+        dense_s = sparse_s = float("inf")
+        for _ in range(turns):
+            dense_s = min(dense_s, _seconds(dense[name]))
+            sparse_s = min(sparse_s, _seconds(sparse[name]))
+        results[name] = {"dense_s": dense_s, "sparse_s": sparse_s, "difference": difference}
+    return results
+
+
+def speed_up(results: Mapping[str, Mapping[str, float]]) -> float:
+    """Return the time of all dense products over that of each product's faster form."""
+    pairs = [(one["dense_s"], one["sparse_s"]) for one in results.values()]
+    return sum(dense_s for dense_s, _ in pairs) / sum(map(min, pairs))
+
+
+def _forms(shape: tuple[int, int, int], density: float) -> tuple[Forms, Forms]:
+    rows, inputs, outputs = shape
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(rows, inputs, generator=generator)
+    slope = torch.randn(rows, outputs, generator=generator)
+    present = _present(shape, density)
+    weight = (1 + torch.rand(outputs, inputs, generator=generator)) * present  # no other zeros
+    packed, turned = weight.to_sparse_csr(), weight.t().contiguous().to_sparse_csr()
+    values = packed.values().clone()
+    order = _places_of_turned(present)
+    pattern = packed.clone()
+    pattern.values().zero_()
+
+    def filled(form: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        form.values().copy_(new)
+        return form
+
+    dense: Forms = {
+        "outputs": lambda: x @ weight.t(),
+        "input gradients": lambda: slope @ weight,
+        "weight gradients": lambda: slope.t() @ x,
+    }
+    sparse: Forms = {
+        "outputs": lambda: (filled(packed, values) @ x.t().contiguous()).t().contiguous(),
+        "input gradients": lambda: (
+            (filled(turned, values[order]) @ slope.t().contiguous()).t().contiguous()
+        ),
+        "weight gradients": lambda: torch.sparse.sampled_addmm(pattern, slope.t(), x).values(),
+    }
+    return dense, sparse
+
+
+def _present(shape: tuple[int, int, int], density: float) -> torch.Tensor:
+    """Return where a weight of shape (outputs, inputs) is not zero."""
+    _, inputs, outputs = shape
+    return torch.rand(outputs, inputs, generator=torch.Generator().manual_seed(2)) < density
+
+
+def _places_of_turned(present: torch.Tensor) -> torch.Tensor:
+    """Return, for each value of the transposed weight, its place among the weight's values."""
+    places = torch.zeros(present.shape, dtype=torch.int64)
+    places[present] = torch.arange(int(present.sum()))
+    return places.t()[present.t()]
+
+
+def _seconds(act: Callable[[], torch.Tensor]) -> float:
+    start_s = time.perf_counter()
+    act()
+    return time.perf_counter() - start_s
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and write and print the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=new_file, required=True)
+    parser.add_argument("--turns", type=int, default=7)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    result = new_result("Below which density are sparse products faster on the CPU?")
+    points: list[dict[str, Any]] = []
+    for shape in SHAPES:
+        print("rows {}, inputs {}, outputs {}: dense time over sparse time".format(*shape))
+        for density in DENSITIES:
+            found = measure_density(shape, density, options.turns)
+            points.append({"shape": shape, "density": density, "products": found})
+            ratios = (
+                f"{name} {one['dense_s'] / one['sparse_s']:5.2f}" for name, one in found.items()
+            )
+            print(f"  density {density:4.2f}: {', '.join(ratios)}; all {speed_up(found):.2f}")
+    result["points"] = points
+    write_json(options.json, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Sparse forms of the products of a linear layer compute what the dense ones do."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.sparsity.products import PRODUCTS, measure_density, speed_up
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_sparse_forms_compute_the_dense_products() -> None:
+    found = measure_density((12, 24, 40), 0.2, turns=1)
+    assert tuple(found) == PRODUCTS
+    assert all(one["difference"] < 1e-5 for one in found.values())
+    assert speed_up(found) >= 1
+
+
+def test_speed_up_takes_the_faster_form_of_each_product() -> None:
+    pairs = {"a": {"dense_s": 3.0, "sparse_s": 1.0}, "b": {"dense_s": 1.0, "sparse_s": 4.0}}
+    assert speed_up(pairs) == 2.0
