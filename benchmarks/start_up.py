@@ -4,15 +4,18 @@
 
 Each run trains three steps of params.yaml on four systems on Ray, as a command of its own. The
 first run fills the compile cache; the others find the program there. A run takes 10 s on two idle
-cores.
+cores. Processor time, which other work on the host changes little, is that of the command and of
+all processes below it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -40,18 +43,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--num_csx", type=int, default=4, help="systems")
     parser.add_argument("--json", type=new_file, help="file for the result")
     options = parser.parse_args(arguments)
-    result = new_result("seconds from the command to the end of each phase")
+    result = new_result("seconds, and processor seconds, from the command to each phase's end")
     with TemporaryDirectory(prefix="benchmark-") as folder:
         runs = [_run(Path(folder), options.num_csx) for _ in range(options.repeats + 1)]
-    warm = [run["first step"] for run in runs[1:]]
-    print(f"first step after {median(warm):.1f} s ({min(warm):.1f} to {max(warm):.1f} s)")
+    warm, busy = zip(*(run["first step"] for run in runs[1:]), strict=True)
+    print(
+        f"first step after {median(warm):.1f} s ({min(warm):.1f} to {max(warm):.1f} s), "
+        f"{median(busy):.1f} s of processor time ({min(busy):.1f} to {max(busy):.1f} s)"
+    )
     if options.json is not None:
         write_json(options.json, result | {"num_csx": options.num_csx, "runs": runs})
     return 0
 
 
-def _run(folder: Path, num_csx: int) -> dict[str, float]:
-    """Train three steps; return the seconds from the command to the end of each phase."""
+def _run(folder: Path, num_csx: int) -> dict[str, tuple[float, float]]:
+    """Train three steps; return seconds and processor seconds at the end of each phase."""
     words = ["--params", str(_HOME / "params.yaml"), "--num_csx", str(num_csx), "--max_steps", "3"]
     with TemporaryDirectory(dir=folder) as model_dir:
         cache = ["--model_dir", model_dir, "--compile_dir", str(folder / "cache")]
@@ -59,15 +65,31 @@ def _run(folder: Path, num_csx: int) -> dict[str, float]:
         command = [sys.executable, "-u", str(_HOME / "run.py"), *words, *cache]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None, "it is a pipe"
-            ends: dict[str, float] = {}
+            ends: dict[str, tuple[float, float]] = {}
             for line in process.stdout:
                 for phase in [phase for marker, phase in _PHASES.items() if marker in line]:
-                    ends.setdefault(phase, perf_counter() - begin)
-        ends["ended"] = perf_counter() - begin
+                    ends.setdefault(phase, (perf_counter() - begin, _busy_s(process.pid)))
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    print(", ".join(f"{phase} {seconds:.1f}" for phase, seconds in ends.items()), flush=True)
+    told = (f"{phase} {at:.1f} ({busy:.1f} busy)" for phase, (at, busy) in ends.items())
+    print(", ".join(told), flush=True)
     return ends
+
+
+def _busy_s(root: int) -> float:
+    """Return the processor time so far of a process and all processes below it."""
+    busy_s: dict[int, float] = {}
+    below: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[1-9]*"):
+        with suppress(OSError):
+            fields = (entry / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+            below.setdefault(int(fields[1]), []).append(int(entry.name))
+            # proc_pid_stat(5): user and system time, its own and that of children it has awaited
+            busy_s[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    family = [root]
+    for process in family:
+        family += below.get(process, [])
+    return sum(busy_s.get(process, 0.0) for process in family)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,9 @@ _SETTINGS = ("PYTHON", "TORCH", "OMP_", "MKL_", "LD_", "CUDA_", "GRPC_")
 _ROLES = ("appliance.coordinator", "memoryx.server", "swarmx.switch", "csnode.node")
 _FRONT_END = ("cstorch", "modelzoo.data.registry")  # roles unpickle parts of an installation
 
-PRELOADED = (*_ROLES, *_FRONT_END)
+_OF_RAY = ("filelock", "jsonschema", "msgpack", "requests")  # what Ray itself imports of others
+
+PRELOADED = (*_ROLES, *_FRONT_END, *_OF_RAY)
 """Modules that the fork server imports."""
 
 _LENGTH = struct.Struct("!I")
