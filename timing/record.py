@@ -14,7 +14,7 @@ from typing import NamedTuple
 from wsc.core.activities import NOWHERE, Place
 
 DEFAULT_LIMIT = 500_000
-"""Most activities of each clock: about 150 MB of memory, and a file of 100 MB."""
+"""Most activities of each clock: about 250 MB of memory and 300 MB of file."""
 
 
 class Occupancy(NamedTuple):

@@ -9,6 +9,7 @@ first activity.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,15 +75,19 @@ class _Bar(NamedTuple):
 
 
 def write_trace(path: Path, activities: Activities, notes: Sequence[str] = ()) -> None:
-    """Write activities to one JSON file, with ``notes`` about what is not in it."""
+    """Write activities to one JSON file, with ``notes`` about what is not in it.
+
+    A file whose name ends with ``.gz`` is compressed, which viewers read as well.
+    """
     missing = [*notes, *activities.missing()]
-    with path.open("w", encoding="utf-8") as file:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", encoding="utf-8") as file:
         about = {"missing": missing}
         file.write(f'{{"displayTimeUnit": "ns", "otherData": {json.dumps(about)}, ')
         file.write('"traceEvents": [')
         separator = "\n"
         for event in _events(activities, missing):
-            file.write(separator + json.dumps(event))
+            file.write(separator + json.dumps(event, separators=(",", ":")))
             separator = ",\n"
         file.write("\n]}\n")
 

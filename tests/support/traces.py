@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import defaultdict
 from itertools import pairwise
@@ -55,7 +56,8 @@ def read_trace(path: Path) -> Trace:
 
     The rules are those of the Trace Event Format, and Perfetto's that slices of one thread nest.
     """
-    document = json.loads(path.read_text(encoding="utf-8"))
+    content = path.read_bytes()
+    document = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
     events: list[Event] = document["traceEvents"]
     names: dict[tuple[int, int], str] = {}
     processes: dict[int, str] = {}

@@ -34,7 +34,7 @@ def place_of(program: Program, bucket: Bucket, step: int, round_index: int = -1)
     return Place(program.mode, step, round_index, segment.layer, segment.phase)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Interval:
     """One activity of a role in measured time (``time.perf_counter_ns`` clock)."""
 

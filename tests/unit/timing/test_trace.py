@@ -44,6 +44,12 @@ def test_both_clocks_are_processes_with_a_track_per_row(tmp_path: Path) -> None:
     assert added.args == {**place, **expected}
 
 
+def test_a_compressed_trace_is_the_same(tmp_path: Path) -> None:
+    activities = Activities(record_of_a_segment())
+    plain, packed = (written(tmp_path / name, activities) for name in ("t.json", "t.json.gz"))
+    assert packed == plain
+
+
 def test_counters_show_links_and_sram(tmp_path: Path) -> None:
     """A link has a rate while it is used; SRAM holds what the plan says from a segment on."""
     trace = written(tmp_path / "trace.json", Activities(record_of_a_segment()))

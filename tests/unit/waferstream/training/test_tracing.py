@@ -1,0 +1,40 @@
+"""The trace that a command was asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.errors import raises
+from waferstream.cli.arguments import parse_arguments
+from waferstream.training.tracing import TraceRequest
+from wsc.core.errors import ConfigError
+
+
+def requested(*flags: str) -> TraceRequest | None:
+    nowhere = Path("nowhere")
+    return parse_arguments(["-p", "params.yaml", *flags], home=nowhere, cwd=nowhere).trace
+
+
+def test_flags_name_the_file_and_its_limit() -> None:
+    assert requested() is None
+    assert requested("--trace=t.json") == TraceRequest(Path("t.json"))
+    assert requested("--trace=t.json", "--trace_limit=9") == TraceRequest(Path("t.json"), 9)
+
+
+def test_a_limit_needs_a_trace() -> None:
+    with pytest.raises(SystemExit):
+        requested("--trace_limit=9")
+
+
+def test_every_phase_of_a_run_has_a_file(tmp_path: Path) -> None:
+    request = TraceRequest(tmp_path / "trace.json", 9)
+    assert request.of_phase(2) == TraceRequest(tmp_path / "trace_2.json", 9)
+
+
+def test_a_trace_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """Before the run, which may take hours."""
+    TraceRequest(tmp_path / "trace.json").check()
+    with raises(ConfigError, "trace-not-writable"):
+        TraceRequest(tmp_path / "nowhere" / "trace.json").check()
+    with raises(ConfigError, "trace-limit-too-small"):
+        TraceRequest(tmp_path / "trace.json", 0).check()
