@@ -98,7 +98,7 @@ def check_hosts(installation: Installation, size: ClusterSize, placement: Placem
     for host, roles in zip(placement.hosts, roles_on(placement, size.num_servers), strict=True):
         needs = needs_on(roles, weights, program, num_csx)
         if host.free_bytes is not None and sum(needs.values()) > host.free_bytes:
-            raise _exceeded(needs, host.free_bytes, f"host {host.address}", _OTHER_HOSTS)
+            raise _exceeded(needs, host.free_bytes, f"host {host.address}", OTHER_HOSTS)
 
 
 def check_host(installation: Installation, size: ClusterSize, free: int | None = None) -> None:
@@ -125,9 +125,10 @@ _OWN_HOST = (
     "set a smaller csx.performance.micro_batch_size; keep weights and state on a disk "
     "(runtime.flash); or join a Ray cluster of several hosts (docs/deployment.md)"
 )
-_OTHER_HOSTS = (
-    "spread systems and weight servers (runtime.placement, runtime.server_placement: SPREAD); set "
-    "a smaller csx.performance.micro_batch_size; keep weights and state on a disk (runtime.flash); "
+OTHER_HOSTS = (
+    "spread systems and several weight servers over the hosts (runtime.placement, "
+    "runtime.server_placement: SPREAD; memoryx.weight_servers; examples/many_hosts.yaml); set a "
+    "smaller csx.performance.micro_batch_size; keep weights and state on a disk (runtime.flash); "
     "or add hosts (`waferstream cluster plan --params FILE` shows what each one needs)"
 )
 

@@ -11,6 +11,7 @@ import argparse
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Sequence
 from itertools import chain, repeat
 from pathlib import Path
@@ -150,7 +151,13 @@ def _plan(given: argparse.Namespace) -> int:
     workers = min(given.num_csx, spec.runtime.input_workers)
     num_servers = spec.machine.memoryx.weight_servers
     needs = None if given.params is None else _needs(given.params, spec, placement)
-    return show(given, plan_rows(placement, num_servers, workers, needs))
+    rows = plan_rows(placement, num_servers, workers, needs)
+    code = show(given, rows)
+    if any(row["FITS"] == "no" for row in rows):
+        from appliance.host_need import OTHER_HOSTS  # noqa: PLC0415  (torch)
+
+        print(f"Some hosts lack memory; remedy: {OTHER_HOSTS}", file=sys.stderr)
+    return code
 
 
 def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[int]:

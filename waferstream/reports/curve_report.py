@@ -231,9 +231,9 @@ def error_bar_text(system: str, bar: ErrorBar | None, as_published: bool) -> str
         bar: Its errors; None where no published run is known.
         as_published: Whether the machine is the published one.
     """
-    if bar is None:
-        return f"Error bar: unknown, there is no published run on a {system} left to compare."
     changed = "" if as_published else " cluster.yaml changes numbers of the published machine."
+    if bar is None:
+        return f"Error bar: unknown, no published run on a {system} is left to compare.{changed}"
     return (
         f"Error bar: nine of ten published runs on one {bar.system} are within "
         f"{bar.nine_of_ten:.0%} of their prediction ({bar.runs} runs, none of them fitted; mean "

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.support.tiny_run import write_run
+from tests.support.tools import rows
 from waferstream.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,6 +59,13 @@ def test_own_machine_is_simulated(tmp_path: Path) -> None:
     params, _, model_dir = write_run(tmp_path)
     machine = EXAMPLES / "own_machine.yaml"
     run(params, model_dir, "--cluster", machine, "--simulate", "--num_csx", 4)
+
+
+def test_many_hosts_share_weights_and_systems(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--cluster", str(EXAMPLES / "many_hosts.yaml"), "--num_csx", "8", "--hosts", "8x8")
+    found = rows(capsys, "cluster", "plan", *words)
+    assert sorted(row["CSX"] for row in found) == [f"csx-{index}" for index in range(8)]
+    assert sorted(row["MEMORYX"] for row in found) == [f"wgt-{index}" for index in range(8)]
 
 
 @pytest.mark.nightly

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 
@@ -136,8 +137,11 @@ def test_plan_says_whether_simulated_hosts_have_the_memory(
     write_run(tmp_path)
     params = str(tmp_path / "params.yaml")
     words = ("--cluster", machine, "--hosts", f"1x1x{gib}", "--params", params)
-    (host,) = rows(capsys, "cluster", "plan", *words)
+    assert main(["cluster", "plan", *words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    (host,) = json.loads(out)
     assert (host["FREE"], host["FITS"]) == (format_bytes(gib << 30), fits)
+    assert ("SPREAD" in err) == (fits == "no")
 
 
 @pytest.mark.parametrize("hosts", ["3", "0x4", "3x4x5x6", "3x-4", "axb"])

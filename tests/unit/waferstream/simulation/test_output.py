@@ -41,7 +41,7 @@ def test_footnotes_of_a_compared_machine_are_its_own() -> None:
     text = simulation_text(replace(RESULT, others=(other,)))
     assert text.count("PFLOP/s: ") == 1
     assert "nine of ten published runs on one CS-2" in text
-    assert "Error bar: unknown, there is no published run on a CS-3" in text
+    assert "Error bar: unknown, no published run on a CS-3" in text
 
 
 def test_simulation_text_marks_a_changed_machine() -> None:
