@@ -123,18 +123,24 @@ def _weights_section(result: CurveResult) -> Section:
 
 
 def _curve_section(result: CurveResult, picture: bytes) -> Section:
-    header, *rows = curve_table(result)
     description = (
         "Left: samples per second against the number of systems. Right: emulated step time by "
         "cause for each number of systems. The table below holds the numbers."
     )
-    blocks: list[Block] = [Picture(picture, description), Table(header, rows)]
+    blocks: list[Block] = [Picture(picture, description), *_tables(result)]
     blocks += [Sentence(note) for note in footnotes(result)]
     for other in result.others:
-        header, *rows = curve_table(other)
-        blocks += [Sentence(headline(other), is_note=False), Table(header, rows)]
+        blocks += [Sentence(headline(other), is_note=False), *_tables(other)]
         blocks += [Sentence(note) for note in own_footnotes(other, result)]
     return Section("curve", "Rates and attribution", blocks)
+
+
+def _tables(result: CurveResult) -> tuple[Table, Table]:
+    """Return the rows as two tables, which fit a desk and paper: rates, and what causes them."""
+    rows = curve_table(result)
+    cut = rows[0].index("efficiency") + 1
+    causes = [(row[0], *row[cut:]) for row in rows]
+    return Table(rows[0][:cut], [row[:cut] for row in rows[1:]]), Table(causes[0], causes[1:])
 
 
 def _gpu_section(gpus: GpuComparison, picture: bytes | None) -> Section:

@@ -26,10 +26,12 @@ PICTURE = b"\x89PNG pixels"
 
 
 def test_curve_page_is_well_formed_and_holds_every_number() -> None:
-    """Cells, host with special characters, commit."""
+    """Cells of both tables, the systems in each; host with special characters, commit."""
     parsed = Parsed.of(curve_page(replace(RUNS, commit="c0ffee"), PICTURE))
-    _, first, second = curve_table(RUNS)
-    assert parsed.cells == [*first, *second]
+    header, first, second = curve_table(RUNS)
+    cut = header.index("efficiency") + 1
+    rates = [*first[:cut], *second[:cut]]
+    assert parsed.cells == [*rates, first[0], *first[cut:], second[0], *second[cut:]]
     assert "Xeon <2>, 2 cores, 8.0 GiB" in parsed.text
     assert "c0ffee" in parsed.text
 
