@@ -8,7 +8,7 @@ import h5py
 import pytest
 import torch
 
-from tests.support.checkpoint_files import flip_in, unsealed
+from tests.support.checkpoint_files import flip_in, packed_checkpoint, unsealed
 from tests.support.tools import fields, rows, tool
 from waferstream.cli.main import main
 from waferstream.cli.model_tool import write_weights
@@ -30,6 +30,22 @@ def test_info_describes_a_checkpoint(first: Path, capsys: pytest.CaptureFixture[
     assert (summary["Tensors"], summary["global_step"]) == (2, 1)
     listed = {row["key"]: row for row in rows(capsys, "checkpoint", "info", "-l", first)}
     assert listed["model.weight"]["bytes"] == 24
+
+
+def test_packed_checkpoint_is_described_verified_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Shapes are those of whole tensors, bytes those in the file; a whole copy has equal values."""
+    path = packed_checkpoint(tmp_path / "packed.mdl")
+    listed = {row["key"]: row for row in rows(capsys, "checkpoint", "info", "-l", path)}
+    assert listed["model.w"] == {**listed["model.w"], "shape": [4, 16], "bytes": 12}
+    tool(capsys, "checkpoint", "verify", path)
+    reader, whole = Reader(path), tmp_path / "whole.mdl"
+    weights = {name: torch.from_numpy(reader[f"model.{name}"]) for name in ("w", "b")}
+    write_weights(whole, weights, {"global_step": 7})
+    out = tool(capsys, "checkpoint", "diff", path, whole, code=1)
+    assert "sparsity.mask.w" in out
+    assert "model" not in out
 
 
 def test_diff_names_the_tensors_that_differ(

@@ -10,52 +10,33 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.support.checkpoint_files import PACKED_PLACES, PACKED_VALUES, packed_checkpoint
 from tests.support.errors import raises
 from wsc.checkpoint import FORMAT_ATTRIBUTE, SPEC_ATTRIBUTE
-from wsc.checkpoint.packed import PackedSpec, mask_key, unpack_into
+from wsc.checkpoint.packed import mask_key, unpack_into
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.seal import SealError, parse_manifest, read_seal
-from wsc.checkpoint.writer import reseal, reserve_tensors, write_metadata
+from wsc.checkpoint.writer import reseal
 from wsc.core.errors import CheckpointError
 from wsc.core.program import TensorSpec
 
-KEPT = (3, 17, 40)
-VALUES = np.array([1.5, -2.0, 0.25], np.float32)
-WORDS = np.array([1 << 3 | 1 << 17, 1 << 8], np.int32)
-
-
-def written(path: Path, words: np.ndarray = WORDS) -> Path:
-    """Write a 4 x 16 weight of which three elements are kept, and a dense bias."""
-    contents = {
-        PackedSpec("model.w", (3,), "float32", whole=(4, 16)): VALUES,
-        TensorSpec("sparsity.mask.w", (2,), "int32"): words,
-        TensorSpec("model.b", (3,), "float32"): 2 * VALUES,
-    }
-    offsets = reserve_tensors(path, list(contents))
-    with path.open("r+b") as file:
-        for spec, values in contents.items():
-            file.seek(offsets[spec.name])
-            file.write(values.tobytes())
-    write_metadata(path, {"global_step": 7})
-    return path
-
 
 def test_packed_tensor_is_read_whole(tmp_path: Path) -> None:
-    reader = Reader(written(tmp_path / "c.mdl"))
+    reader = Reader(packed_checkpoint(tmp_path / "c.mdl"))
     reader.verify()
     whole = np.zeros(64, np.float32)
-    whole[list(KEPT)] = VALUES
+    whole[list(PACKED_PLACES)] = PACKED_VALUES
     assert reader.tensors["model.w"] == TensorSpec("model.w", (4, 16), "float32")
-    assert reader.stored_bytes("model.w") == VALUES.nbytes
+    assert reader.stored_bytes("model.w") == PACKED_VALUES.nbytes
     np.testing.assert_array_equal(reader["model.w"], whole.reshape(4, 16))
-    np.testing.assert_array_equal(reader["model.b"], 2 * VALUES)
+    np.testing.assert_array_equal(reader["model.b"], 2 * PACKED_VALUES)
     with raises(CheckpointError, "tensor-mismatch"):
         reader.read_into({"model.w": np.empty(3, np.float32)})
 
 
 def test_file_states_another_format_to_old_programs(tmp_path: Path) -> None:
     """These look for the seal of format 1, and read the format where there is none."""
-    path = written(tmp_path / "c.mdl")
+    path = packed_checkpoint(tmp_path / "c.mdl")
     assert path.read_bytes()[-8:] != b"wsc-seal"
     with io.FileIO(path) as file:
         manifest = read_seal(file)
@@ -68,24 +49,24 @@ def test_file_states_another_format_to_old_programs(tmp_path: Path) -> None:
 
 
 def test_file_changed_by_another_program_is_sealed_again(tmp_path: Path) -> None:
-    path = written(tmp_path / "c.mdl")
+    path = packed_checkpoint(tmp_path / "c.mdl")
     with h5py.File(path, "r+") as plain:
         plain["model.w"][0] = 9.0
     reseal(path)
-    assert Reader(path)["model.w"].reshape(-1)[KEPT[0]] == 9.0
+    assert Reader(path)["model.w"].reshape(-1)[PACKED_PLACES[0]] == 9.0
 
 
 def test_mask_of_another_number_of_values_is_refused(tmp_path: Path) -> None:
-    reader = Reader(written(tmp_path / "c.mdl", np.array([7, 7], np.int32)))
+    reader = Reader(packed_checkpoint(tmp_path / "c.mdl", np.array([7, 7], np.int32)))
     with raises(CheckpointError, "tensor-damaged"):
         reader["model.w"]
     with pytest.raises(ValueError, match="leaves"):
-        unpack_into(np.empty(64, np.float32), VALUES, np.array([1, 0], np.int32))
+        unpack_into(np.empty(64, np.float32), PACKED_VALUES, np.array([1, 0], np.int32))
 
 
 @pytest.mark.parametrize("change", ["no mask", "short mask", "not flat"])
 def test_packed_tensor_without_its_mask_is_refused(change: str, tmp_path: Path) -> None:
-    with io.FileIO(written(tmp_path / "c.mdl")) as file:
+    with io.FileIO(packed_checkpoint(tmp_path / "c.mdl")) as file:
         manifest = read_seal(file)
     assert manifest is not None
     tensors = json.loads(manifest.model_dump_json())["tensors"]
