@@ -23,18 +23,21 @@ from waferstream.scaling.experiment import CURVE_NAME, Experiment, check, measur
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
+from wsc.core.files import json_text
 from wsc.core.terminal import line_width
 
 HOME = Path(__file__).resolve().parents[1]
 INTERRUPTED = 130
+_STANDARD_ERROR = 2
 
 
 def main() -> int:
     """Run the experiment of the command line; returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also ends the run in progress
     try:
-        experiment, with_gpus = read_command_line()
-        result = run_experiment(experiment, with_gpus)
+        experiment, with_gpus, prints_json = read_command_line()
+        output = _STANDARD_ERROR if prints_json else None
+        result = run_experiment(experiment, with_gpus, output)
         page = write_curve(experiment.out, CURVE_NAME, result, command=shlex.join(sys.argv))
     except WaferStreamError as error:
         print(f"\nError: {error}", file=sys.stderr)
@@ -46,24 +49,33 @@ def main() -> int:
         print("\nInterrupted.", file=sys.stderr)
         return INTERRUPTED
     assert result.training is not None
-    print(f"\n{table_text(result, line_width())}\n")
-    print(f"{verdict(result.training, len(result.points))}\n{page}")
+    if prints_json:
+        print(json_text(result))
+    else:
+        print(f"\n{table_text(result, line_width())}\n")
+        print(f"{verdict(result.training, len(result.points))}\n{page}")
     return 0 if result.training.weights_sha256 is not None else 1
 
 
-def run_experiment(experiment: Experiment, with_gpus: bool) -> CurveResult:
+def run_experiment(
+    experiment: Experiment, with_gpus: bool, output: int | None = None
+) -> CurveResult:
     """Check the configuration, do all runs, and add GPU clusters if requested."""
     params = load_params(experiment.params)
     check(experiment, params)
     policy = params.trainer.init.micro_batch_policy("train")
-    result = measure(experiment, policy, run_py(HOME), HOME)
+    result = measure(experiment, policy, run_py(HOME, output), HOME)
     if not with_gpus:
         return result
     return replace(result, gpus=compare_with_gpus(params, result.model.parameters))
 
 
-def read_command_line() -> tuple[Experiment, bool]:
-    """Parse the command line; returns the experiment and whether to compare with GPUs."""
+def read_command_line() -> tuple[Experiment, bool, bool]:
+    """Parse the command line.
+
+    Returns:
+        The experiment, whether to compare with GPUs, and whether to print JSON.
+    """
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--params", type=Path, required=True, help="params file of the run")
     parser.add_argument("--num_csx", required=True, help="numbers of systems: 1,2,4,8 or 1-8:x2")
@@ -71,6 +83,9 @@ def read_command_line() -> tuple[Experiment, bool]:
     parser.add_argument("--steps", type=int, help="steps of each run (default: as in params)")
     parser.add_argument("--cluster", type=Path, help="cluster.yaml (default: as run.py finds it)")
     parser.add_argument("--no_gpus", action="store_true", help="leave out GPU clusters")
+    parser.add_argument(
+        "--json", action="store_true", help="print scaling.json; runs print to standard error"
+    )
     typed = parser.parse_args()
     experiment = Experiment(
         params=typed.params,
@@ -79,7 +94,7 @@ def read_command_line() -> tuple[Experiment, bool]:
         steps=typed.steps,
         cluster=typed.cluster,
     )
-    return experiment, not typed.no_gpus
+    return experiment, not typed.no_gpus, typed.json
 
 
 if __name__ == "__main__":

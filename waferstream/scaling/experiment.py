@@ -155,13 +155,20 @@ def _described(exit_code: int) -> str:
     return f"ended by {signal.Signals(-exit_code).name}{reason}"
 
 
-def run_py(home: Path) -> Run:
-    """Return a function that calls ``home/run.py`` in a process, and ends it on interruption."""
+def run_py(home: Path, output: int | None = None) -> Run:
+    """Return a function that calls ``home/run.py`` in a process, and ends it on interruption.
+
+    Args:
+        home: The source tree.
+        output: File descriptor for what runs print on standard output; that itself by default.
+    """
 
     def run(arguments: Sequence[str]) -> int:
         command = [sys.executable, str(home / "run.py"), *arguments]
         # a process group of its own: Ctrl-C reaches it once, from here, while it closes its cluster
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as process:
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, process_group=0
+        ) as process:
             try:
                 return process.wait()
             except BaseException:

@@ -25,6 +25,7 @@ model_dir = pathlib.Path(flags["--model_dir"])
 model_dir.mkdir(parents=True)
 answers = json.loads(pathlib.Path(__file__).with_name("answers.json").read_text())
 (model_dir / "run_summary.json").write_text(json.dumps(answers[flags["--num_csx"]]))
+print("a line of the run")
 """
 
 WAITING_RUN_PY = """
@@ -87,6 +88,15 @@ def test_scaling_curve_fails_if_weights_differ(
     assert curve(monkeypatch, "--params", "params.yaml", "--num_csx", "1,4") == 1
     assert "Bitwise reproducible: NO." in capsys.readouterr().out
     assert (home / "out" / "scaling.html").exists()
+
+
+def test_scaling_curve_prints_json_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What runs print goes to standard error."""
+    words = ("--params", "params.yaml", "--num_csx", "1,2", "--json")
+    assert curve(monkeypatch, *words) == 0
+    assert json.loads(capfd.readouterr().out) == json.loads((home / "out/scaling.json").read_text())
 
 
 @pytest.mark.parametrize(
