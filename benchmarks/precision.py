@@ -5,9 +5,9 @@
 Each arm trains the same model from the same weights on the same text, on one system of the local
 cluster: ``fp32``, ``bf16``, the same with stochastic rounding, ``fp16`` with a dynamic loss scale,
 ``cbfloat16``; weights stream in the half type and kernels compute in it, with softmax and losses in
-fp32. ``wafer`` is the default
-model in bf16 streams and fp32 kernels, added up in the order of the array (runtime.engine); the arm
-``torch`` beside it is the same run on torch, for the ratio of their times.
+fp32. ``wafer`` is the default model in bf16 streams and fp32 kernels, added up in the order of the
+array (runtime.engine); the arm ``torch`` beside it is the same run on torch, for the ratio of their
+times. ``--arms torch wafer`` runs these two alone.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ PRECISIONS: dict[str, dict[str, Any]] = {
     "fp16 + dynamic scale": {"fp16_type": "float16", "loss_scaling_factor": "dynamic"},
     "cbfloat16": {"fp16_type": "cbfloat16", "loss_scaling_factor": "dynamic"},
 }
+ENGINES = ("torch", "wafer")
+ARM_NAMES = (*PRECISIONS, *ENGINES)
 _MIXED = {"fp16_type": "bfloat16", "precision_opt_level": 0}
 
 
@@ -68,11 +70,12 @@ class Curve:
     seconds: list[float]
 
 
-def arms(models: Sequence[str]) -> list[Arm]:
-    """Return all arms, model by model."""
+def arms(models: Sequence[str], names: Sequence[str] = ARM_NAMES) -> list[Arm]:
+    """Return the arms of these names, model by model."""
     precisions = [Arm(model, *given) for model in models for given in PRECISIONS.items()]
-    engines = [Arm("default", name, _MIXED, name) for name in ("torch", "wafer")]
-    return [*precisions, *engines] if "default" in models else precisions
+    engines = [Arm("default", name, _MIXED, name) for name in ENGINES]
+    found = [*precisions, *engines] if "default" in models else precisions
+    return [arm for arm in found if arm.name in names]
 
 
 def train(arm: Arm, steps: int, batch_size: int, length: int, changes: Mapping[str, Any]) -> Curve:
@@ -132,7 +135,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
     """Draw the losses, one panel for each model, and one for the engines."""
     panels: dict[str, list[Curve]] = {}
     for curve in curves:
-        is_engine = curve.arm.name in {"torch", "wafer"}
+        is_engine = curve.arm.name in ENGINES
         panels.setdefault("engines" if is_engine else curve.arm.model, []).append(curve)
     with mpl.rc_context({"font.size": 9}):
         figure = Figure(figsize=(4.2 * len(panels), 3.6), layout="constrained")
@@ -153,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     result = new_result("how does the loss depend on the precision of streams and kernels?")
     changes = {"num_hidden_layers": given.layers} if given.layers else {}
     curves = []
-    for arm in arms(given.models):
+    for arm in arms(given.models, given.arms):
         curve = train(arm, given.steps, given.batch_size, given.length, changes)
         seconds = statistics.median(curve.seconds) if curve.seconds else float("nan")
         print(f"{arm.model:8} {arm.name:21} loss {curve.losses[-1]:.4f}, {seconds:.2f} s per step")
@@ -173,6 +176,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--models", nargs="+", default=["default", "10M"], choices=["default", "10M"]
     )
+    parser.add_argument("--arms", nargs="+", default=ARM_NAMES, choices=ARM_NAMES)
     parser.add_argument("--steps", type=positive, default=8, help="steps of an arm (default: 8)")
     parser.add_argument("--batch_size", type=positive, default=4, help="samples (default: 4)")
     parser.add_argument("--length", type=positive, default=64, help="tokens of a sample")

@@ -95,12 +95,18 @@ def _feature_sum(work: OpWork, _: str) -> tuple[KernelCall, ...]:
 
 
 def _reduction(work: OpWork, _: str) -> tuple[KernelCall, ...]:
-    """Return the sums over features, over tokens, or over both; ``flops`` are the results."""
+    """Return the sums over features, over tokens, or over both; ``flops`` are the results.
+
+    Where as many tokens as features leave both possible, a sum is taken as one over tokens, as
+    gradients of biases are, and a mean as one over features, as in a norm.
+    """
     tokens, features = _tokens(work.shape)
-    if work.flops == tokens:
-        return (KernelCall("feature_sum", (tokens, features)),)
-    if work.flops == features:
-        return (KernelCall("token_sum", (tokens, features)),)
+    kernels: dict[KernelName, int] = {"token_sum": features, "feature_sum": tokens}
+    if work.op == "mean":
+        kernels = dict(reversed(kernels.items()))
+    for kernel, results in kernels.items():
+        if work.flops == results:
+            return (KernelCall(kernel, (tokens, features)),)
     return KernelCall("feature_sum", (tokens, features)), KernelCall("token_sum", (tokens, 1))
 
 

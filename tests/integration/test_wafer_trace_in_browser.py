@@ -20,7 +20,7 @@ PROBE = """<script>addEventListener("load", () => {
   for (let cycle = 0; cycle <= Number(slider.max); cycle++) {
     slider.value = cycle;
     slider.dispatchEvent(new Event("input"));
-    wavelets += document.querySelectorAll("#grid g path").length;
+    wavelets += document.querySelectorAll("#grid .moving path").length;
     busy += document.querySelectorAll("#grid rect:not(.s0)").length;
   }
   document.getElementById("back").click();

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 
-from csnode.engine.spec import KINDS
+from csnode.engine.binding import built
+from csnode.engine.calls import KernelCall, calls_of
+from csnode.engine.closed_forms import kernel_cycles, region_grid
+from csnode.engine.fabric import FabricArray, Run
+from csnode.engine.spec import KINDS, EngineSpec, KernelName
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
 from wsc.core.errors import (
     ApplianceResourceExhausted,
     ConfigError,
 )
+from wsc.core.kernel_source import KernelSource
+from wsc.core.program import Segment
 
-WAFER = {"default": "wafer", "rows": 4, "columns": 4}
+WAFER: dict[str, Any] = {"default": "wafer", "rows": 4, "columns": 4}
 
 
 ONE_LAYER = {"num_hidden_layers": 1}
@@ -51,9 +59,37 @@ def test_all_kernels_left_to_torch_give_the_weights_of_torch() -> None:
 
 
 @pytest.mark.nightly
-def test_simulated_fabric_gives_the_same_weights(alone: str) -> None:
-    """Every kernel of the layer comes from the simulator, forward and backward."""
+@pytest.mark.timeout(600)
+def test_simulated_fabric_gives_the_same_weights(
+    alone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every kernel of the layer comes from the simulator, forward and backward.
+
+    The kernels are those that its ops state, and their cycles those of the closed forms.
+    """
+    runs: list[Run] = []
+    segments: list[Segment] = []
+
+    def noted(kernel: KernelSource, segment: Segment, engine: EngineSpec) -> Any:
+        segments.append(segment)
+        return built(kernel, segment, engine)
+
+    monkeypatch.setattr("csnode.executor.built", noted)
+    monkeypatch.setattr(
+        "csnode.engine.binding.FabricArray", partial(FabricArray, on_run=runs.append)
+    )
     assert digest(WAFER | {"layers": {"decoder.0": "wafer-cycles"}}) == alone
+    calls = Counter[tuple[KernelName, tuple[int, ...]]]()
+    for work in (op for each in segments if each.layer == "decoder.0" for op in each.work):
+        for call in calls_of(work, "float32"):
+            calls[call.kernel, call.shape] += call.times
+    ran = Counter((run.kernel, run.shape) for run in runs)
+    assert ran.keys() == calls.keys()
+    assert len({ran[kernel] / calls[kernel] for kernel in calls}) == 1  # the micro-batches
+    grid = region_grid(WAFER["rows"], WAFER["columns"])
+    for run in runs:
+        closed_form = kernel_cycles(grid, KernelCall(run.kernel, run.shape, run.dtype))
+        assert closed_form.total_cycles == pytest.approx(run.cycles, rel=0.05)
 
 
 def test_llama_trains_on_the_array() -> None:

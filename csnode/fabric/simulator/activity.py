@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from csnode.fabric.dtypes import Array
-from csnode.fabric.program import NUM_PORTS
+from csnode.fabric.program import NUM_PORTS, Port
 from csnode.fabric.simulator.queues import Queues
 
 
@@ -29,8 +29,9 @@ class Work(IntEnum):
 class History:
     """Work of all cores and ways of all wavelets of a run, in the order in which they begin.
 
-    ``work`` int64 [n, 4]: PE, first cycle, cycles, ``Work``. ``hops`` int64 [m, 5]: PE that the
-    wavelet enters, ``Port`` by which it does, colour, cycle of its departure, cycle of its arrival.
+    ``work`` int64 [n, 4]: PE, first cycle, cycles, ``Work``. ``hops`` int64 [m, 6]: PE whose router
+    the wavelet enters, ``Port`` by which it does, colour, cycle of its departure, cycle of its
+    arrival, and cycle in which that router passes it on, later if it had to wait.
     """
 
     work: Array
@@ -48,6 +49,7 @@ class Recorder:
         self._queues, self._colours, self._num_pes = queues, np.array(colours), num_pes
         self._work: list[Array] = []
         self._hops: list[Array] = []
+        self._passed: list[Array] = []
 
     def note_work(self, pes: Array, now: int, cycles: int, work: Array | Work) -> None:
         """Note that cores begin to work now, for some cycles."""
@@ -57,14 +59,26 @@ class Recorder:
     def note_hops(self, queues: Array, now: int, arrivals: Array) -> None:
         """Note that wavelets leave now for queues of routers; ways into cores are left out."""
         outside = queues < self._queues.num_router
-        queues = queues[outside]
-        pes, ports = np.divmod(self._queues.link[queues], NUM_PORTS + 1)
-        colours = self._colours[self._queues.switch[queues] // self._num_pes]
-        columns = np.broadcast_arrays(pes, ports, colours, now, arrivals[outside])
+        columns = np.broadcast_arrays(queues[outside], now, arrivals[outside])
         self._hops.append(np.stack(columns, axis=1).astype(np.int64))
 
+    def note_passed(self, queues: Array, now: int) -> None:
+        """Note that routers pass on the first wavelets of their queues now."""
+        columns = np.broadcast_arrays(queues, now)
+        self._passed.append(np.stack(columns, axis=1).astype(np.int64))
+
     def history(self) -> History:
-        """Return what was noted."""
-        hops = np.concatenate([np.zeros((0, 5), dtype=np.int64), *self._hops])
+        """Return what was noted, after the end of the run, when all queues are empty."""
         work = np.concatenate([np.zeros((0, 4), dtype=np.int64), *self._work])
-        return History(work, hops)
+        hops = np.concatenate([np.zeros((0, 3), dtype=np.int64), *self._hops])
+        passed = np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._passed])
+        pes, ports = np.divmod(self._queues.link, NUM_PORTS + 1)
+        passed = passed[ports[passed[:, 0]] != Port.RAMP]
+        # Queues are first-in-first-out, so the n-th to enter one is the n-th to leave it.
+        entered = np.argsort(hops[:, 0], kind="stable")
+        onward = np.empty(len(hops), dtype=np.int64)
+        onward[entered] = passed[np.argsort(passed[:, 0], kind="stable"), 1]
+        queues = hops[:, 0]
+        colours = self._colours[self._queues.switch[queues] // self._num_pes]
+        where = np.stack([pes[queues], ports[queues], colours, hops[:, 1], hops[:, 2]], axis=1)
+        return History(work, np.concatenate([where, onward[:, None]], axis=1))

@@ -151,6 +151,8 @@ class Network:
         if not queues.size:
             return False
         value, flags = self.wavelets.pop(queues)
+        if self._recorder is not None:
+            self._recorder.note_passed(queues, now)
         self._enter(targets, value, flags, now, self._queues.delays.take(hops, axis=0))
         if flags.any():
             moves_switch = (flags & (ADVANCE_HERE | CONTROL)) != 0

@@ -37,6 +37,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "sum_over_features": (aten.sum.dim_IntList, (X, [1])),
     "sum_over_tokens": (aten.sum.dim_IntList, (X, [0], True)),
     "sum_over_both": (aten.sum.default, (X,)),
+    "sum_of_a_square_over_tokens": (aten.sum.dim_IntList, (normal(2, 4, 8), [0, 1], True)),
+    "mean_of_a_square": (aten.mean.dim, (normal(2, 4, 8), [-1], True)),
     "mean": (aten.mean.dim, (X, [-1], True)),
     "softmax": (aten._softmax.default, (X, -1, False)),
     "softmax_backward": (aten._softmax_backward_data.default, (X, X, -1, torch.float32)),

@@ -41,7 +41,7 @@ def test_busy_cycles_and_hops_of_the_page_are_those_of_the_simulator(trace: Kern
     assert (data["rows"], data["columns"], data["cycles"]) == (3, 3, outcome.cycles)
     busy = np.bincount(work[:, 0], work[:, 2], 9).reshape(3, 3)
     assert (busy == outcome.busy_cycles).all()
-    assert len(data["hops"]) == 5 * outcome.hops
+    assert len(data["hops"]) == 6 * outcome.hops
     assert data["kinds"] == list(WORK_NAMES.values())
 
 

@@ -30,6 +30,16 @@ def test_weights_hop_southward_one_row_after_the_other() -> None:
     assert (weights[:, 4] - weights[:, 3] == 1).all()  # cycles of a hop
 
 
+def test_weights_wait_in_routers_while_a_pe_multiplies() -> None:
+    """Sixteen tokens take a PE longer than a wavelet takes to come."""
+    x, w = np.ones((32, 24)), np.ones((24, 4))
+    outcome = kernels.weight_streaming(Fabric(3, 3, keeps_history=True), x, w, Dtype.FP16).outcome
+    assert outcome.history is not None
+    waits = outcome.history.hops[:, 5] - outcome.history.hops[:, 4]
+    assert waits.min() == 0
+    assert waits.max() > 4
+
+
 def test_history_is_kept_on_request_alone() -> None:
     plain = kernels.weight_streaming(Fabric(3, 3), X, W, Dtype.FP16)
     kept = kernels.weight_streaming(Fabric(3, 3, keeps_history=True), X, W, Dtype.FP16)
