@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from appliance.background_save import BackgroundSave
-from appliance.elaborate import costed_program
+from appliance.emulated_clock import EmulatedClock
 from appliance.health.stragglers import Stragglers
 from appliance.measured_record import MeasuredRecord
 from appliance.norm_results import NormKernels
@@ -52,7 +52,7 @@ class Standing:
     """What a coordinator has learnt since its start: buffers, emulated clock, activities."""
 
     buffers: Mapping[str, torch.Tensor]
-    timing: ClusterTiming
+    clock: EmulatedClock
     measured: MeasuredRecord
 
 
@@ -80,7 +80,7 @@ class Coordinator:
         self._verification = verification
         self._stragglers = Stragglers(straggler_factor)
         self._shares = Shares(is_measured=has_measured_shares)
-        self._timing = timing
+        self._clock = EmulatedClock(timing)
         self._programs: dict[Mode, Program] = {}
         self._state = StateHolder()
         self._norms = NormKernels()
@@ -117,7 +117,7 @@ class Coordinator:
         program = installation.program
         if program.mode == "train":
             self._training = installation
-        self._timing.load_program(costed_program(installation, self._timing.machine))
+        self._clock.load(installation)
         self._programs[program.mode] = program
 
     def run(
@@ -263,12 +263,12 @@ class Coordinator:
 
     def standing(self) -> Standing:
         """Return a copy of what a coordinator of the same cluster needs to go on from here."""
-        copied = copy.deepcopy((self._state.values, self._timing))
+        copied = copy.deepcopy((self._state.values, self._clock))
         return Standing(*copied, self._measured.copy())
 
     def take_over(self, standing: Standing) -> None:
         """Go on from where a coordinator of the same cluster stood; its programs are installed."""
-        buffers, self._timing = copy.deepcopy((standing.buffers, standing.timing))
+        buffers, self._clock = copy.deepcopy((standing.buffers, standing.clock))
         self._state.fill(buffers)
         self._measured = standing.measured.copy()
 
@@ -285,7 +285,7 @@ class Coordinator:
     def activities(self) -> Activities:
         """Return the recorded activities, in emulated and in measured time."""
         measured = self._measured
-        return Activities(self._timing.record, measured.all(), measured.num_lost)
+        return Activities(self._clock.record, measured.all(), measured.num_lost)
 
     def story(self) -> list[str]:
         """Return what recovery has done since the last call, a line for each event."""
@@ -321,14 +321,16 @@ class Coordinator:
         in_order = {n: tensor_norms[n] for n in program.trained if n in tensor_norms}
         step_norms = self._norms.gathered(reports)
         stragglers = self._stragglers.take(reports, job.steps)
+        skipped = 0 if job.loss_scale is None else job.loss_scale.num_skipped_steps
         for step in job.steps:
             parts = [returned[step, index] for index in range(program.num_micro_batches)]
             of_norms = self._norms.results(program, step_norms[step])
             of_coordinator = {**self._state.advance(program, parts), **of_norms}
             values = combine(program, parts, of_coordinator)
-            timing = self._timing.step(job.mode, step)
+            timing = self._clock.step(job.mode, step, self._training, skipped)
             watched = in_order if step == job.last_step else {}
             scale, slow = scales.get(step), stragglers.get(step, ())
+            skipped = skipped if scale is None else scale.num_skipped_steps
             yield StepResult(step, values, norms.get(step), timing, scale, watched, slow)
 
 

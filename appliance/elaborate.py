@@ -17,13 +17,13 @@ from csnode.node import NodeSpec
 from memoryx.flash import check_bound
 from memoryx.flash_spec import FlashSpec
 from memoryx.optim.cost import (
-    densities_of,
     state_bytes_per_element,
     update_cost,
     waits_for_all,
 )
 from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec
+from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from memoryx.tiers import fill_tiers, tiers_of
 from simulator.costed_program import CostedProgram
 from swarmx.running_tree import HostTree
@@ -200,7 +200,7 @@ def costed_program(installation: Installation, machine: MachineSpec) -> CostedPr
         update=update_cost(optimizer, program.parameter),
         waits_for_all=waits_for_all(optimizer),
         loading=installation.feed.loading,
-        densities=densities_of(optimizer, program.parameter),
+        sparsity=sparsity_by_optimizer(optimizer, program.parameter),
     )
 
 

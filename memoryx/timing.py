@@ -141,10 +141,11 @@ class MemoryXTiming:
         server.gradients.give_back(added_ps + self._credit_latency_ps)
         return added_ps
 
-    def update(self, bucket: Bucket, ready_ps: int, cost: UpdateCost) -> None:
+    def update(self, bucket: Bucket, ready_ps: int, cost: UpdateCost, mask_bytes: int = 0) -> None:
         """Apply the optimizer to the parameters of a gradient bucket.
 
-        The sum of gradients is read, masters and state are read and written.
+        The sum of gradients is read, masters and state are read and written; changes of masks move
+        ``mask_bytes`` more (memoryx.sparsity.step_sparsity).
         """
         elements, tiers = bucket.num_elements, self._tiers
         sums, masters = elements * GRADIENT_BYTES, elements * MASTER_BYTES
@@ -152,7 +153,7 @@ class MemoryXTiming:
         done_ps = self._servers[bucket.server].work(
             "update",
             ready_ps,
-            dram_bytes=sums + 2 * (masters + state),
+            dram_bytes=sums + 2 * (masters + state) + mask_bytes,
             flops=elements * cost.flops,
             flash_bytes=tiers.sums.in_flash(sums)
             + 2 * (tiers.masters.in_flash(masters) + tiers.state.in_flash(state)),

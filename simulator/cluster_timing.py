@@ -37,6 +37,7 @@ from simulator.periodicity import Effect, run_until_periodic
 from simulator.round_timing import Round, RoundTiming
 from swarmx.timing import SwarmXTiming
 from timing.attribution import StepTiming, samples_per_s
+from timing.densities import StepSparsity
 from timing.hardware import MachineSpec
 from timing.jitter import Jitter
 from timing.record import Record, SegmentFacts
@@ -124,6 +125,12 @@ class ClusterTiming:
         self._costed_programs[costed.program.mode] = costed
         if self.record is not None:
             self.record.describe(costed.program.mode, self._facts(costed.program))
+
+    def set_sparsity(self, mode: Mode, sparsity: StepSparsity) -> None:
+        """Let the next steps of a program have weights of another sparsity."""
+        costed = self._costed_programs[mode]
+        if costed.sparsity != sparsity:
+            self.load_program(costed.with_sparsity(sparsity, self.machine))
 
     def step(self, mode: Mode, step: int) -> StepTiming:
         """Execute one step; return how long it takes and where the time goes."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from memoryx.tiers import Tiers, tiers_of
 from timing.cost import SegmentCost, segment_costs
-from timing.densities import DENSE, Densities, sparse_plan
+from timing.densities import Densities, StepSparsity, sparse_plan
 from timing.hardware import MachineSpec
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import Cut
 from wsc.core.program import Program, StreamPlan
-from wsc.core.schedule import Schedule, schedule_of
+from wsc.core.schedule import Schedule, SegmentStep, schedule_of
+
+DENSE_STEP = StepSparsity()
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class CostedProgram:
     load_ps: int  # of one micro-batch, by the input workers of one system
     update: UpdateCost
     waits_for_all: bool
-    densities: Densities = field(default_factory=dict)
+    plan: StreamPlan  # with all zeros of sparse weights
+    sparsity: StepSparsity = DENSE_STEP
 
     @classmethod
     def of(
@@ -47,7 +50,7 @@ class CostedProgram:
         update: UpdateCost = NO_UPDATE,
         waits_for_all: bool = False,
         loading: Loading = UNKNOWN_LOADING,
-        densities: Densities = DENSE,
+        sparsity: StepSparsity = DENSE_STEP,
     ) -> CostedProgram:
         """Cost a program on machines of one kind, whatever their number of systems.
 
@@ -57,14 +60,15 @@ class CostedProgram:
         """
         return cls(
             program,
-            schedule=schedule_of(program, sparse_plan(plan, densities)),
+            schedule=schedule_of(program, sparse_plan(plan, sparsity)),
             tiers=tiers_of(program, machine.memoryx, update.state_bytes),
-            costs=segment_costs(program, machine.system, densities),
+            costs=segment_costs(program, machine.system, sparsity.densities),
             loading=loading,
             load_ps=_load_ps(program, machine, loading),
             update=update,
             waits_for_all=waits_for_all,
-            densities=densities,
+            plan=plan,
+            sparsity=sparsity,
         )
 
     def with_program(self, program: Program, machine: MachineSpec) -> CostedProgram:
@@ -75,6 +79,14 @@ class CostedProgram:
             costs=segment_costs(program, machine.system, self.densities),
             load_ps=_load_ps(program, machine, self.loading),
         )
+
+    def with_sparsity(self, sparsity: StepSparsity, machine: MachineSpec) -> CostedProgram:
+        """Return the same step where its weights have another sparsity."""
+        costs = self.costs
+        if sparsity.densities != self.densities:
+            costs = segment_costs(self.program, machine.system, sparsity.densities)
+        schedule = schedule_of(self.program, sparse_plan(self.plan, sparsity))
+        return replace(self, schedule=schedule, costs=costs, sparsity=sparsity)
 
     def with_cut(self, cut: Cut) -> CostedProgram:
         """Return the same step for another batch, or one that is cut in another way."""
@@ -88,7 +100,13 @@ class CostedProgram:
     @cached_property
     def name(self) -> str:
         """Name of what one round does; it does not depend on the number of rounds."""
-        return f"{self.program.mode} {self.program.digest} {self.load_ps}"
+        sparsity = "" if self.sparsity == DENSE_STEP else f" {self.sparsity}"
+        return f"{self.program.mode} {self.program.digest} {self.load_ps}{sparsity}"
+
+    @property
+    def densities(self) -> Densities:
+        """Share of the elements that are not zero, by weight."""
+        return self.sparsity.densities
 
     @cached_property
     def input_bytes(self) -> int:
@@ -103,8 +121,14 @@ class CostedProgram:
     @cached_property
     def repeated_runs(self) -> tuple[Schedule, ...]:
         """The schedule cut into runs of steps that differ only in the names of their weights."""
-        runs = groupby(self.schedule, lambda step: (step.load, self.costs[step.segment]))
+        runs = groupby(
+            self.schedule,
+            lambda step: (step.load, self.costs[step.segment], self._mask_bytes_of(step)),
+        )
         return tuple(tuple(steps) for _, steps in runs)
+
+    def _mask_bytes_of(self, step: SegmentStep) -> tuple[int, ...]:
+        return tuple(map(self.sparsity.mask_bytes_of, step.gradients))
 
 
 def _load_ps(program: Program, machine: MachineSpec, loading: Loading) -> int:

@@ -172,7 +172,8 @@ class RoundTiming:
         summed = self._swarmx.reduce(sent, bucket.num_bytes, factor)
         added_ps = self._memoryx.collect(bucket, summed)
         if _updates(costed, this):
-            self._memoryx.update(bucket, added_ps, costed.update)
+            mask_bytes = costed.sparsity.mask_bytes_of(bucket)
+            self._memoryx.update(bucket, added_ps, costed.update, mask_bytes)
 
     def _link_factor(self, direction: str, bucket: Bucket, this: Round) -> float:
         """Return the time that a bucket takes on the slowest link over that on a uniform one."""
@@ -185,7 +186,8 @@ class RoundTiming:
             if self._record is not None:
                 self._record.enter_segment(step.segment)
             for bucket in step.gradients:
-                self._memoryx.update(bucket, summed_ps, costed.update)
+                mask_bytes = costed.sparsity.mask_bytes_of(bucket)
+                self._memoryx.update(bucket, summed_ps, costed.update, mask_bytes)
         if self._record is not None:
             self._record.leave_segment()
 

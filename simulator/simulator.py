@@ -15,18 +15,18 @@ from typing import NamedTuple
 from memoryx.optim.cost import (
     NO_UPDATE,
     UpdateCost,
-    densities_of,
     update_cost,
     waits_for_all,
 )
+from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming, RoundCache
-from simulator.costed_program import CostedProgram
+from simulator.costed_program import DENSE_STEP, CostedProgram
 from simulator.layouts import Layouts
 from simulator.periodicity import run_until_periodic
 from simulator.stream_checks import checked_streams
 from swarmx.topology import Tree, swarmx_nodes
 from timing.attribution import StepTiming, mean_step, samples_per_s
-from timing.densities import Densities
+from timing.densities import StepSparsity
 from timing.hardware import EVEN, MachineSpec
 from timing.record import Record
 from timing.sram import SramPlan
@@ -72,7 +72,7 @@ class Prediction:
 class Simulator:
     """Simulates a step of one model, on clusters of one kind of machine.
 
-    ``update``, ``waits_for_all``, ``loading`` and ``densities`` are as for ``CostedProgram.of``.
+    ``update``, ``waits_for_all``, ``loading`` and ``sparsity`` are as for ``CostedProgram.of``.
     Predictions share two caches: settled steps by micro-batch size, rounds and tree depth (with
     jitter: systems), and the effects of rounds. Costs and SRAM plans are cached by ``Layouts``.
     """
@@ -83,7 +83,7 @@ class Simulator:
     update: UpdateCost = NO_UPDATE
     waits_for_all: bool = False
     loading: Loading = UNKNOWN_LOADING
-    densities: Densities = field(default_factory=dict)
+    sparsity: StepSparsity = DENSE_STEP
     _settled: dict[tuple[int, int, int], _Settled] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -106,7 +106,7 @@ class Simulator:
             update=update_cost(optimizer, program.parameter),
             waits_for_all=waits_for_all(optimizer),
             loading=loading,
-            densities=densities_of(optimizer, program.parameter),
+            sparsity=sparsity_by_optimizer(optimizer, program.parameter),
         )
 
     def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
@@ -196,7 +196,7 @@ class Simulator:
             update=self.update,
             waits_for_all=self.waits_for_all,
             loading=self.loading,
-            densities=self.densities,
+            sparsity=self.sparsity,
         )
 
 

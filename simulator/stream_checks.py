@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from simulator.costed_program import CostedProgram
 from timing.cost import segment_costs
-from timing.densities import multiplied_weights, sparse_plan
+from timing.densities import StepSparsity, multiplied_weights, sparse_plan
 from timing.hardware import MachineSpec
 from timing.stalls import StreamCheck, check_streams
 from wsc.core.program import plan_streams
@@ -48,7 +48,7 @@ def _tried(costed: CostedProgram, machine: MachineSpec) -> Mapping[float, tuple[
     for share in TRIED_SHARES:
         density = round(1 - share, 2)
         densities = dict.fromkeys(names, density)
-        schedule = schedule_of(program, sparse_plan(plan, densities))
+        schedule = schedule_of(program, sparse_plan(plan, StepSparsity(densities)))
         costs = segment_costs(program, machine.system, densities)
         found[density] = check_streams(program, schedule, costs, machine, densities)
     return found

@@ -8,7 +8,7 @@ non-zero weights are sent). The wafer computes the gradient of a weight as if it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 
@@ -29,16 +29,44 @@ Densities = Mapping[str, float]
 DENSE: Densities = MappingProxyType({})
 
 
-def sparse_plan(plan: StreamPlan, densities: Densities) -> StreamPlan:
+@dataclass(frozen=True)
+class StepSparsity:
+    """The sparse weights of a step, or the mean of several steps.
+
+    ``densities`` are those that the step finds. ``whole_gradients`` is the share of the steps in
+    which all gradients of a weight travel, since an update of its mask reads them; ``mask_bytes``
+    is what MemoryX moves to change the mask of a weight.
+    """
+
+    densities: Densities = field(default_factory=dict)
+    whole_gradients: Mapping[str, float] = field(default_factory=dict)
+    mask_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def gradient_densities(self) -> Densities:
+        """Share of the gradients that travel, by weight."""
+        whole = self.whole_gradients
+        return {n: d + (1 - d) * whole.get(n, 0.0) for n, d in self.densities.items()}
+
+    def mask_bytes_of(self, bucket: Bucket) -> int:
+        """Return the bytes that MemoryX moves to change the masks of a bucket."""
+        if not self.mask_bytes:
+            return 0
+        return sum(self.mask_bytes.get(name, 0) for name in bucket.names)
+
+
+def sparse_plan(plan: StreamPlan, sparsity: StepSparsity) -> StreamPlan:
     """Return the streams of a program of which only non-zeros travel.
 
     The shape of a sparse weight becomes the number of its non-zeros.
     """
-    if not densities:
+    weights, gradients = sparsity.densities, sparsity.gradient_densities
+    if not weights:
         return plan
-    weights = tuple(_sparse(bucket, densities, has_index=True) for bucket in plan.weights)
-    gradients = tuple(_sparse(bucket, densities, has_index=False) for bucket in plan.gradients)
-    return StreamPlan(weights, gradients)
+    return StreamPlan(
+        tuple(_sparse(bucket, weights, has_index=True) for bucket in plan.weights),
+        tuple(_sparse(bucket, gradients, has_index=False) for bucket in plan.gradients),
+    )
 
 
 def op_densities(segment: Segment, program: Program, densities: Densities) -> tuple[float, ...]:

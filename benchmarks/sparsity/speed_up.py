@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from memoryx.optim.cost import NO_UPDATE
 from simulator.simulator import Simulator
 from timing.cost import segment_costs
+from timing.densities import StepSparsity
 from timing.hardware import MachineSpec
 from validation.families import sparse
 from validation.families.sparse import sparse_densities
@@ -73,7 +74,7 @@ def step_speed_up(row: Row, batch_size: int, densities: Sequence[float]) -> list
             program,
             MACHINE,
             update=ADAMW if trains else NO_UPDATE,
-            densities=sparse_densities(smallest, density),
+            sparsity=StepSparsity(sparse_densities(smallest, density)),
         )
         size = FILL_WAFER.size(batch_size, 1, simulator.largest_micro_batch)
         return simulator.predict(batch_size, size, 1).timing.duration_ps

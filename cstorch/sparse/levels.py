@@ -11,7 +11,7 @@ from wsc.core.config import Config, validate
 from wsc.core.sparsity import AnyLevel, Constant, Level, Table
 
 Function = Callable[[torch.Tensor], Any]
-Given = float | Mapping[str, Any] | Level | Function | None
+Given = float | Mapping[str, Any] | AnyLevel | Function | None
 """What a level may be written as; a function gets the step as a tensor."""
 
 
@@ -19,7 +19,7 @@ class _Levels(Config):
     level: AnyLevel
 
 
-def level_of(given: Given, where: str) -> Level | Function | None:
+def level_of(given: Given, where: str) -> AnyLevel | Function | None:
     """Return a level, or the function that was given.
 
     Raises:
@@ -34,7 +34,7 @@ def level_of(given: Given, where: str) -> Level | Function | None:
     return validate(Constant, {"value": given}, where)
 
 
-def tabulated(level: Level | Function | None, num_updates: int) -> Level | None:
+def tabulated(level: AnyLevel | Function | None, num_updates: int) -> AnyLevel | None:
     """Return a level as data; a function of the user's is called for every update."""
     if level is None or isinstance(level, Level):
         return level

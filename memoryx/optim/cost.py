@@ -32,23 +32,6 @@ def update_cost(
     return UpdateCost(state_bytes_per_element(optimizer, parameters), flops)
 
 
-def densities_of(
-    optimizer: OptimizerSpec | None, parameters: Mapping[str, TensorSpec]
-) -> dict[str, float]:
-    """Return the share of non-zeros of each sparse weight as the next step finds it.
-
-    A weight whose first mask follows from values counts as dense.
-    """
-    if optimizer is None:
-        return {}
-    update = max(0, optimizer.earlier_updates)
-    return {
-        spec.name: density
-        for spec in optimizer.sparsity
-        if (density := spec.density(parameters[spec.name].shape, update)) < 1
-    }
-
-
 def state_bytes_per_element(
     optimizer: OptimizerSpec | None, parameters: Mapping[str, TensorSpec]
 ) -> int:

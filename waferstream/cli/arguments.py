@@ -40,6 +40,7 @@ _PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_pr
 _SIMULATION_FLAGS = (
     "sweep",
     "weak_scaling",
+    "sparsity_step",
     "system",
     "token_budget",
     "activation_zeros",
@@ -158,6 +159,7 @@ def _simulation(
         sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
         systems=tuple(typed.get("system", ())),
         weak="weak_scaling" in typed,
+        sparsity_step=typed.get("sparsity_step"),
         token_budget=typed.get("token_budget"),
         measures_zeros="activation_zeros" in typed,
         prices=validate(PriceSpec, prices, "command line"),

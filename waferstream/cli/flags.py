@@ -160,6 +160,12 @@ RUN_FLAGS: tuple[Flag, ...] = (
         options=_SWITCH,
     ),
     Flag(
+        "sparsity_step",
+        "simulate the zeros of sparse weights as this step finds them (default: the mean over the "
+        "steps of the run)",
+        options=_NUMBER,
+    ),
+    Flag(
         "system",
         "CS systems to simulate and compare: CS-2, CS-3 or both (default: that of cluster.yaml)",
         options={"nargs": "+", "choices": tuple(SYSTEMS)},

@@ -19,7 +19,7 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
                     measured {samples_per_s, seconds, host}
     simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
                     curve_s, detail {num_csx, tiers, wafer, sram_capacity_bytes, resident_bytes,
-                    fits_sram, start_up, layers, bill, effective_batch}
+                    fits_sram, start_up, layers, bill, effective_batch}, sparsity
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     others          curves of the same model and batch on other machines
     gpus            note, curves [{gpu, kind, points}]; null if not compared
@@ -164,6 +164,8 @@ class SimulationInfo:
     curve_s: float
     """Host seconds to simulate all points, without the capture."""
     detail: PointDetail
+    sparsity: str = ""
+    """Which zeros of sparse weights are charged; empty without sparse weights."""
 
 
 @dataclass(frozen=True)

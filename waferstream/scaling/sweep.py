@@ -25,10 +25,15 @@ class SimulationRequest:
     """Names of the CS systems to compare; empty for that of cluster.yaml."""
     weak: bool = False
     """Whether every system gets the batch of the params file."""
+    sparsity_step: int | None = None
+    """The step whose sparse weights count; None for the mean over the steps of the run."""
     token_budget: float | None = None
     measures_zeros: bool = False
     """Whether the model runs on a few samples, to count zeros among its activations."""
     prices: PriceSpec = field(default_factory=PriceSpec)
+
+
+PLAIN_REQUEST = SimulationRequest()
 
 
 def parse_sweep(text: str, where: str) -> tuple[int, ...]:

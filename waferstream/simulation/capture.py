@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ import cstorch
 from appliance.batches import GlobalBatches, batch_leaves
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
-from memoryx.optim.cost import UpdateCost, densities_of, update_cost, waits_for_all
+from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import TransformerConfig
@@ -44,6 +44,7 @@ from wsc.core.files import replacing
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
 from wsc.core.sources import sources_digest
+from wsc.core.sparsity import WeightSparsity
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
@@ -69,8 +70,8 @@ class CapturedStep:
     waits_for_all: bool
     tokens_per_sample: int | None
     """None for a model that does not read tokens."""
-    densities: dict[str, float] = field(default_factory=dict)
-    """Share of non-zeros of each sparse weight."""
+    sparse: tuple[WeightSparsity, ...] = ()
+    """The weights that have masks."""
 
     @cached_property
     def program(self) -> ScalableProgram:
@@ -176,7 +177,7 @@ def captured_step(small: AtSize, large: AtSize, batch: Any) -> CapturedStep:
         update=update_cost(optimizer, small.program.parameter),
         waits_for_all=waits_for_all(optimizer),
         tokens_per_sample=_tokens_per_sample(batch),
-        densities=densities_of(optimizer, small.program.parameter),
+        sparse=() if optimizer is None else optimizer.sparsity,
     )
 
 

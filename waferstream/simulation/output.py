@@ -54,6 +54,8 @@ def _settings(result: CurveResult) -> Iterator[str]:
         f"Weights stream in {info.stream_dtype}; {info.optimizer}; "
         f"micro-batch: {result.micro_batch}"
     )
+    if info.sparsity:
+        yield info.sparsity
     yield f"On {counted(info.detail.num_csx, 'system')}: {info.detail.effective_batch}"
 
 

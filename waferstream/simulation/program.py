@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ from cstorch.optim.optimizer import Optimizer
 from cstorch.trace import TracedStep
 from modelzoo.user_classes import compute_loss
 from simulator.simulator import Simulator
+from waferstream.config.sections import LoopConfig
 from waferstream.reports.curve import CurvePoint, CurveResult
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.capture import CapturedStep, captured_step, compile_at, with_rows
 from waferstream.simulation.output import simulation_text
 from waferstream.simulation.session import Labels, simulate_study, write_simulation
+from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulation.study import Study
 from wsc.compiler.scale import CAPTURED_SIZES
 from wsc.core.errors import ConfigError
@@ -90,7 +92,9 @@ def simulate(
     step, simulator, labels = _captured(
         model, batch, counts[-1], loss_fn, optimizer or _adamw, cluster
     )
-    study = Study(simulator, size, step.tokens_per_sample, policy, weak_scaling)
+    sparsity, line = simulated_sparsity(step, LoopConfig())
+    simulator = replace(simulator, sparsity=sparsity)
+    study = Study(simulator, size, step.tokens_per_sample, policy, weak_scaling, line)
     result = simulate_study(study, labels, counts, counts[-1], SimulationRequest())
     return Simulation(result, study)
 
@@ -125,7 +129,6 @@ def _captured(
             backend.size().num_servers,
             update=step.update,
             waits_for_all=step.waits_for_all,
-            densities=step.densities,
             loading=UNKNOWN_LOADING,
         )
     finally:

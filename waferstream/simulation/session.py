@@ -33,7 +33,7 @@ from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
-from waferstream.scaling.sweep import SimulationRequest, counts_of
+from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest, counts_of
 from waferstream.simulation.activation_zeros import zeros_of
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
@@ -68,7 +68,7 @@ def run_simulation(
     check_request(params, request, counts[-1])
     folder = _make_folder(params.trainer.init.model_dir)
     machines = machines_of(cluster, request.systems)
-    first, *others = captured_studies(params, machines, request.weak)
+    first, *others = captured_studies(params, machines, request)
     _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
     init = params.trainer.init
     labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
@@ -135,7 +135,7 @@ def machines_of(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpe
 
 
 def captured_studies(
-    params: Params, clusters: Sequence[ClusterSpec], weak: bool = False
+    params: Params, clusters: Sequence[ClusterSpec], request: SimulationRequest = PLAIN_REQUEST
 ) -> list[Study]:
     """Capture the step once, and return its study on each machine."""
     with restored():
@@ -143,7 +143,7 @@ def captured_studies(
         try:
             step = capture_step(params, backend)
             num_servers = backend.size().num_servers
-            return [study_of(params, cluster, step, num_servers, weak) for cluster in clusters]
+            return [study_of(params, cluster, step, num_servers, request) for cluster in clusters]
         finally:
             backend.shutdown()
 
@@ -202,6 +202,7 @@ def simulate_study(
         simulation=SimulationInfo(
             stream_dtype=program.stream_dtype,
             optimizer=labels.optimizer,
+            sparsity=study.sparsity,
             error_bar=ERROR_BARS.get(machine.system.name),
             as_published=machine == MachineSpec.model_validate({"system": machine.system.name}),
             curve_s=curve_s,

@@ -24,7 +24,9 @@ from waferstream.reports.economics import TrainingBill
 from waferstream.reports.layer_groups import group_layers
 from waferstream.reports.machine_use import MachineUse
 from waferstream.reports.summary import Emulated
+from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import CapturedStep
+from waferstream.simulation.sparse_steps import simulated_sparsity
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import FILL_WAFER, MicroBatchPolicy, explored_sizes, rounds_of
 from wsc.core.program import BYTES_PER_ELEMENT, Program
@@ -41,6 +43,8 @@ class Study:
     policy: MicroBatchPolicy
     weak: bool = False
     """Whether the batch grows with the systems."""
+    sparsity: str = ""
+    """Which zeros of sparse weights are charged, as a line of the report; empty without any."""
 
     def batch(self, num_csx: int) -> int:
         """Return the samples of a step over all systems."""
@@ -158,7 +162,11 @@ class Study:
 
 
 def study_of(
-    params: Params, cluster: ClusterSpec, step: CapturedStep, num_servers: int, weak: bool = False
+    params: Params,
+    cluster: ClusterSpec,
+    step: CapturedStep,
+    num_servers: int,
+    request: SimulationRequest = PLAIN_REQUEST,
 ) -> Study:
     """Return the study of a captured step on the machine of a cluster.
 
@@ -167,16 +175,19 @@ def study_of(
         cluster: The cluster with the machine.
         step: The captured step.
         num_servers: Number of weight servers.
-        weak: Whether every system gets the batch of the configuration.
+        request: What the command asks for.
+
+    Raises ConfigError for a step of sparse weights that the run does not have.
     """
     assert params.trainer.fit is not None, "checked when the step was captured"
+    sparsity, line = simulated_sparsity(step, params.trainer.init.loop, request.sparsity_step)
     simulator = Simulator(
         step.program,
         cluster.machine,
         num_servers,
         update=step.update,
         waits_for_all=step.waits_for_all,
-        densities=step.densities,
+        sparsity=sparsity,
         loading=training_loading(params.trainer),
     )
     return Study(
@@ -184,7 +195,8 @@ def study_of(
         params.trainer.fit.train_dataloader.batch_size,
         step.tokens_per_sample,
         params.trainer.init.micro_batch_policy("train"),
-        weak,
+        request.weak,
+        line,
     )
 
 

@@ -12,7 +12,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import prod
 from typing import Annotated, Literal, Self
 
@@ -194,6 +193,14 @@ class UpdateSteps(Config):
         """The last listed update; None where there is no list."""
         return None if self.steps is None else max(self.steps)
 
+    def latest(self, update: int) -> int | None:
+        """Return the last update, from 1 to ``update``, at which the mask changes."""
+        if self.steps is not None:
+            return max((step for step in self.steps if 0 < step <= update), default=None)
+        end = update if self.stop is None else min(update, self.stop - 1)
+        found = end - (end - self.start) % (self.freq or 1)
+        return found if end >= self.start and found > 0 else None
+
     def count_before(self, update: int) -> int:
         """Return how many updates before ``update``, update 0 included, change the mask."""
         if self.steps is not None:
@@ -221,10 +228,10 @@ class WeightSparsity:
 
     name: str
     algorithm: Algorithm
-    level: Level | None
+    level: AnyLevel | None
     init: InitMethod = "random"
     update: UpdateSteps | None = None
-    drop_fraction: Level | None = None
+    drop_fraction: AnyLevel | None = None
     in_groups: int = 1
     out_groups: int = 1
     seed: int = 0
@@ -262,9 +269,9 @@ class WeightSparsity:
 
         It is that of the last update, this one included, that changed or made the mask.
         """
-        made = (0,) if self.starts_sparse else ()
-        changes = (each for each in range(update, 0, -1) if self.changes_at(each))
-        last = next(chain(changes if self.update else (), made), None)
+        last = None if self.update is None else self.update.latest(update)
+        if last is None and self.starts_sparse:
+            last = 0
         kept = None if last is None else self.num_kept(shape, last)
         return 1.0 if kept is None or not prod(shape) else kept / prod(shape)
 

@@ -9,6 +9,7 @@ import pytest
 from simulator.costed_program import CostedProgram
 from simulator.stream_checks import TRIED_SHARES, checked_streams
 from tests.support.small_programs import segment
+from timing.densities import StepSparsity
 from timing.hardware import MachineSpec
 from timing.stalls import StreamCheck, check_streams
 from wsc.core.program import OpWork, Program, TensorSpec, plan_streams
@@ -43,7 +44,9 @@ def costed(tokens: int, density: float) -> CostedProgram:
     """Return a step whose weights all have a density."""
     program = layers(tokens)
     densities = dict.fromkeys(NAMES, density)
-    return CostedProgram.of(program, plan_streams(program, 2), MachineSpec(), densities=densities)
+    return CostedProgram.of(
+        program, plan_streams(program, 2), MachineSpec(), sparsity=StepSparsity(densities)
+    )
 
 
 @cache

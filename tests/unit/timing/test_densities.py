@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from memoryx.optim.cost import densities_of
+from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import segment
 from timing.cost import SegmentCost, segment_costs
-from timing.densities import Densities, op_densities, sparse_plan
+from timing.densities import Densities, StepSparsity, op_densities, sparse_plan
 from timing.hardware import MachineSpec
 from timing.kernels import Grid
 from timing.kernels.streaming import weight_streaming
@@ -47,7 +47,9 @@ def costs(densities: Densities) -> list[SegmentCost]:
 def step_ps(densities: Densities) -> int:
     program = layer()
     timing = ClusterTiming(MACHINE, 1, 1)
-    costed = CostedProgram.of(program, plan_streams(program, 1), MACHINE, densities=densities)
+    costed = CostedProgram.of(
+        program, plan_streams(program, 1), MACHINE, sparsity=StepSparsity(densities)
+    )
     timing.load_program(costed)
     return timing.step("train", 1).duration_ps
 
@@ -57,8 +59,8 @@ def test_density_1_changes_no_picosecond() -> None:
     assert costs(all_dense) == costs({}) == segment_costs(layer(), MACHINE.system)
     assert step_ps(all_dense) == step_ps({})
     plan = plan_streams(layer(), 2)
-    assert sparse_plan(plan, {}) is plan
-    assert sparse_plan(plan, all_dense) == plan
+    assert sparse_plan(plan, StepSparsity()) is plan
+    assert sparse_plan(plan, StepSparsity(all_dense)) == plan
 
 
 def test_step_gets_shorter_with_every_zero() -> None:
@@ -81,14 +83,14 @@ def test_work_is_that_of_the_closed_form() -> None:
 
 
 def test_streams_have_the_bytes_of_values_and_index() -> None:
-    plan = sparse_plan(plan_streams(layer(), 1), {"up": 0.1})
+    plan = sparse_plan(plan_streams(layer(), 1), StepSparsity({"up": 0.1}))
     others = (2 * WIDTH * WIDTH + WIDTH) * 2
     assert plan.weights[0].num_bytes == others + expected_bytes(4 * WIDTH * WIDTH, 0.1, 2)
     (gradients,) = plan.gradients
     kept = round(0.1 * 4 * WIDTH * WIDTH)
     assert gradients.num_bytes == (2 * WIDTH * WIDTH + WIDTH + kept) * 4
     assert gradients.num_elements == 2 * WIDTH * WIDTH + WIDTH + kept
-    nearly_dense = sparse_plan(plan_streams(layer(), 1), {"up": 0.99})
+    nearly_dense = sparse_plan(plan_streams(layer(), 1), StepSparsity({"up": 0.99}))
     assert nearly_dense.weights == plan_streams(layer(), 1).weights
 
 
@@ -108,5 +110,5 @@ def test_density_is_that_of_the_last_change(
     made = {"algorithm": "gmp", "level": Constant(value=0.75), **changes}
     spec = WeightSparsity("q", **made)  # type: ignore[arg-type]
     optimizer = replace(plain_sgd(NAMES, 0.1, sparsity=(spec,)), earlier_updates=earlier)
-    found = densities_of(optimizer, layer().parameter)
+    found = sparsity_by_optimizer(optimizer, layer().parameter).densities
     assert found == ({} if density is None else {"q": pytest.approx(density, abs=0.01)})

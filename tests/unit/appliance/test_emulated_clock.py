@@ -1,0 +1,120 @@
+"""The emulated clock charges the sparsity that each step finds, and the changes of masks."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from appliance.elaborate import ClusterSize, costed_program
+from appliance.emulated_clock import EmulatedClock
+from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
+from simulator.cluster_timing import ClusterTiming
+from tests.support.local_machine import (
+    MACHINE,
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
+from wsc.core.installation import Installation
+from wsc.core.sparsity import AnyLevel, Constant, Exp, UpdateSteps, WeightSparsity
+
+WIDTH = 256
+NAME = "layers.0.weight"
+PRUNED = WeightSparsity(
+    NAME, "gmp", Exp(init=0.0, gamma=-0.5, final=0.9), update=UpdateSteps(freq=3, start=3)
+)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Installation:
+    model, (batch,) = Regression(WIDTH), random_batches(1, 2, WIDTH)
+    compiled = compile_model(model, batch, 1)
+    return installation(compiled, lambda: [batch], sgd(model), ClusterSize(1))
+
+
+def sparse(trained: Installation, spec: WeightSparsity, earlier: int = 0) -> Installation:
+    assert trained.optimizer is not None
+    optimizer = replace(trained.optimizer, sparsity=(spec,), earlier_updates=earlier)
+    return replace(trained, optimizer=optimizer)
+
+
+def clock_of(installed: Installation) -> EmulatedClock:
+    clock = EmulatedClock(ClusterTiming(MACHINE, 1, 1))
+    clock.load(installed)
+    return clock
+
+
+def durations(installed: Installation, steps: range, skipped: int = 0) -> list[int]:
+    clock = clock_of(installed)
+    return [clock.step("train", step, installed, skipped).duration_ps for step in steps]
+
+
+def expected(installed: Installation, updates: range) -> list[int]:
+    """Return the durations of steps that are costed one by one."""
+    program = installed.program
+    timing = ClusterTiming(MACHINE, 1, 1)
+    found = []
+    for update in updates:
+        sparsity = sparsity_by_optimizer(installed.optimizer, program.parameter, update)
+        costed = costed_program(installed, MACHINE).with_sparsity(sparsity, MACHINE)
+        timing.load_program(costed)
+        found.append(timing.step("train", update).duration_ps)
+    return found
+
+
+def test_dense_and_static_weights_take_the_same_picoseconds_as_ever(trained: Installation) -> None:
+    """The clock changes nothing where the density of the installed step stays."""
+    level: AnyLevel = Constant(value=0.9)
+    static = sparse(trained, WeightSparsity(NAME, "static", level))
+    for installed in (trained, static):
+        timing = ClusterTiming(MACHINE, 1, 1)
+        timing.load_program(costed_program(installed, MACHINE))
+        plain = [timing.step("train", step).duration_ps for step in range(1, 6)]
+        assert durations(installed, range(1, 6)) == plain
+    assert durations(static, range(1, 6)) != durations(trained, range(1, 6))
+
+
+def test_every_step_has_the_density_that_it_finds(trained: Installation) -> None:
+    """Pruned at updates 3 and 6: steps 4 and 7 are shorter than those before."""
+    installed = sparse(trained, PRUNED)
+    found = durations(installed, range(1, 13))
+    assert found == expected(installed, range(1, 13))
+    assert found[4] < found[1]
+    assert found[7] < found[4]
+
+
+def test_change_of_a_mask_takes_time(trained: Installation) -> None:
+    """A selection over more bytes than everything else that MemoryX moves."""
+    level: AnyLevel = Constant(value=0.5)
+    fixed = WeightSparsity(NAME, "set", level, update=UpdateSteps(steps=(0, 1000)))
+    moving = replace(fixed, update=UpdateSteps(freq=1))
+    steady, busy = (durations(sparse(trained, spec), range(1, 6)) for spec in (fixed, moving))
+    assert all(one < other for one, other in zip(steady, busy, strict=True))
+
+
+def test_resumed_and_skipped_steps_count_updates(trained: Installation) -> None:
+    """The density follows the number of the update, not that of the step."""
+    resumed = durations(sparse(trained, PRUNED), range(7, 9))
+    assert resumed == expected(sparse(trained, PRUNED), range(7, 9))
+    assert durations(sparse(trained, PRUNED), range(9, 11), skipped=2) == resumed
+    assert durations(sparse(trained, PRUNED, earlier=6), range(1, 3)) == resumed
+
+
+def test_evaluation_finds_what_training_has_left(trained: Installation) -> None:
+    """And a copy of the clock goes on alike."""
+    installed = sparse(trained, PRUNED)
+    model, (batch,) = Regression(WIDTH), random_batches(1, 2, WIDTH)
+    compiled = compile_model(model, batch, 1, trains=False)
+    evaluated = installation(compiled, lambda: [batch], None, ClusterSize(1))
+    clock = clock_of(installed)
+    clock.load(evaluated)
+    dense = clock.step("eval", 1, installed, 0).duration_ps
+    for step in range(1, 8):
+        clock.step("train", step, installed, 0)
+    again = copy.deepcopy(clock)
+    assert clock.step("eval", 1, installed, 0) == again.step("eval", 1, installed, 0)
+    assert clock.step("eval", 2, installed, 0).duration_ps < dense
