@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -21,7 +22,7 @@ import torch
 from torch import nn
 
 from cstorch.model_output import loss_in
-from wsc.core.errors import ConfigError, did_you_mean
+from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
 
 CLASS = "class"
 """The key of a section that names a class of the user's."""
@@ -37,10 +38,24 @@ def make(section: Mapping[str, Any], where: str) -> Any:
     """Call what a section names with the section's other keys as keyword arguments.
 
     Raises:
-        ConfigError: The name cannot be imported, or the keys do not fit its signature.
+        ConfigError: The name cannot be imported, the keys do not fit its signature, or it raises
+            an exception.
+        OSError: It cannot read a file.
     """
     function = checked_class(section, where)
-    return function(**_arguments(section))
+    try:
+        return function(**_arguments(section))
+    except (WaferStreamError, OSError):
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(
+            f"{section[CLASS]} failed",
+            code="class-failed",
+            where=where,
+            value=f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})",
+            remedy="correct the keys of the section, or the code (--debug shows the whole trace)",
+        ) from error
 
 
 def checked_class(section: Mapping[str, Any], where: str) -> Callable[..., Any]:

@@ -77,6 +77,19 @@ def test_function_must_give_a_module() -> None:
         make_loss({**LINEAR, "loss": LINEAR}, "model")
 
 
+def picky(**sizes: int) -> nn.Module:
+    assert sizes["width"] % 2 == 0, "width must be even"
+    return nn.Linear(sizes["width"], 1)
+
+
+def test_exception_of_a_class_is_explained_with_its_line() -> None:
+    section = {"class": f"{__name__}:picky", "width": 3}
+    with raises(ConfigError, "class-failed") as caught:
+        build_model(section, 0)
+    assert "AssertionError: width must be even" in str(caught.value.value)
+    assert __file__ in str(caught.value.value)
+
+
 class Pair(nn.Module):
     """A model that names its input."""
 
