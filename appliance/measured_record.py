@@ -53,7 +53,8 @@ class MeasuredRecord:
 
     def all(self) -> dict[str, list[Interval]]:
         """Return the activities by role, those of the coordinator first."""
-        return {COORDINATOR: self.log.intervals, **self.by_role}
+        own = [*self.log.intervals, *self.by_role.get(COORDINATOR, ())]
+        return {COORDINATOR: own} | {r: of for r, of in self.by_role.items() if r != COORDINATOR}
 
     def copy(self) -> MeasuredRecord:
         """Return a copy that later activities do not change."""

@@ -331,7 +331,7 @@ class Backend(ProgramSettings):
         """Write emulated and measured activities so far as a Perfetto trace.
 
         Returns:
-            What ``ClusterConfig.record_limit`` has cut, as sentences.
+            What ``ClusterConfig.record_limit`` has cut, and what roles have lost, as sentences.
 
         Raises:
             WaferStreamError: ``ClusterConfig.record`` is off, or no cluster runs.

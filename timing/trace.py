@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from timing.record import Occupancy, Record
-from wsc.core.activities import Interval, Place
+from wsc.core.activities import RECOVER, Interval, Place
 from wsc.core.units import PS_PER_NS, PS_PER_S
 
 Event = dict[str, Any]
@@ -55,15 +55,18 @@ class Activities:
     num_lost: int = 0
 
     def missing(self) -> list[str]:
-        """Return what the limit has cut, a sentence for each clock."""
+        """Return what the limit and lost attempts have cut, as sentences."""
         found = []
         if self.emulated is not None and (first := self.emulated.first_missing) is not None:
             found.append(
                 f"emulated time is whole before {first.mode} step {first.step}; the limit is "
-                f"{self.emulated.limit:,} activities"
+                f"{self.emulated.limit:,} activities (--trace_limit)"
             )
         if self.num_lost:
             found.append(f"at least {self.num_lost:,} measured activities did not fit")
+        works = (work for of in self.measured.values() for work in of)
+        if count := sum(work.activity == RECOVER for work in works):
+            found.append(f"what roles had done before {count:,} recoveries is not in measured time")
         return found
 
 

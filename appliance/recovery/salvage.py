@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
+from wsc.core.activities import RECOVER, Interval, Place
 from wsc.core.messages import COORDINATOR
+from wsc.core.program import Mode
 from wsc.core.role import Job, Progress, Report
 
 
@@ -14,6 +18,14 @@ class Salvage:
 
     def __init__(self) -> None:
         self.report = Report(COORDINATOR)
+
+    @contextmanager
+    def recovering(self, mode: Mode, why: str) -> Iterator[None]:
+        """Report the time of a block as that of a recovery, for traces."""
+        start_ns = time.perf_counter_ns()
+        yield
+        end_ns = time.perf_counter_ns()
+        self.report.intervals.append(Interval(RECOVER, start_ns, end_ns, Place(mode), why))
 
     def take(self, attempt: Job, found: Sequence[Progress | None]) -> Job:
         """Keep what the weight servers know of an attempt; return the rest of the job.

@@ -66,7 +66,8 @@ class SupervisedRoles:
             try:
                 reports = self._roles.run(attempt)
             except WaferStreamError as error:
-                rest = self._recovered(error, attempt, salvage)
+                with salvage.recovering(job.mode, error.what):
+                    rest = self._recovered(error, attempt, salvage)
                 assert rest is not None, "a job has a rest: its last step at least"
                 attempt = rest
             else:

@@ -35,7 +35,7 @@ class RunTrace:
             self._saves.append(save)
 
     def write(self, path: Path, running: Callable[[], Cluster]) -> list[str]:
-        """Write all activities so far; return what the limit has cut, as sentences.
+        """Write all activities so far; return what is missing, as sentences.
 
         Args:
             path: The file.

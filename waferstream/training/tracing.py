@@ -52,4 +52,4 @@ class TraceRequest:
         missing = backend.write_trace(self.path)
         log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", self.path)
         for sentence in missing:
-            log.warning("The trace is cut: %s (--trace_limit)", sentence)
+            log.warning("Not in the trace: %s", sentence)

@@ -27,6 +27,9 @@ class Place(NamedTuple):
 
 NOWHERE = Place()
 
+RECOVER = "recover"
+"""The activity of making a cluster whole again; what its roles did before is not in a trace."""
+
 
 def place_of(program: Program, bucket: Bucket, step: int, round_index: int = -1) -> Place:
     """Return the place of what is done with a bucket of weights or gradients."""

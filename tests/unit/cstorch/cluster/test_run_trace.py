@@ -114,3 +114,17 @@ def test_trace_keeps_its_limit_and_tells(tmp_path: Path) -> None:
     assert trace.about["missing"] == missing
     assert len(trace.of("emulated")) == 40
     assert len(trace.of("measured")) == 40
+
+
+def test_trace_tells_of_a_recovery(tmp_path: Path) -> None:
+    """Emulated time is whole; the coordinator shows the recovery, the file what is lost with it."""
+    shape = Shape(2, restarts=1, faults=("br-0@2:drop",), folder=tmp_path / "faults")
+    with running_backend(cluster_config=recorded(shape, 10_000)) as backend:
+        losses(training_step(backend), executor(3, activation_steps=3))
+        (missing,) = backend.write_trace(tmp_path / "trace.json")
+        timings = backend.timings
+    trace = read_trace(tmp_path / "trace.json")
+    (recovery,) = [each for each in trace.of("measured") if each.name == "recover"]
+    assert recovery.track == "crd-0 (2)"  # within the job that goes on
+    assert trace.about["missing"] == [missing]
+    assert list(trace.attributions().values()) == [timing.attribution for timing in timings]
