@@ -48,6 +48,9 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 }
 ENGINES = ("torch", "wafer")
 ARM_NAMES = (*PRECISIONS, *ENGINES)
+STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
+"""Lines of the curves of a panel, at most one for each arm of a model."""
+
 _MIXED = {"fp16_type": "bfloat16", "precision_opt_level": 0}
 
 
@@ -141,7 +144,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         figure = Figure(figsize=(4.2 * len(panels), 3.6), layout="constrained")
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for panel, (name, drawn) in zip(axes, panels.items(), strict=True):
-            for curve, style in zip(drawn, ("-", "--", "-.", ":"), strict=False):
+            for curve, style in zip(drawn, STYLES, strict=False):
                 steps = range(1, len(curve.losses) + 1)
                 panel.plot(steps, curve.losses, style, label=curve.arm.name, linewidth=1.6)
             panel.set(title=f"{name}: loss by step", xlabel="step", ylabel="training loss")

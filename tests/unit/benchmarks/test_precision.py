@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.precision import PRECISIONS, Curve, arms, draw, train
+from benchmarks.precision import PRECISIONS, STYLES, Curve, arms, draw, train
 
 TINY = {"num_hidden_layers": 1, "hidden_size": 32, "num_heads": 2, "filter_size": 32}
 
@@ -27,6 +27,11 @@ def test_every_model_has_an_arm_of_every_precision() -> None:
     names = [(arm.model, arm.name) for arm in arms(["default", "10M"])]
     assert {("10M", name) for name in PRECISIONS} < set(names)
     assert {("default", name) for name in ("torch", "wafer")} < set(names)
+
+
+def test_every_arm_of_a_panel_has_a_line_of_its_own() -> None:
+    """An arm without a style would not be drawn."""
+    assert len({*STYLES}) == len(STYLES) >= len(PRECISIONS)
 
 
 def test_picture_is_written(curves: list[Curve], tmp_path: Path) -> None:
