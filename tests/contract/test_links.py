@@ -320,21 +320,14 @@ def echo_process(kind: str) -> Iterator[tuple[Link, subprocess.Popen[str]]]:
             process.kill()
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def echo(request: pytest.FixtureRequest) -> Iterator[Link]:
-    """A link to a role in another process that returns what it gets."""
-    with echo_process(request.param) as (link, _):
-        yield link
-
-
-def test_payload_keeps_its_bits_between_processes(echo: Link) -> None:
+def check_bits(echo: Link) -> None:
     """Every byte is the same after another process has copied and returned it."""
     content = random_bytes(3 * MIB + 5)
     echo.endpoint.send(ready("a", "echo", echo, content))
     assert torch.equal(payload_of(echo.endpoint.receive(30)).view(torch.uint8), content)
 
 
-def test_payload_is_relayed_between_processes(echo: Link) -> None:
+def check_relay(echo: Link) -> None:
     """A payload returns through a process that only forwards it."""
     content = random_bytes(3 * MIB)
     slab = echo.arena.allocate(content.nbytes)
@@ -344,7 +337,7 @@ def test_payload_is_relayed_between_processes(echo: Link) -> None:
     assert torch.equal(returned.view(torch.uint8), content)
 
 
-def test_flood_between_processes(echo: Link) -> None:
+def check_flood(echo: Link) -> None:
     """Thousands of messages sent before the first answer is read come back in order."""
     for step in range(3000):
         echo.endpoint.send(released("a", "echo", step))
@@ -353,11 +346,12 @@ def test_flood_between_processes(echo: Link) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_process_is_noticed(kind: str) -> None:
-    """A killed peer ends the wait and is named in the error."""
+def test_process_returns_all_until_it_is_killed(kind: str) -> None:
+    """Payloads keep their bits and a flood its order; a killed peer ends the wait, with its name."""
     with echo_process(kind) as (link, process):
-        link.endpoint.send(released("a", "echo", 1))
-        assert link.endpoint.receive(30).message.step == 1
+        check_bits(link)
+        check_relay(link)
+        check_flood(link)
         process.kill()
         with raises(ApplianceRuntimeServerError, "peer-gone") as caught:
             link.endpoint.receive(30)
