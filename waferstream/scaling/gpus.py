@@ -29,7 +29,10 @@ ACCURACY_NOTE = (
 """Accuracy of the GPU model (docs/fidelity.md, GPU training FSDP and Megatron)."""
 SMALLEST_MODEL = 124_131_840
 """Parameters of the smallest model of a validation row of sharded data parallelism (G0138)."""
-NO_TOKENS_NOTE = "No GPU curves: the GPU model covers transformers over tokens only."
+NO_TOKENS_NOTE = (
+    "No GPU curves: the GPU model covers transformers over tokens, whose sizes it takes from a "
+    "registered model (`model: {name: ...}`)."
+)
 
 
 def compare_with_gpus(params: Params, parameters: int, weak: bool = False) -> GpuComparison:
