@@ -250,8 +250,8 @@ def test_lanes_go_on_past_the_end_of_a_segment(monkeypatch: pytest.MonkeyPatch) 
     for index in (0, 1):
         driver.send_batch(index)
     sent = driver.post_weights(0) + driver.post_weights(1)
-    assert sent == []
-    assert driver.work()[0] == WeightsReleased(1, 0, 0)  # the other segment may have ended, too
+    first = (sent or driver.work())[0]  # the first segment may have ended while weights came
+    assert first == WeightsReleased(1, 0, 0)
     driver.job.leave()  # a lane that runs on would call what the next test puts in place
 
 
