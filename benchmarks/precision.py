@@ -146,7 +146,9 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         for panel, (name, drawn) in zip(axes, panels.items(), strict=True):
             for curve, style in zip(drawn, STYLES, strict=False):
                 steps = range(1, len(curve.losses) + 1)
-                panel.plot(steps, curve.losses, style, label=curve.arm.name, linewidth=1.6)
+                panel.plot(
+                    steps, curve.losses, linestyle=style, label=curve.arm.name, linewidth=1.6
+                )
             panel.set(title=f"{name}: loss by step", xlabel="step", ylabel="training loss")
             panel.grid(visible=True, alpha=0.3)
             panel.legend(frameon=False)

@@ -29,9 +29,12 @@ def test_every_model_has_an_arm_of_every_precision() -> None:
     assert {("default", name) for name in ("torch", "wafer")} < set(names)
 
 
-def test_every_arm_of_a_panel_has_a_line_of_its_own() -> None:
-    """An arm without a style would not be drawn."""
+def test_every_arm_of_a_panel_has_a_line_of_its_own(tmp_path: Path) -> None:
+    """An arm without a style would not be drawn, and matplotlib knows all styles."""
     assert len({*STYLES}) == len(STYLES) >= len(PRECISIONS)
+    drawn = [Curve(arm, [2.0, 1.0], [0.1]) for arm in arms(["10M"])]
+    draw(drawn, tmp_path / "arms.png")
+    assert (tmp_path / "arms.png").exists()
 
 
 def test_picture_is_written(curves: list[Curve], tmp_path: Path) -> None:
