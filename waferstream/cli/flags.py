@@ -5,13 +5,13 @@ Names, short forms and defaults are those of the vendor's command line.
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from timing.hardware.wafer import SYSTEMS
 from timing.record import DEFAULT_LIMIT
+from waferstream.cli.flag_values import count, key_value, levels, setting
 from waferstream.config.backend import DeviceType
 from waferstream.config.overrides import (
     BACKEND,
@@ -25,8 +25,6 @@ from waferstream.config.overrides import (
     KeyPath,
 )
 from waferstream.config.params import Mode
-from waferstream.config.sections import levels_by_role
-from wsc.core.units import parse_count
 
 
 @dataclass(frozen=True)
@@ -54,48 +52,6 @@ class Flag:
         if self.positional:
             return (self.name,)
         return (f"-{self.short}", f"--{self.name}") if self.short else (f"--{self.name}",)
-
-
-def parse_scalar(text: str) -> bool | int | float | str:
-    """Parse text as a bool, an int or a float, in this order; else return it unchanged."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
-
-
-def count(text: str) -> float:
-    """Parse a number that may end with K, M, B or T; raise ArgumentTypeError for any other text."""
-    try:
-        return parse_count(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} must be a number, as in 300B or 300e9") from None
-
-
-def key_value(text: str) -> tuple[str, str]:
-    """Split ``key=value``; raise ArgumentTypeError for any other text."""
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise ArgumentTypeError(f"{text!r} must be key=value")
-    return key, value
-
-
-def setting(text: str) -> tuple[str, bool | int | float | str]:
-    """Split ``key=value`` and parse the value as a scalar."""
-    key, value = key_value(text)
-    return key, parse_scalar(value)
-
-
-def levels(words: Sequence[str]) -> dict[str, str]:
-    """Map roles to log levels: ``INFO`` sets all, ``wgt=DEBUG`` one; later words win."""
-    by_role: dict[str, str] = {}
-    for word in words:
-        by_role |= dict([key_value(word)]) if "=" in word else levels_by_role(word)
-    return by_role
 
 
 _SWITCH = {"action": "store_true"}
