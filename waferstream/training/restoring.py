@@ -63,9 +63,13 @@ class Restorer:
         """The checkpoint that was restored last, None before the first."""
 
     def start_from(self, path: Path | str | None) -> None:
-        """Restore the named or the newest checkpoint, or start from initial weights."""
+        """Restore the named or the newest checkpoint, or start from initial weights.
+
+        A run that ends after the compiler needs no weights, and leaves the newest one alone.
+        """
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
+            autoload = autoload and self._backend.is_e2e_execution
             path = self.newest() if autoload else None
             strict = not self._init.checkpoint.disable_strict_checkpoint_loading
             if path is not None and strict and "model" in self._asked_states():

@@ -239,7 +239,7 @@ class Trainer:
             (validation.val_dataloader,), "trainer.validate.val_dataloader"
         )
         self._restorer.start_from(validation.ckpt_path)
-        if self._restorer.path is None:
+        if self._restorer.path is None and self._backend.is_e2e_execution:
             log.warning(
                 "No checkpoint in %s, and none is named (--checkpoint_path): the evaluation is of "
                 "the initial weights, before any training",
@@ -256,11 +256,13 @@ class Trainer:
             raise ConfigError(
                 f"eval_all requires {missing}", code="missing-key", where="params file"
             )
-        paths = checkpoints_to_evaluate(section.ckpt_paths, self._folder)
         loaders = self._evaluator.loaders(
             section.val_dataloaders, "trainer.validate_all.val_dataloaders"
         )
-        for path in paths:
+        if not self._backend.is_e2e_execution:
+            self._evaluator.evaluate_all(loaders)
+            return self._evaluated()
+        for path in checkpoints_to_evaluate(section.ckpt_paths, self._folder):
             self._restorer.start_from(path)
             self._backend.reload()
             self._evaluator.evaluate_all(loaders)

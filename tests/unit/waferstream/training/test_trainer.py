@@ -106,6 +106,9 @@ def test_a_changed_model_is_told_to_take_a_folder_of_its_own(
     assert "[model-changed]" in err
     assert "--model_dir" in err
     assert "Compiling" not in out
+    code, out, err = run_here([*changed, "--validate_only"], capsys)
+    assert code == 0, err  # trains nothing, so it leaves the checkpoint alone
+    assert "Compile was successful!" in out
     code, _, err = run_here([*changed[:-1], f"--model_dir={tmp_path / 'other'}"], capsys)
     assert code == 0, err
 
