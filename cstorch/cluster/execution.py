@@ -206,6 +206,7 @@ class Execution:
             raise
         except BaseException as error:
             self._await_saving()
+            self.trace.keep(cluster)
             cluster.shutdown()
             self._job_client.end_execute(error)
             raise

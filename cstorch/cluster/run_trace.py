@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +29,18 @@ class RunTrace:
         self.log = ActivityLog(limit)
         """Activities of the user's process."""
         self._saves: list[BackgroundSave] = []
+        self._of_ended: Activities | None = None
 
     def note_save(self, save: BackgroundSave) -> None:
         """Note a checkpoint that the weight servers have begun to write."""
         if self.log.is_on:
             self._saves.append(save)
+
+    def keep(self, cluster: Cluster) -> None:
+        """Keep the activities of a cluster that is about to end, as far as it still has them."""
+        if self.log.is_on:
+            with suppress(WaferStreamError):
+                self._of_ended = cluster.activities()
 
     def write(self, path: Path, running: Callable[[], Cluster]) -> list[str]:
         """Write all activities so far; return what is missing, as sentences.
@@ -42,7 +50,7 @@ class RunTrace:
             running: Returns the running cluster.
 
         Raises:
-            WaferStreamError: Nothing was recorded, or no cluster runs.
+            WaferStreamError: Nothing was recorded, or no cluster has run.
         """
         if not self.log.is_on:
             raise WaferStreamError(
@@ -50,7 +58,7 @@ class RunTrace:
                 code="trace-not-recorded",
                 remedy="set ClusterConfig(record=True)",
             )
-        found = running().activities()
+        found = self._of_ended or running().activities()
         activities = self._with_limit(replace(found, measured=self._measured(found)))
         write_trace(path, activities)
         return activities.missing()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import runpy
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +17,6 @@ from timing.record import DEFAULT_LIMIT
 from waferstream.cli.arguments import cluster_file
 from waferstream.training.tracing import TraceRequest
 from wsc.core.errors import ConfigError, WaferStreamError
-
-log = logging.getLogger("waferstream")
 
 
 @dataclass(frozen=True)
@@ -99,11 +96,11 @@ def execute(arguments: ExecArguments) -> int:
     _check_program(arguments)
     with _flags_of_a_new_process(), _prepared(arguments):
         try:
-            if arguments.is_module:
-                runpy.run_module(arguments.program, run_name="__main__", alter_sys=True)
-            else:
-                runpy.run_path(arguments.program, run_name="__main__")
-            _write_trace(arguments.trace)
+            with _traced(arguments.trace):
+                if arguments.is_module:
+                    runpy.run_module(arguments.program, run_name="__main__", alter_sys=True)
+                else:
+                    runpy.run_path(arguments.program, run_name="__main__")
         except WaferStreamError as error:
             _print_line(error.__traceback__)
             print(f"Error: {error}", file=sys.stderr)
@@ -188,16 +185,11 @@ def _check_module(name: str) -> None:
         )
 
 
-def _write_trace(trace: TraceRequest | None) -> None:
+def _traced(trace: TraceRequest | None) -> AbstractContextManager[None]:
+    """Return the context that writes the trace of a program at its end."""
     from cstorch.current import existing_backend  # noqa: PLC0415
 
-    backend = existing_backend()
-    if trace is None:
-        return
-    if backend is None or backend.running_cluster is None:
-        log.warning("No trace is written: no cluster runs at the end of the program")
-        return
-    trace.write(backend)
+    return nullcontext() if trace is None else trace.writing(existing_backend)
 
 
 def _below_runpy(trace: TracebackType | None) -> TracebackType | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 
 import torch
@@ -79,10 +79,9 @@ def run_session(
                 recorder = Recorder(losses, _about(params, cluster, mode, folder))
                 others = _observers(params, cluster, folder, backend)
                 trainer = _trainer(stack, params, backend, (history, recorder, *others))
-                outcome = _run_mode(mode, trainer)
-                digest = outcome.weights_sha256
-                if trace is not None and backend.running_cluster is not None:
-                    trace.write(backend)
+                with nullcontext() if trace is None else trace.writing(lambda: backend):
+                    outcome = _run_mode(mode, trainer)
+                    digest = outcome.weights_sha256
             summary = summarize(params, cluster, mode, trainer.model, outcome, history, backend)
             if outcome.has_steps:
                 log_throughput(history, cluster.machine, summary.num_csx)

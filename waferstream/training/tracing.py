@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timing.record import DEFAULT_LIMIT
-from wsc.core.errors import ConfigError
+from wsc.core.errors import ConfigError, WaferStreamError
 
 if TYPE_CHECKING:
     from cstorch.backend import Backend
@@ -53,3 +55,33 @@ class TraceRequest:
         log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", self.path)
         for sentence in missing:
             log.warning("Not in the trace: %s", sentence)
+
+    @contextmanager
+    def writing(self, backend_of: Callable[[], Backend | None]) -> Iterator[None]:
+        """Write the trace at the end of the block, also where the block fails.
+
+        Args:
+            backend_of: Returns the backend of the block at its end, None if it made none.
+        """
+        try:
+            yield
+        except BaseException:
+            self._write_until_failure(backend_of())
+            raise
+        backend = backend_of()
+        if backend is None or backend.running_cluster is None:
+            log.warning("No trace is written: no cluster runs at the end of the program")
+            return
+        self.write(backend)
+
+    def _write_until_failure(self, backend: Backend | None) -> None:
+        """Write what was recorded before a failure, whose exception goes on in any case."""
+        if backend is None or backend.running_cluster is None:
+            log.warning("No trace is written: no cluster ran before the failure")
+            return
+        try:
+            self.write(backend)
+        except (WaferStreamError, OSError) as error:
+            log.warning("No trace of the failed run: %s", error)
+        else:
+            log.warning("Not in the trace: what the roles did since the last completed job")

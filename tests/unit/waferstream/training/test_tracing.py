@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.errors import raises
+from tests.support.tiny_run import run_here, write_run
+from tests.support.traces import read_trace
 from waferstream.cli.arguments import parse_arguments
 from waferstream.training.tracing import TraceRequest
 from wsc.core.errors import ConfigError
@@ -38,3 +40,17 @@ def test_a_trace_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         TraceRequest(tmp_path / "nowhere" / "trace.json").check()
     with raises(ConfigError, "trace-limit-too-small"):
         TraceRequest(tmp_path / "trace.json", 0).check()
+
+
+def test_a_run_that_fails_writes_the_steps_before_the_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log says where the trace is, and what it lacks."""
+    flags = write_run(tmp_path, init__logging={"log_steps": 1}, init__loop={"max_steps": 3})
+    path = tmp_path / "trace.json"
+    words = [*flags, "--mode=train", f"--trace={path}", "--fault=csx-0@2:exception"]
+    code, out, _ = run_here(words, capsys)
+    assert code == 1
+    assert [each.args["step"] for each in read_trace(path).of("emulated", "steps")] == [1]
+    assert str(path) in out
+    assert "WARNING: Not in the trace" in out
