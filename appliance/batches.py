@@ -121,8 +121,10 @@ class GlobalBatches:
         for batch in self._iterator:
             return batch
         raise EmptyLoaderError(
-            "the loader of the input function must yield at least one batch; got none",
+            "the loader of the input function must yield at least one batch in an epoch",
             code="loader-empty",
+            where=f"batch {self._position + 1} of the loader",
+            value=f"0 batches of a {type(self.source).__name__}",
             remedy="check the dataset's path and that it holds at least one global batch",
         )
 

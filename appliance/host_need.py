@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from appliance.elaborate import ClusterSize
 from appliance.host_memory import free_bytes, swap_bytes
 from appliance.placement import Placement
-from appliance.round_size import bytes_of_node
+from appliance.round_size import activation_bytes, bytes_of_node, micro_batches_of_round
+from appliance.spec import RuntimeSpec
 from memoryx.optim.cost import state_bytes_per_element
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.installation import Installation
@@ -72,18 +73,59 @@ def needs_on(
 def weight_needs(installation: Installation, size: ClusterSize) -> dict[str, int]:
     """Return the bytes that all weight servers together need, by purpose."""
     program = installation.program
-    trained = program.num_elements(program.trained)
     state_bytes = state_bytes_per_element(installation.optimizer, program.parameter)
     share = -(-program.num_micro_batches // size.num_csx)
     has_rounds = share > installation.rounds.per_node
+    resident = None if size.flash is None else size.flash.resident_bytes * size.num_servers
+    return server_needs(program, state_bytes, resident, has_rounds=has_rounds)
+
+
+def server_needs(
+    program: Program, state_bytes: int, resident_bytes: int | None, *, has_rounds: bool
+) -> dict[str, int]:
+    """Return the bytes that all weight servers together need, by purpose.
+
+    Args:
+        program: What the systems compute.
+        state_bytes: Optimizer state of one element.
+        resident_bytes: Weights and state that stay beside flash; None without flash.
+        has_rounds: Whether a step has several rounds, over which gradients are summed.
+    """
+    trained = program.num_elements(program.trained)
     weights = {
         "fp32 weights": MASTER_BYTES * program.num_elements(program.parameter),
         "optimizer state": state_bytes * trained,
     }
-    if size.flash is not None:
-        resident = size.flash.resident_bytes * size.num_servers
-        weights = {"weights and state beside flash": min(resident, sum(weights.values()))}
+    if resident_bytes is not None:
+        weights = {"weights and state beside flash": min(resident_bytes, sum(weights.values()))}
     return {**weights, "gradient sums": GRADIENT_BYTES * trained if has_rounds else 0}
+
+
+def needs_of_hosts(
+    program: Program, state_bytes: int, runtime: RuntimeSpec, num_servers: int, placement: Placement
+) -> list[int]:
+    """Return the bytes that the roles of each host of a placement need at least.
+
+    Rounds are those of a run whose program is on the first host. Where its memory is unknown they
+    are the smallest ones, as the activations are.
+
+    Args:
+        program: What the systems compute.
+        state_bytes: Optimizer state of one element.
+        runtime: How the cluster runs.
+        num_servers: Weight servers.
+        placement: The hosts of all roles.
+    """
+    num_csx, roles = placement.num_systems, roles_on(placement, num_servers)
+    lanes = max(each.lanes for each in roles)
+    resident = None if runtime.flash is None else runtime.flash.resident_bytes * num_servers
+    weights = server_needs(program, state_bytes, resident, has_rounds=False)
+    free = placement.hosts[0].free_bytes or 0
+    budget = activation_bytes(runtime.activation_memory, sum(weights.values()), free)
+    per_node = micro_batches_of_round(program, num_csx, lanes, budget)
+    has_rounds = -(-program.num_micro_batches // num_csx) > per_node
+    weights = server_needs(program, state_bytes, resident, has_rounds=has_rounds)
+    return [sum(needs_on(each, weights, program, num_csx).values()) for each in roles]
 
 
 def check_hosts(installation: Installation, size: ClusterSize, placement: Placement) -> None:

@@ -27,14 +27,19 @@ _FP32_PER_HALF = 2
 """Host bytes per planned byte where kernels hold the half type in fp32."""
 
 
-def activation_bytes(requested: int | Literal["auto"], weight_bytes: int) -> int:
+def activation_bytes(
+    requested: int | Literal["auto"], weight_bytes: int, free: int | None = None
+) -> int:
     """Return the bytes of a host that the activations of all its nodes may take.
 
-    ``auto`` is half of what is free once this host has ``weight_bytes`` of masters and state.
+    Args:
+        requested: ``auto`` is half of what is free beside masters and state.
+        weight_bytes: Bytes of masters and state.
+        free: Free bytes of the host; those of this host by default.
     """
     if requested != "auto":
         return requested
-    return max(0, free_bytes() - weight_bytes) // 2
+    return max(0, (free_bytes() if free is None else free) - weight_bytes) // 2
 
 
 def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_bytes: int) -> int:

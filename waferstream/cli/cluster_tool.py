@@ -162,20 +162,15 @@ def _plan(given: argparse.Namespace) -> int:
 
 def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[int]:
     """Return the bytes that the training of a params file needs at least on each host."""
-    from appliance.host_need import needs_on, roles_on  # noqa: PLC0415  (torch)
+    from appliance.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
     from waferstream.config.params import load_params  # noqa: PLC0415
     from waferstream.simulation.session import captured_studies  # noqa: PLC0415
 
     (study,) = captured_studies(load_params(path), [spec])
-    costed = study.costed(placement.num_systems)
-    num_servers, flash = spec.machine.memoryx.weight_servers, spec.runtime.flash
-    num_bytes = costed.tiers.masters.num_bytes + costed.tiers.state.num_bytes
-    if flash is not None:
-        num_bytes = min(num_bytes, flash.resident_bytes * num_servers)
-    return [
-        sum(needs_on(roles, {"weights": num_bytes}, costed.program, placement.num_systems).values())
-        for roles in roles_on(placement, num_servers)
-    ]
+    program = study.costed(placement.num_systems).program
+    state_bytes = study.simulator.update.state_bytes
+    num_servers = spec.machine.memoryx.weight_servers
+    return needs_of_hosts(program, state_bytes, spec.runtime, num_servers, placement)
 
 
 def plan_rows(

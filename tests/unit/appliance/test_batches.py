@@ -124,6 +124,8 @@ def test_empty_loader_is_an_error(empty: Any) -> None:
     with raises(DataError, "loader-empty") as caught:
         read(empty).leaves(0)
     assert caught.value.remedy
+    assert caught.value.where == "batch 1 of the loader"
+    assert type(empty).__name__ in str(caught.value.value)
 
 
 @pytest.mark.parametrize(

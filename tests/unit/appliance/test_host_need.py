@@ -13,11 +13,13 @@ from appliance.host_need import (
     check_host,
     check_hosts,
     needs_of,
+    needs_of_hosts,
     needs_on,
     roles_on,
     weight_needs,
 )
 from appliance.placement import Host, Placement, Placer
+from appliance.spec import RuntimeSpec
 from appliance.strategies import ServerStrategy
 from memoryx.flash_spec import FlashSpec
 from tests.support.errors import raises
@@ -57,6 +59,17 @@ def test_host_without_the_memory_is_refused_with_numbers_and_ways_out() -> None:
         check_host(installed(size), size, free=need - 1)
     assert "fp32 weights" in str(caught.value.value)
     assert "--simulate" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("free_bytes", [None, 1 << 40])
+def test_a_plan_needs_as_much_as_the_run(free_bytes: int | None) -> None:
+    """Gradient sums included, where the memory of the host leads to several rounds."""
+    size = ClusterSize(1, activation_bytes="auto" if free_bytes else 1)
+    whole = installed(size)
+    placed = Placer((Host("0", "10.0.0.0", 1, free_bytes=free_bytes),)).place(1)
+    found = needs_of_hosts(whole.program, 0, RuntimeSpec(), 1, placed)
+    assert found == [sum(needs_of(whole, size).values())]
+    assert ("gradient sums" in needs_of(whole, size)) == (free_bytes is None)
 
 
 @pytest.mark.parametrize("servers", ["PACK", "SPREAD"])
