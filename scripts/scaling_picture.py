@@ -27,7 +27,7 @@ from waferstream.reports.curve import CurveResult
 from waferstream.reports.curve_picture import DOTS, counts_axis, draw_rates
 from waferstream.reports.curve_report import headline
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
-from waferstream.simulation.session import Labels, captured_studies, machines_of, simulate_study
+from waferstream.simulation.session import captured_studies, labels_of, machines_of, simulate_study
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.units import format_count, format_rate
 
@@ -72,9 +72,8 @@ class MeasuredRuns:
 def simulated(params_file: Path, counts: Sequence[int]) -> tuple[CurveResult, CurveResult]:
     """Return the strong and the weak scaling of a params file, with both systems in each."""
     params = load_params(params_file)
-    init = params.trainer.init
-    labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
     studies = captured_studies(params, machines_of(ClusterSpec(), SYSTEMS))
+    labels = labels_of(params, studies[0])
 
     def curve(weak: bool) -> CurveResult:
         first, *others = (

@@ -16,7 +16,7 @@ from waferstream.reports.curve import (
     PredictedStep,
     SimulationInfo,
 )
-from waferstream.reports.economics import TrainingBill
+from waferstream.reports.economics import StepEnergy, TrainingBill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.host import Host
 from waferstream.reports.layer_groups import LayerGroup
@@ -88,6 +88,7 @@ def simulated_curve(
                 steps_ps=(causes.total_ps,),
             ),
             bill=bill,
+            energy=StepEnergy.of(23.0, count, causes.total_ps / 1e12, 24576.0 * count),
         )
         for count in counts
     )

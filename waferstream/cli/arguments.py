@@ -137,7 +137,7 @@ def _wafer_trace(
 ) -> WaferTraceRequest | None:
     if "wafer_trace" not in typed:
         return None
-    for name in ("simulate", "compile_only", "validate_only", "fault", "local", "trace"):
+    for name in ("simulate", "compile_only", "validate_only", "fault", "trace"):
         if name in typed:
             parser.error(f"--{name} cannot be combined with {WAFER_TRACE_FLAG}")
     return parse_wafer_trace(typed["wafer_trace"])
@@ -167,13 +167,16 @@ def _simulation(
 
 
 def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any], mode: str) -> None:
-    """Exit when a typed flag would have no effect on a simulation."""
+    """Exit when a typed flag would have no effect on a simulation.
+
+    ``--local`` is taken: a simulation has no roles, and so starts nothing outside of this process.
+    """
     if mode.startswith("eval"):
         parser.error(f"--simulate predicts training; it cannot be combined with mode {mode}")
-    for name in ("compile_only", "validate_only", "fault", "local"):
+    for name in ("compile_only", "validate_only", "fault"):
         if name in typed:
             parser.error(f"--{name} cannot be combined with --simulate")
-    for name in _PRICES:
+    for name in ("system_hour_price", "kwh_price"):
         if name in typed and "token_budget" not in typed:
             parser.error(f"--{name} requires --token_budget")
 

@@ -135,7 +135,7 @@ RUN_FLAGS: tuple[Flag, ...] = (
     Flag("system_hour_price", "price of one system-hour", options={"type": float}),
     Flag(
         "system_kw",
-        "power draw of one system in kW (default: 22.8 for a CS-2, 23 for a CS-3)",
+        "power draw of one system in kW, for its energy (default: 22.8 for a CS-2, 23 for a CS-3)",
         options={"type": float},
     ),
     Flag("kwh_price", "price of a kilowatt-hour", options={"type": float}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Formatter
@@ -67,10 +66,9 @@ class ModelConfig(Section):
             UserClass.model_validate((self.model_extra or {})["loss"])
         return self
 
-    @property
-    def label(self) -> str:
-        """The model in reports: its name, or the name of its class."""
-        return self.name or re.split("[.:]", str(self.class_path))[-1]
+    def label(self, class_name: str) -> str:
+        """Return the model in reports: its name, or ``class_name`` of a model of the user's."""
+        return self.name or class_name
 
 
 def _check_name(name: str) -> str:

@@ -15,6 +15,8 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
         filled      null where a larger micro-batch would not be faster: micro_batch_size,
                     num_rounds, speed_up
         extrapolated  why no published run covers the point; empty where one does
+        energy      null without a known power: systems, system_kw, step_kwh,
+                    per_billion_tokens_kwh
         run         null unless trained: weights_sha256, efficiency,
                     measured {samples_per_s, seconds, host}
     simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
@@ -39,7 +41,7 @@ from baselines.gpu.curve import Kind
 from memoryx.tiers import Tiers
 from timing.start_up import StartUp
 from waferstream.reports.activation_zeros import ActivationZeros
-from waferstream.reports.economics import TrainingBill
+from waferstream.reports.economics import StepEnergy, TrainingBill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.layer_groups import LayerGroup
 from waferstream.reports.summary import Emulated, Measured, ModelSummary
@@ -101,6 +103,8 @@ class CurvePoint:
     """None where it would not be faster, or was not simulated."""
     extrapolated: tuple[str, ...] = ()
     """Why no published run covers the point; empty where one does."""
+    energy: StepEnergy | None = None
+    """None for a system of unknown power, and for trained runs."""
 
 
 def efficiencies(num_csx: Sequence[int], samples_per_s: Sequence[float]) -> list[float]:
@@ -241,3 +245,10 @@ class CurveResult:
     configuration: Mapping[str, Any] = field(default_factory=dict, repr=False)
     weak: bool = False
     """Whether every system gets a batch, so that the batch of a step grows with the systems."""
+
+    @property
+    def detailed(self) -> CurvePoint:
+        """The point of a simulation that is predicted in detail."""
+        assert self.simulation is not None
+        num_csx = self.simulation.detail.num_csx
+        return next(point for point in self.points if point.num_csx == num_csx)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from timing.start_up import StartUp
-from waferstream.reports.curve import CurveResult, GpuComparison, PointDetail
+from waferstream.reports.curve import CurvePoint, CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve_report import (
     curve_table,
+    energy_facts,
     extrapolation_texts,
     footnotes,
     format_duration,
@@ -16,7 +17,6 @@ from waferstream.reports.curve_report import (
     own_footnotes,
     verdict,
 )
-from waferstream.reports.economics import TrainingBill
 from waferstream.reports.gpu_table import TITLE, gpu_table
 from waferstream.reports.machine_sections import (
     attribution_section,
@@ -104,7 +104,7 @@ def curve_page(
         sections += _detail_sections(result, detail, use)
     if result.zeros is not None:
         sections.append(result.zeros.section())
-    sections.append(_cost_section(None if detail is None else detail.bill))
+    sections.append(_cost_section(None if detail is None else result.detailed))
     published = result.simulation is None or result.simulation.as_published
     extrapolated = list(extrapolation_texts(result.points))
     sections.append(error_section(result.system, published, extrapolated))
@@ -159,7 +159,7 @@ def _detail_sections(
     result: CurveResult, detail: PointDetail, use: MachineUse | None
 ) -> list[Section]:
     """Return the sections about one point: attribution, machine, start-up."""
-    point = next(point for point in result.points if point.num_csx == detail.num_csx)
+    point = result.detailed
     overview = {
         "Systems": f"{detail.num_csx:,} x {result.system}",
         "Batch": detail.effective_batch,
@@ -184,15 +184,18 @@ def _start_up_text(start_up: StartUp) -> str:
     return f"{format_duration(seconds(start_up.total_ps))} ({named})"
 
 
-def _cost_section(bill: TrainingBill | None) -> Section:
-    """Return time, energy and cost of the token budget."""
+def _cost_section(point: CurvePoint | None) -> Section:
+    """Return energy of a step, and time, energy and cost of the token budget."""
+    facts = {} if point is None or point.energy is None else energy_facts(point.energy)
+    bill = None if point is None else point.bill
     if bill is None:
         text = "Time, energy and cost of a whole training: --simulate with --token_budget."
-        return Section("cost", "Energy and cost", [Sentence(text)])
-    facts = {
-        "Training": f"{format_short(bill.tokens)} tokens take {format_duration(bill.duration_s)}, "
+        known: list[Block] = [Facts(facts)] if facts else []
+        return Section("cost", "Energy and cost", [*known, Sentence(text)])
+    facts["Training"] = (
+        f"{format_short(bill.tokens)} tokens take {format_duration(bill.duration_s)}, "
         f"{format_rate(bill.system_hours)} system hours"
-    }
+    )
     if bill.energy_kwh is not None:
         facts["Energy"] = format_energy(bill.energy_kwh)
     facts["Cost"] = (

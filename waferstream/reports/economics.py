@@ -61,6 +61,31 @@ class TrainingBill:
     """In the currency of the prices; None without a price."""
 
 
+@dataclass(frozen=True)
+class StepEnergy:
+    """Energy of training on all systems of a cluster, at their power under load."""
+
+    systems: int
+    system_kw: float
+    step_kwh: float
+    per_billion_tokens_kwh: float | None
+    """None for a model that does not read tokens."""
+
+    @classmethod
+    def of(cls, kw: float, systems: int, step_s: float, tokens_per_s: float | None) -> StepEnergy:
+        """Return the energy of a step.
+
+        Args:
+            kw: Power of one system.
+            systems: Number of systems.
+            step_s: Duration of a step.
+            tokens_per_s: Throughput of all systems together, None without tokens.
+        """
+        per_second = systems * kw / SECONDS_PER_HOUR
+        tokens = None if tokens_per_s is None else per_second * 1e9 / tokens_per_s
+        return cls(systems, kw, per_second * step_s, tokens)
+
+
 def check_tokens(tokens: float, where: str) -> None:
     """Check a token budget.
 

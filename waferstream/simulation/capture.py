@@ -72,6 +72,8 @@ class CapturedStep:
     """None for a model that does not read tokens."""
     sparse: tuple[WeightSparsity, ...] = ()
     """The weights that have masks."""
+    model_class: str = ""
+    """Name of the class of the model."""
 
     @cached_property
     def program(self) -> ScalableProgram:
@@ -165,11 +167,11 @@ def _capture(init: InitConfig, backend: Backend, batch: Any) -> CapturedStep:
     small, large = _capture_deepened(init, backend, batch) or _capture_at(
         init, backend, batch, CAPTURED_SIZES
     )
-    return captured_step(small, large, batch)
+    return captured_step(small, large, batch, type(backend.model).__name__)
 
 
-def captured_step(small: AtSize, large: AtSize, batch: Any) -> CapturedStep:
-    """Return the step of which programs at two sizes were compiled for a batch."""
+def captured_step(small: AtSize, large: AtSize, batch: Any, model_class: str) -> CapturedStep:
+    """Return the step of a model of which programs at two sizes were compiled for a batch."""
     optimizer = small.optimizer
     return CapturedStep(
         small=small.program,
@@ -178,6 +180,7 @@ def captured_step(small: AtSize, large: AtSize, batch: Any) -> CapturedStep:
         waits_for_all=waits_for_all(optimizer),
         tokens_per_sample=_tokens_per_sample(batch),
         sparse=() if optimizer is None else optimizer.sparsity,
+        model_class=model_class,
     )
 
 

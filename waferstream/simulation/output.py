@@ -10,6 +10,7 @@ from timing.record import Record
 from timing.trace import Activities, write_trace
 from waferstream.reports.curve import CurvePoint, CurveResult, PointDetail
 from waferstream.reports.curve_report import (
+    energy_facts,
     format_duration,
     format_energy,
     headline,
@@ -55,7 +56,7 @@ def _settings(result: CurveResult) -> Iterator[str]:
         f"micro-batch: {result.micro_batch}"
     )
     if info.sparsity:
-        yield info.sparsity
+        yield f"{info.sparsity}; MemoryX has room for them, as weights are whole until masks exist"
     yield f"On {counted(info.detail.num_csx, 'system')}: {info.detail.effective_batch}"
 
 
@@ -63,11 +64,12 @@ def detail_text(result: CurveResult, width: int | None = None) -> str:
     """Return memory, start-up, cost and layers of the point in detail, as lines of text."""
     assert result.simulation is not None
     detail = result.simulation.detail
-    point = next(point for point in result.points if point.num_csx == detail.num_csx)
+    point = result.detailed
     lines = [
         f"{detail.num_csx:,} x {result.system} in detail",
         *_memory_lines(detail, point),
         *_start_up_lines(detail),
+        *_energy_lines(point),
         *_bill_lines(detail),
         "",
         *folded([LAYER_HEADER, *(layer_row(group) for group in detail.layers)], width),
@@ -108,6 +110,13 @@ def _start_up_lines(detail: PointDetail) -> Iterator[str]:
         f"then programming {format_duration(seconds(start_up.programming_ps))} while initial "
         f"weights take {format_duration(seconds(start_up.initial_weights_ps))}"
     )
+
+
+def _energy_lines(point: CurvePoint) -> Iterator[str]:
+    if point.energy is not None:
+        power, *parts = energy_facts(point.energy).items()
+        named = ", ".join(f"{name.removeprefix('Energy of ')} {text}" for name, text in parts)
+        yield f"  energy    {power[1]}: {named}"
 
 
 def _bill_lines(detail: PointDetail) -> Iterator[str]:

@@ -133,7 +133,7 @@ def _captured(
         )
     finally:
         backend.shutdown()
-    labels = Labels(type(model).__name__, type(optimizer).__name__)
+    labels = Labels(step.model_class, type(optimizer).__name__)
     return step, simulator, labels
 
 
@@ -205,4 +205,4 @@ def _capture(
         torch.Tensor, lambda x: _on_host(with_rows(CAPTURED_SIZES[-1], x)), batch
     )
     small, large = compile_at(train, few, CAPTURED_SIZES)
-    return captured_step(small, large, few)
+    return captured_step(small, large, few, type(model).__name__)

@@ -28,7 +28,7 @@ from waferstream.config.params import Params
 from waferstream.reports.curve import CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve_page import write_curve
 from waferstream.reports.curve_report import headline
-from waferstream.reports.economics import TrainingBill, power_kw, training_bill
+from waferstream.reports.economics import StepEnergy, TrainingBill, power_kw, training_bill
 from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
@@ -42,6 +42,7 @@ from waferstream.training.session import make_backend
 from waferstream.training.tracing import TraceRequest
 from wsc.core.errors import ConfigError
 from wsc.core.terminal import line_width
+from wsc.core.units import seconds
 from wsc.version import VERSION
 
 CURVE_NAME = "simulation"
@@ -70,8 +71,7 @@ def run_simulation(
     machines = machines_of(cluster, request.systems)
     first, *others = captured_studies(params, machines, request)
     _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
-    init = params.trainer.init
-    labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
+    labels = labels_of(params, first)
     result = simulate_study(first, labels, counts, requested, request, params)
     compared = [simulate_study(one, labels, counts, requested, request) for one in others]
     zeros = zeros_of(params) if request.measures_zeros else None
@@ -88,8 +88,7 @@ def write_simulation(
     """Write all files of a simulation; the trace to ``trace`` if that is given."""
     assert result.simulation is not None
     detailed = result.simulation.detail.num_csx
-    point = next(point for point in result.points if point.num_csx == detailed)
-    write_curve(folder, CURVE_NAME, result, study.use(point), command)
+    write_curve(folder, CURVE_NAME, result, study.use(result.detailed), command)
     draw_wafer(folder / "wafer.png", study, headline(result), detailed)
     trace_step(trace or folder / "step_trace.json", study, detailed)
 
@@ -156,6 +155,13 @@ class Labels:
     optimizer: str
 
 
+def labels_of(params: Params, study: Study) -> Labels:
+    """Return the names of what a params file describes, once its step is captured."""
+    init = params.trainer.init
+    optimizer = init.optimizer.class_name if init.optimizer else "none"
+    return Labels(init.model.label(study.model_class), optimizer)
+
+
 def simulate_study(
     study: Study,
     labels: Labels,
@@ -182,6 +188,7 @@ def simulate_study(
         replace(
             point,
             bill=_bill(request, point, machine.system.name),
+            energy=_energy(request, point, machine.system.name),
             filled=study.filled(point) if point.num_csx in (counts[0], detailed) else None,
             extrapolated=extrapolations(machine.system.name, num_parameters, point.num_csx),
         )
@@ -242,3 +249,12 @@ def _bill(request: SimulationRequest, point: CurvePoint, system: str) -> Trainin
         request.prices,
         power_kw(system, request.prices),
     )
+
+
+def _energy(request: SimulationRequest, point: CurvePoint, system: str) -> StepEnergy | None:
+    kw = power_kw(system, request.prices)
+    if kw is None:
+        return None
+    assert point.prediction is not None
+    step_s = seconds(point.emulated.step_ps)
+    return StepEnergy.of(kw, point.num_csx, step_s, point.prediction.tokens_per_s)

@@ -45,6 +45,8 @@ class Study:
     """Whether the batch grows with the systems."""
     sparsity: str = ""
     """Which zeros of sparse weights are charged, as a line of the report; empty without any."""
+    model_class: str = ""
+    """Name of the class of the model."""
 
     def batch(self, num_csx: int) -> int:
         """Return the samples of a step over all systems."""
@@ -197,6 +199,7 @@ def study_of(
         params.trainer.init.micro_batch_policy("train"),
         request.weak,
         line,
+        step.model_class,
     )
 
 

@@ -53,11 +53,13 @@ def run_wafer_trace(
     with restored():
         backend = make_backend(params, cluster)
         try:
-            program = capture_step(params, backend).program.at(_micro_batch(params), 1)
+            step = capture_step(params, backend)
+            program = step.program.at(_micro_batch(params), 1)
             dtype = operand_dtype(stream_precision().compute)
         finally:
             backend.shutdown()
-    trace = trace_kernel(program, dtype, request, params.trainer.init.model.label)
+    label = params.trainer.init.model.label(step.model_class)
+    trace = trace_kernel(program, dtype, request, label)
     folder = params.trainer.init.model_dir / "wafer_trace"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{request.layer}_{trace.call.kernel}_{trace.rows}x{trace.columns}"

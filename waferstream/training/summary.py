@@ -58,7 +58,7 @@ def summarize(
         version=VERSION,
         num_csx=init.backend.cluster_config.num_csx,
         system=cluster.machine.system.name,
-        model=ModelSummary(init.model.label, parameters),
+        model=ModelSummary(init.model.label(type(model).__name__), parameters),
         batch_size=data.batch_size if data else 0,
         micro_batch_size=closest_size(data.batch_size, size)
         if data and isinstance(size, int)

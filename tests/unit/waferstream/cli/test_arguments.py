@@ -116,6 +116,13 @@ def test_flag_without_effect_on_a_simulation_is_refused(
     assert words in capsys.readouterr().err
 
 
+def test_a_simulation_takes_local_and_power_without_a_token_budget() -> None:
+    """A simulation starts nothing on Ray, and states the energy of a step."""
+    parsed = parse("--params=p.yaml", "--simulate", "--local", "--system_kw=20")
+    assert parsed.simulation is not None
+    assert parsed.simulation.prices.system_kw == 20
+
+
 def test_typed_values_win_lists_are_put_first_and_mappings_merge(tmp_path: Path) -> None:
     """The three rules of section 1.1, on one file."""
     init = resolved(

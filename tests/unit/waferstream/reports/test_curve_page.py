@@ -83,6 +83,13 @@ def test_curve_page_states_energy_and_no_cost_without_a_price() -> None:
         assert text in parsed.text
 
 
+def test_curve_page_states_the_energy_of_a_step_without_a_token_budget() -> None:
+    parsed = Parsed.of(curve_page(SIMULATION, PICTURE))
+    assert "4 x 23 kW under load" in parsed.text
+    assert "25.6 Wh" in parsed.text
+    assert "--token_budget" in parsed.text
+
+
 def test_curve_page_names_command_and_configuration() -> None:
     result = replace(RUNS, configuration={"steps": 20})
     parsed = Parsed.of(curve_page(result, PICTURE, command="run.py --simulate"))

@@ -13,6 +13,7 @@ from waferstream.reports.economics import (
     MOST_PRICE,
     MOST_TOKENS,
     PriceSpec,
+    StepEnergy,
     power_kw,
     training_bill,
 )
@@ -90,3 +91,11 @@ def test_price_spec_refuses_prices_out_of_range(price: str, value: float) -> Non
     """1e308 per hour would give an infinite bill."""
     with pytest.raises(ConfigError, match=price):
         validate(PriceSpec, {price: value}, "prices")
+
+
+def test_energy_of_a_step_and_of_a_billion_tokens() -> None:
+    """4 x 18 kW for 5 s are 0.1 kWh; at 1,000 tokens a second a billion takes 277.8 hours."""
+    energy = StepEnergy.of(18.0, 4, step_s=5.0, tokens_per_s=1e3)
+    assert energy.step_kwh == pytest.approx(0.1)
+    assert energy.per_billion_tokens_kwh == pytest.approx(72 * 1e6 / 3600)
+    assert StepEnergy.of(18.0, 4, 5.0, None).per_billion_tokens_kwh is None

@@ -58,20 +58,25 @@ def train_step(model: nn.Module, x: torch.Tensor, target: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "data"),
+    ("model", "data", "name"),
     [
-        ({"class": "two_forms:NetWithLoss"}, "named"),
-        ({"class": "two_forms:Net", "loss": CROSS_ENTROPY}, "endless"),
+        ({"class": "two_forms:NetWithLoss"}, "named", "NetWithLoss"),
+        ({"class": "two_forms:make_net", "loss": CROSS_ENTROPY}, "endless", "Net"),
     ],
 )
 def test_loss_in_the_model_and_loaders_of_any_form_train(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: dict[str, Any], data: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: dict[str, Any], data: str, name: str
 ) -> None:
+    """The report has the class of the model, also where a function makes it."""
     loader = {"class": f"two_forms:{data}", "batch_size": 8}
     flags = write_program(tmp_path, "two_forms", user_trainer(model, loader))
     code, out, err = run_here([*flags, "--compile_only"], capsys)
     assert code == 0, err
     assert "Compile was successful!" in out
+    summary = json.loads((tmp_path / "model_dir" / "run_summary.json").read_text())
+    assert summary["model"]["name"] == name
+    _, out, _ = run_here([*flags, "--simulate", "--json", "--local"], capsys)
+    assert json.loads(out)["model"]["name"] == name
 
 
 @pytest.mark.parametrize(
