@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
-import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from appliance.step_results import StepResult
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords
+from cstorch.cluster.job_time import JobTime
 from cstorch.cluster.restored import Restored, named_checkpoint
 from cstorch.cluster.run_trace import RunTrace
 from cstorch.cluster.starting import size_of, start_filled
@@ -28,7 +27,7 @@ from cstorch.optim.state import OptimizerState
 from cstorch.remote.weights import Weights
 from timing.start_up import StartUp
 from wsc.compiler.compiled import Compiled
-from wsc.core.errors import ApplianceNanError, ApplianceRuntimeJobTimeoutError, WaferStreamError
+from wsc.core.errors import ApplianceNanError, WaferStreamError
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import node_name
@@ -68,7 +67,7 @@ class Execution:
         self.restored: Restored | None = None
         self._writes: dict[Mode, tuple[str, ...]] = {}  # buffers that an installed program writes
         self.held = HeldState()
-        self._ends_at_s = math.inf  # of time.monotonic()
+        self._time = JobTime(config.job_time_sec)
         self.saving: BackgroundSave | None = None
         """The last checkpoint that the weight servers began to write beside the training."""
         self.jobs = JobRecords()
@@ -187,7 +186,7 @@ class Execution:
         weights and losses can be inspected.
         """
         cluster = self.running()
-        self._check_time()
+        self._time.check()
         self.send_changes(weights)
         if mode == "train":
             weights.outdate()
@@ -206,7 +205,7 @@ class Execution:
             raise
         except BaseException as error:
             self._await_saving()
-            self.trace.keep(cluster)
+            self.trace.keep(cluster, error)
             cluster.shutdown()
             self._job_client.end_execute(error)
             raise
@@ -277,7 +276,7 @@ class Execution:
         self.jobs.begin_execution(
             self._job_client.newest, [node_name(index) for index in range(size.num_csx)]
         )
-        self._ends_at_s = time.monotonic() + (config.job_time_sec or math.inf)
+        self._time.begin()
         try:
             with self._job_client.executing():
                 cluster = start_filled(config, self._seed, installation, weights, self.restored)
@@ -295,13 +294,3 @@ class Execution:
             self.start_up,
             format_ps(checkpoint_ps),
         )
-
-    def _check_time(self) -> None:
-        if time.monotonic() > self._ends_at_s:
-            raise ApplianceRuntimeJobTimeoutError(
-                "the job ran out of time",
-                code="job-time-over",
-                where="job_time_sec",
-                value=f"{self._config.job_time_sec} s",
-                remedy="raise it, or run again to continue from the last checkpoint",
-            )

@@ -36,9 +36,15 @@ class RunTrace:
         if self.log.is_on:
             self._saves.append(save)
 
-    def keep(self, cluster: Cluster) -> None:
-        """Keep the activities of a cluster that is about to end, as far as it still has them."""
-        if self.log.is_on:
+    def keep(self, cluster: Cluster, error: BaseException) -> None:
+        """Keep the activities of a cluster that is about to end, as far as it still has them.
+
+        Args:
+            cluster: The cluster.
+            error: Why it ends. After an interrupt it still works, and answers only when its job is
+                done, which nobody waits for.
+        """
+        if self.log.is_on and isinstance(error, Exception):
             with suppress(WaferStreamError):
                 self._of_ended = cluster.activities()
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import cstorch
+from appliance.cluster import Cluster
+from cstorch.cluster.run_trace import RunTrace
 from tests.support.cstorch_program import (
     evaluation_step,
     executor,
@@ -18,6 +21,7 @@ from tests.support.tiny_training import Shape, cluster_config
 from tests.support.traces import Trace, read_trace
 from timing.attribution import StepTiming
 from timing.trace import ATTRIBUTION_OF
+from wsc.core.errors import ApplianceError
 
 SHAPE = Shape(2, servers=2, restarts=1, has_replicas=True)
 
@@ -128,3 +132,11 @@ def test_trace_tells_of_a_recovery(tmp_path: Path) -> None:
     assert recovery.track == "crd-0 (2)"  # within the job that goes on
     assert trace.about["missing"] == [missing]
     assert list(trace.attributions().values()) == [timing.attribution for timing in timings]
+
+
+@pytest.mark.parametrize(("error", "times"), [(KeyboardInterrupt(), 0), (ApplianceError("x"), 1)])
+def test_a_cluster_is_asked_at_its_end_unless_interrupted(error: BaseException, times: int) -> None:
+    """An interrupted one would answer only after its job."""
+    cluster = Mock(spec=Cluster)
+    RunTrace(9).keep(cluster, error)
+    assert cluster.activities.call_count == times

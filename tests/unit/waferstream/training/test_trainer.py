@@ -13,6 +13,7 @@ from tests.support.tiny_run import TINY, digest_of, run_here, write_run
 from wsc.checkpoint.reader import Reader
 
 SHORT: dict[str, Any] = {"init__loop": {"max_steps": 2}}
+TRAIN = "--mode=train"
 
 
 def test_the_initial_weights_are_kept_where_asked_for(
@@ -20,7 +21,7 @@ def test_the_initial_weights_are_kept_where_asked_for(
 ) -> None:
     """Once, before the first step; who starts from them goes the same way."""
     keys: dict[str, Any] = {"init__checkpoint": {"steps": 2, "save_initial_checkpoint": True}}
-    flags = write_run(tmp_path, **SHORT, **keys)
+    flags = [*write_run(tmp_path, **SHORT, **keys), TRAIN]
     code, out, err = run_here(flags, capsys)
     assert code == 0, err
     saved = sorted(path.name for path in (tmp_path / "model_dir").glob("*.mdl"))
@@ -51,7 +52,7 @@ def test_checkpoint_has_all_names_and_the_digest_of_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The output layer is tied; the digest of a finished run counts its weight once."""
-    flags = write_run(tmp_path, **SHORT)
+    flags = [*write_run(tmp_path, **SHORT), TRAIN]
     _, out, _ = run_here(flags, capsys)
     names = Reader(tmp_path / "model_dir" / "checkpoint_2.mdl").names("model")
     model = build_model(TINY["trainer"]["init"]["model"], seed=0)
@@ -66,7 +67,7 @@ def test_the_weights_alone_start_a_run_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``--load_checkpoint_states model``: at step 0, with a fresh optimizer."""
-    flags = write_run(tmp_path, **SHORT)
+    flags = [*write_run(tmp_path, **SHORT), TRAIN]
     assert run_here(flags, capsys)[0] == 0
     code, out, _ = run_here([*flags, "--load_checkpoint_states=model"], capsys)
     assert code == 0
@@ -79,9 +80,10 @@ def test_a_checkpoint_of_another_model_is_taken_on_request_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], layers: int, word: str
 ) -> None:
     """The message names the weights; with the flag it is a warning in the run's log."""
-    assert run_here(write_run(tmp_path, **SHORT), capsys)[0] == 0
+    assert run_here([*write_run(tmp_path, **SHORT), TRAIN], capsys)[0] == 0
     flags = [
         *write_run(tmp_path, **SHORT, init__model__num_hidden_layers=layers),
+        TRAIN,
         "--load_checkpoint_states=model",
     ]
     code, _, err = run_here(flags, capsys)
@@ -99,9 +101,9 @@ def test_a_changed_model_is_told_to_take_a_folder_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: int
 ) -> None:
     """Before anything is compiled, and also where no step is left to train."""
-    assert run_here(write_run(tmp_path, **SHORT), capsys)[0] == 0
+    assert run_here([*write_run(tmp_path, **SHORT), TRAIN], capsys)[0] == 0
     changed = write_run(tmp_path, init__loop={"max_steps": steps}, init__model__hidden_size=32)
-    code, out, err = run_here(changed, capsys)
+    code, out, err = run_here([*changed, TRAIN], capsys)
     assert code == 1
     assert "[model-changed]" in err
     assert "--model_dir" in err
@@ -109,7 +111,8 @@ def test_a_changed_model_is_told_to_take_a_folder_of_its_own(
     code, out, err = run_here([*changed, "--validate_only"], capsys)
     assert code == 0, err  # trains nothing, so it leaves the checkpoint alone
     assert "Compile was successful!" in out
-    code, _, err = run_here([*changed[:-1], f"--model_dir={tmp_path / 'other'}"], capsys)
+    other = f"--model_dir={tmp_path / 'other'}"
+    code, _, err = run_here([*changed[:-1], other, TRAIN], capsys)
     assert code == 0, err
 
 
@@ -187,7 +190,7 @@ def test_each_state_is_restored_or_not(tmp_path: Path, capsys: pytest.CaptureFix
         "init__schedulers": [{"LinearLR": line}],
         "init__checkpoint": {"steps": 2},
     }
-    flags = write_run(tmp_path, **keys, init__loop={"max_steps": 4})
+    flags = [*write_run(tmp_path, **keys, init__loop={"max_steps": 4}), TRAIN]
     digests = {"one run": digest_of(run_here(flags, capsys)[1])}
     half = f"--checkpoint_path={tmp_path / 'model_dir' / 'checkpoint_2.mdl'}"
     states = Reader(tmp_path / "model_dir" / "checkpoint_2.mdl").objects
