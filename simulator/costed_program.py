@@ -62,7 +62,7 @@ class CostedProgram:
             program,
             schedule=schedule_of(program, sparse_plan(plan, sparsity)),
             tiers=tiers_of(program, machine.memoryx, update.state_bytes),
-            costs=segment_costs(program, machine.system, sparsity.densities),
+            costs=_costs(program, machine, sparsity),
             loading=loading,
             load_ps=_load_ps(program, machine, loading),
             update=update,
@@ -76,15 +76,16 @@ class CostedProgram:
         return replace(
             self,
             program=program,
-            costs=segment_costs(program, machine.system, self.densities),
+            costs=_costs(program, machine, self.sparsity),
             load_ps=_load_ps(program, machine, self.loading),
         )
 
     def with_sparsity(self, sparsity: StepSparsity, machine: MachineSpec) -> CostedProgram:
         """Return the same step where its weights have another sparsity."""
         costs = self.costs
-        if sparsity.densities != self.densities:
-            costs = segment_costs(self.program, machine.system, sparsity.densities)
+        charged = sparsity.densities, sparsity.gradient_densities
+        if charged != (self.densities, self.sparsity.gradient_densities):
+            costs = _costs(self.program, machine, sparsity)
         schedule = schedule_of(self.program, sparse_plan(self.plan, sparsity))
         return replace(self, schedule=schedule, costs=costs, sparsity=sparsity)
 
@@ -129,6 +130,11 @@ class CostedProgram:
 
     def _mask_bytes_of(self, step: SegmentStep) -> tuple[int, ...]:
         return tuple(map(self.sparsity.mask_bytes_of, step.gradients))
+
+
+def _costs(program: Program, machine: MachineSpec, sparsity: StepSparsity) -> list[SegmentCost]:
+    gradients = sparsity.gradient_densities
+    return segment_costs(program, machine.system, sparsity.densities, gradients)
 
 
 def _load_ps(program: Program, machine: MachineSpec, loading: Loading) -> int:

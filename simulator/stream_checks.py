@@ -1,9 +1,9 @@
 """The no-stall condition of a costed step, and the share of zeros with which it would hold.
 
 Zeros shorten streams and computing alike, by closed forms that are not proportional to the density:
-an index comes with every value, PEs wait for others that have more non-zeros, and gradients of
-weights are computed as if dense. So the step is costed at each of a row of shares of zeros, the
-same for all weights that products multiply.
+an index comes with every value, PEs wait for others that have more non-zeros, and parts of
+activations take their time on the wire. So the step is costed at each of a row of shares of zeros,
+the same for all weights that products multiply.
 """
 
 from __future__ import annotations

@@ -48,15 +48,22 @@ class SegmentCost(NamedTuple):
 
 
 def segment_costs(
-    program: Program, wafer: WaferSpec, densities: Densities = DENSE
+    program: Program,
+    wafer: WaferSpec,
+    densities: Densities = DENSE,
+    gradients: Densities | None = None,
 ) -> list[SegmentCost]:
     """Return the cost of each segment for one micro-batch; zeros of sparse weights cost nothing.
+
+    ``densities`` and ``gradients`` are those of ``op_densities``.
 
     All ops are costed in the program's stream dtype, whatever the graph computes them in (see the
     top of this file). Raises ApplianceCompilationError for an op of a kind without a cost.
     """
     # Layers repeat: there are many segments, a few different lists of ops, and fewer cost functions
-    keys = [(each.work, op_densities(each, program, densities)) for each in program.segments]
+    keys = [
+        (each.work, op_densities(each, program, densities, gradients)) for each in program.segments
+    ]
     works = Counter(keys)
     functions = {key: _functions_of(*key) for key in works}
     counts: Counter[CostFunction] = Counter()

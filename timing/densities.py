@@ -2,12 +2,13 @@
 
 A weight of *density* d streams and is stored as the share d of its elements that are not zero, with
 their index (wsc.core.nonzero_bytes); its zeros trigger no work (Lie, Hot Chips 34, 2022: only
-non-zero weights are sent). The wafer computes the gradient of a weight as if it were dense.
+non-zero weights are sent). In the backward pass each arriving weight triggers its own gradient as
+well, so that masked ones are not computed, except where an update of the mask reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
@@ -69,21 +70,43 @@ def sparse_plan(plan: StreamPlan, sparsity: StepSparsity) -> StreamPlan:
     )
 
 
-def op_densities(segment: Segment, program: Program, densities: Densities) -> tuple[float, ...]:
-    """Return the density of what each op of a segment multiplies; empty if all of it is dense.
+def op_densities(
+    segment: Segment, program: Program, densities: Densities, gradients: Densities | None = None
+) -> tuple[float, ...]:
+    """Return the density of what each op multiplies, or computes; empty if all of it is dense.
 
     An op does not name its weight. The weights of the segment with as many elements as the op
     multiplies count, on average: ``n`` products at densities ``d`` take about as long as at their
-    mean.
+    mean. The same holds for products that compute gradients of weights which stream to this
+    segment; without its weight, a gradient is dense.
+
+    Args:
+        segment: The segment.
+        program: Its program.
+        densities: Density of each sparse weight.
+        gradients: Share of the gradients that leave, by weight; by default that of the weights.
     """
     if densities.keys().isdisjoint(segment.weights):
         return ()
-    by_size: dict[int, list[float]] = {}
-    for name in segment.weights:
-        size = program.parameter[name].num_elements
-        by_size.setdefault(size, []).append(densities.get(name, 1.0))
-    found = (by_size.get(_streamed_elements(op), [1.0]) for op in segment.work)
+    leaving = densities if gradients is None else gradients
+    multiplied = _by_size(segment.weights, program, densities)
+    with_index = [name for name in segment.weights if name in segment.gradients]
+    trained = _by_size(with_index, program, leaving)
+    found = (
+        trained.get(_gradient_elements(op)) or multiplied.get(_streamed_elements(op), [1.0])
+        for op in segment.work
+    )
     return tuple(sum(each) / len(each) for each in found)
+
+
+def _by_size(
+    names: Iterable[str], program: Program, densities: Densities
+) -> dict[int, list[float]]:
+    """Return the densities of weights by their number of elements."""
+    found: dict[int, list[float]] = {}
+    for name in names:
+        found.setdefault(program.parameter[name].num_elements, []).append(densities.get(name, 1.0))
+    return found
 
 
 def mean_density(segment: Segment, program: Program, densities: Densities) -> float:
@@ -115,6 +138,13 @@ def _streamed_elements(op: OpWork) -> int:
         return prod(op.shape[1:])
     batch, _, inner, columns = op.shape
     return inner * columns * (batch if op.op == "_grouped_mm" else 1)
+
+
+def _gradient_elements(op: OpWork) -> int:
+    """Return the elements of the weight whose gradient a product computes; 0 for other ops."""
+    if op.streams or op.kind != "matmul" or op.op == "bmm" or op.shape[0] != 1:
+        return 0
+    return op.shape[1] * op.shape[3]
 
 
 def _sparse(bucket: Bucket, densities: Densities, *, has_index: bool) -> Bucket:

@@ -6,8 +6,8 @@ reads its masters from memory, in less time than it computes: bandwidth >= bytes
 there are three remedies, each given as the smallest sufficient change: more samples in a
 micro-batch, more bandwidth, or another share of zeros among the weights. Zeros neither stream nor
 compute, so a share of zeros is a remedy only where less computing than streaming is saved, such as
-beside gradients of weights, which are computed as if dense. Which share suffices takes the costs of
-the step at that share (``simulator.stream_checks``). Masters in flash are not checked.
+beside attention. Which share suffices takes the costs of the step at that share
+(``simulator.stream_checks``). Masters in flash are not checked.
 """
 
 from __future__ import annotations

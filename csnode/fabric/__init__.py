@@ -25,7 +25,8 @@ multicast down the columns, value and index in one wavelet. ``Axpy(colour, facto
 indexed=True)`` adds weight x row to the sums until a control wavelet ends the output. A ring on a
 second thread (``collectives.Ring``, ``do_ring_sum``) then adds the partial sums of the row of PEs
 and leaves them where the next layer expects its input, while the first thread continues with the
-next output.
+next output. In the backward pass ``Dots`` computes a gradient for each arriving weight
+(``masked.py``).
 
 Timing: an element consumed from the fabric in cycle t leaves for the ramp at t + 1. A ramp takes
 ``ramp_cycles``, a hop ``hop_cycles`` plus ``turn_cycles`` where it turns. Each op first takes
@@ -39,6 +40,7 @@ from csnode.fabric.instructions import (
     Axpy,
     Control,
     Delay,
+    Dots,
     Gather,
     Gemv,
     Signal,
@@ -60,6 +62,7 @@ __all__ = [
     "Control",
     "Defects",
     "Delay",
+    "Dots",
     "Dtype",
     "Fabric",
     "Gather",

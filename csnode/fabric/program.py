@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from csnode.fabric.dtypes import Array, Dtype
-from csnode.fabric.instructions import Instruction, check_instruction
+from csnode.fabric.instructions import Instruction
 from csnode.fabric.memory import Layout, SramArray
+from csnode.fabric.operands import check_instruction
 from csnode.fabric.region import Fabric
 from wsc.core.errors import ApplianceCompilationError
 

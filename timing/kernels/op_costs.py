@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from timing.kernels import spatial, tensors
 from timing.kernels.grid import Cycles, Grid
+from timing.kernels.masked import sparse_weight_gradient
 from timing.kernels.resident import resident_product, weight_gradient
 from timing.kernels.streaming import weight_streaming
 from wsc.core.errors import ApplianceCompilationError
@@ -58,7 +59,8 @@ def op_cycles(grid: Grid, work: OpWork, dtype: str, density: float = 1.0) -> Cyc
         grid: PEs that hold the op's tensors.
         work: Kind, name and sizes of the op.
         dtype: Element type, a key of BYTES_PER_ELEMENT.
-        density: Share of non-zero weights; only products with streamed weights depend on it.
+        density: Share of non-zero weights, or of gradients that leave; only products with streamed
+            weights and gradients of weights depend on it.
 
     Raises:
         ApplianceCompilationError: The op's kind has no cost function.
@@ -107,6 +109,8 @@ def _matmul(work: OpWork, density: float) -> CostFunction:
         return _bind(_grouped_streaming, batch, inner, columns, tokens=rows, density=density)
     if work.streams:
         return _bind(weight_streaming, inner, columns, tokens=batch * rows, density=density)
+    if batch == 1 and density < 1:
+        return _bind(sparse_weight_gradient, rows, columns, tokens=inner, density=density)
     if batch == 1:
         return _bind(weight_gradient, rows, columns, tokens=inner)
     return _bind(resident_product, batch, rows, inner, columns)

@@ -104,22 +104,22 @@ def product_in_steps(
         return each * steps
     # All operands of a step enter a PE through one ramp, one wavelet per cycle.
     ramp = sum(operand.senders * ceil(operand.wavelets) for operand in lines)
-    first = max(_first_arrival(fabric, operand, ramp) for operand in lines)
-    later = max(ramp, *(_between_arrivals(fabric, operand, steps) for operand in lines))
+    first = max(first_arrival(fabric, operand, ramp) for operand in lines)
+    later = max(ramp, *(between_arrivals(fabric, operand, steps) for operand in lines))
     waits = first + max(0.0, later - each.total_cycles) * (steps - 1)
     # The last two steps free no buffer, since nothing follows in it.
     freed = len(moving) * SIGNAL_CYCLES * max(0, steps - 2)
     return each * steps + Cycles(fabric=waits, setup=freed)
 
 
-def _first_arrival(fabric: FabricSpec, operand: MovingOperand, ramp: int) -> float:
+def first_arrival(fabric: FabricSpec, operand: MovingOperand, ramp: int) -> float:
     """Return the cycles until the farthest PE has the first step's slices of an operand."""
     sent = fabric.vector_setup_cycles + depth_cycles(fabric)
     words = max(ramp, operand.senders * stream_cycles(fabric, operand.wavelets))
     return operand.senders * sent + fabric.hop_cycles * (operand.pes - 1) + words + SIGNAL_CYCLES
 
 
-def _between_arrivals(fabric: FabricSpec, operand: MovingOperand, steps: int) -> float:
+def between_arrivals(fabric: FabricSpec, operand: MovingOperand, steps: int) -> float:
     """Return the mean cycles between the slices of two steps, if nothing else delays them.
 
     A PE sends when it has received the slice before. If the same PE sends twice in a row, the

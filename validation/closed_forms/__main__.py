@@ -33,6 +33,7 @@ _VECTORS = ((1, 8), (1, 64))
 _TILES = ((4, 16), (12, 8))
 _ROW_TILES = (*_TILES, (2, 4), (1, 4))
 _GRADIENTS = ((4, 8, 2), (2, 16, 2), (1, 16, 64))
+_INDEXED = ("GEMM, sparse", "weight gradient, masked")
 _PRODUCTS = ((16, 6, 16), (4, 6, 24), (24, 6, 4), (2, 12, 2))
 
 
@@ -56,6 +57,9 @@ SWEEPS = {
     "GEMM, dense": Sweep(kernel_cases.dense_gemm, _RINGS, ((8, 4, 24), (12, 8, 32))),
     "GEMM, sparse": Sweep(kernel_cases.sparse_gemm, _RINGS, ((8, 16, 48), (12, 32, 48))),
     "weight gradient": Sweep(kernel_cases.weight_gradient, ((4, 2), (2, 8)), _GRADIENTS),
+    "weight gradient, masked": Sweep(
+        kernel_cases.masked_weight_gradient, ((4, 4), (2, 8)), ((16, 12, 8), (32, 8, 6))
+    ),
     "GEMV": Sweep(kernel_cases.matvec, _GRIDS, ((16, 16), (32, 8))),
     "SUMMA": Sweep(kernel_cases.summa, _RECTANGLES, _PRODUCTS),
     "softmax": Sweep(kernel_cases.softmax, _ROWS, _ROW_TILES),
@@ -88,7 +92,7 @@ def sweep(kernel: str, machines: Sequence[str], dtypes: Sequence[Dtype]) -> Iter
     """
     compare, grids, tiles = SWEEPS[kernel]
     for machine, dtype, (rows, columns), tile in product(machines, dtypes, grids, tiles):
-        if kernel == "GEMM, sparse" and dtype is Dtype.FP32:
+        if kernel in _INDEXED and dtype is Dtype.FP32:
             continue
         closed_form, simulated = compare(Case(machine, dtype, rows, columns, tile))
         error = closed_form / simulated - 1

@@ -16,7 +16,7 @@ from csnode.fabric import Dtype, Fabric, kernels, run
 from csnode.fabric import collectives as programs
 from csnode.fabric.program import Program
 from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
-from timing.kernels import Grid, collectives, resident, streaming, tensors
+from timing.kernels import Grid, collectives, masked, resident, streaming, tensors
 from validation.published_programs.products import gemv
 
 MACHINES = {"WSE-2": WSE2, "WSE-3": WSE3, "WSE-3 simulator": WSE3_SIMULATOR}
@@ -161,6 +161,19 @@ def weight_gradient(case: Case) -> CyclePair:
         case.fabric, x, np.ones((len(x), outputs)), case.dtype
     ).cycles
     closed_form = resident.weight_gradient(case.grid, *case.shape, outputs, case.dtype.torch_name)
+    return CyclePair(closed_form.total_cycles, simulated)
+
+
+def masked_weight_gradient(case: Case) -> CyclePair:
+    """Compare the gradient of a sparse weight; the tile is tokens, outputs, inputs."""
+    dy, inputs, dtype = case.matrix, case.columns * case.tile[2], case.dtype
+    mask = np.random.default_rng(1).random((dy.shape[1], inputs)) < SPARSE
+    edge = Fabric(case.rows + 1, case.columns, case.spec)
+    x = np.ones((len(dy), inputs))
+    simulated = kernels.masked_weight_gradient(edge, dy, x, mask, dtype).cycles
+    closed_form = masked.masked_weight_gradient(
+        case.grid, *case.shape, inputs, dtype.torch_name, float(mask.mean())
+    )
     return CyclePair(closed_form.total_cycles, simulated)
 
 

@@ -5,6 +5,7 @@ values put together again, and the outcome of the run. The closed forms of ``tim
 derived from the same mappings, file by file, and compared with these kernels.
 """
 
+from csnode.fabric.kernels.masked import masked_weight_gradient
 from csnode.fabric.kernels.resident import gemv, summa, weight_gradient
 from csnode.fabric.kernels.streaming import streamed_layers, weight_streaming
 from csnode.fabric.kernels.tensors import (
@@ -24,6 +25,7 @@ __all__ = [
     "embedding",
     "gemv",
     "layer_norm",
+    "masked_weight_gradient",
     "rms_norm",
     "softmax",
     "streamed_layers",

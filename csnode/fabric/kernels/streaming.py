@@ -46,8 +46,8 @@ from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import run
 from wsc.core.errors import ApplianceCompilationError
 
-_WEIGHTS, _RING = 0, (1, 2, 3, 4)
-_TOKENS = np.s_[1:, :]
+WEIGHTS, _RING = 0, (1, 2, 3, 4)
+TOKENS = np.s_[1:, :]
 _BACKGROUND = 1
 """Micro-thread of the ring."""
 _FILLED, _FREED = 0, 1
@@ -113,13 +113,13 @@ def _streamed(
     sums = [program.array(f"sums {k}", height, sum_dtype, bank=4).whole for k in range(2)]
     data = {"x": _tiles_of_activations(fabric, x, height)}
     for number, weights in enumerate(layers):
-        stream = _WeightStream.of(weights, ring, dtype)
+        stream = WeightStream.of(weights, ring, dtype)
         entering = program.array(f"weights {number}", stream.words.shape[1])
         width = _tile_size(weights.shape[1], ring.size)
         outputs = program.array(f"y {number}", width * height, sum_dtype, bank=0)
-        _add_weights(program, stream, entering, continuous)
+        add_weights(program, stream, entering, continuous)
         _add_product(program, ring, stream, resident, sums, outputs)
-        data[entering.name] = _words_of_weights(fabric, stream)
+        data[entering.name] = words_of_weights(fabric, stream)
         resident = outputs
     outcome = run(program, data)
     y = join(outcome.read(resident.name)[1:], height, width, transposed=True)
@@ -144,12 +144,17 @@ def _tile_size(total: int, parts: int, multiple: int = 1) -> int:
     return -(-total // (parts * multiple)) * multiple
 
 
+def route_weights(program: Program) -> None:
+    """Add the routes of weights: southward from row 0."""
+    program.route(WEIGHTS, np.s_[0, :], Port.RAMP, Port.SOUTH)
+    program.route(WEIGHTS, TOKENS, Port.NORTH, Port.RAMP)
+    if program.fabric.rows > 2:
+        program.route(WEIGHTS, np.s_[1:-1, :], Port.NORTH, Port.SOUTH)
+
+
 def _route(program: Program) -> Ring:
     """Add the routes: weights southward from row 0, and rings in the rows below."""
-    program.route(_WEIGHTS, np.s_[0, :], Port.RAMP, Port.SOUTH)
-    program.route(_WEIGHTS, _TOKENS, Port.NORTH, Port.RAMP)
-    if program.fabric.rows > 2:
-        program.route(_WEIGHTS, np.s_[1:-1, :], Port.NORTH, Port.SOUTH)
+    route_weights(program)
     rows = paths.rows(program.fabric)
     ring = Ring(paths.Path(rows.pes[1:], rows.columns, rows.toward, rows.away), _RING)
     ring.route(program)
@@ -157,7 +162,7 @@ def _route(program: Program) -> Ring:
 
 
 @dataclass(frozen=True)
-class _WeightStream:
+class WeightStream:
     """Weights of a layer as they enter, with the order of the outputs.
 
         ===========  ====================================  ========================================
@@ -176,17 +181,24 @@ class _WeightStream:
     ends: Array
 
     @classmethod
-    def of(cls, weights: Array, ring: Ring, dtype: Dtype) -> _WeightStream:
+    def of(cls, weights: Array, ring: Ring, dtype: Dtype) -> WeightStream:
         """Order the outputs by keeper around the ring, those of one keeper one after the other."""
         height, width = (_tile_size(size, ring.size) for size in weights.shape)
         kept = ring.positions[:, None] * width + np.arange(width)  # output [place, slot]
         keepers, slots = np.nonzero(kept < weights.shape[1])
         rows = weights.T[kept[keepers, slots]]  # [outputs in order of sending, inputs]
-        starts = height * np.arange(ring.size)  # first input of each column
-        columns = [[_wavelets(row[k : k + height], dtype) for row in rows] for k in starts]
-        ends = np.cumsum([[part.size for part in column] for column in columns], axis=1).T
-        words = np.zeros((ring.size, ends.max()), dtype=np.float32)
-        for column, parts in enumerate(columns):
+        return cls.in_order(rows, height, ring.size, dtype, keepers, slots)
+
+    @classmethod
+    def in_order(
+        cls, rows: Array, height: int, columns: int, dtype: Dtype, keepers: Array, slots: Array
+    ) -> WeightStream:
+        """Send weights [outputs, inputs] as they are, ``height`` inputs to each column."""
+        starts = height * np.arange(columns)  # first input of each column
+        parts_of = [[_wavelets(row[k : k + height], dtype) for row in rows] for k in starts]
+        ends = np.cumsum([[part.size for part in parts] for parts in parts_of], axis=1).T
+        words = np.zeros((columns, ends.max()), dtype=np.float32)
+        for column, parts in enumerate(parts_of):
             words[column, : ends[-1, column]] = np.concatenate(parts)
         return cls(words, tuple(keepers.tolist()), tuple(slots.tolist()), ends)
 
@@ -207,21 +219,21 @@ def _wavelets(weights: Array, dtype: Dtype) -> Array:
     return np.append(words, np.uint32(0)).astype(np.uint32).view(np.float32)
 
 
-def _add_weights(
-    program: Program, stream: _WeightStream, entering: SramArray, continuous: bool
+def add_weights(
+    program: Program, stream: WeightStream, entering: SramArray, continuous: bool
 ) -> None:
     """Send the weights, output after output; only the first has a set-up if ``continuous``."""
     for output in range(len(stream.keepers)):
         for columns, words in stream.parts(output):
             continues = continuous and output > 0
-            part = send(entering[words], _WEIGHTS, ends_row=True, continues=continues)
+            part = send(entering[words], WEIGHTS, ends_row=True, continues=continues)
             program.do((0, columns), part)
 
 
 def _add_product(
     program: Program,
     ring: Ring,
-    stream: _WeightStream,
+    stream: WeightStream,
     resident: SramArray,
     sums: Sequence[Slice],
     outputs: SramArray,
@@ -231,15 +243,15 @@ def _add_product(
     for output, (keeper, slot) in enumerate(zip(stream.keepers, stream.slots, strict=True)):
         here = sums[output % len(sums)]
         if output >= len(sums):
-            program.do(_TOKENS, Wait(_FREED))
-        program.do(_TOKENS, Axpy(_WEIGHTS, resident.whole, here, indexed), Signal(_FILLED))
-        program.do(_TOKENS, Wait(_FILLED), thread=_BACKGROUND)
+            program.do(TOKENS, Wait(_FREED))
+        program.do(TOKENS, Axpy(WEIGHTS, resident.whole, here, indexed), Signal(_FILLED))
+        program.do(TOKENS, Wait(_FILLED), thread=_BACKGROUND)
         into = outputs[slot * here.count : (slot + 1) * here.count]
         do_ring_sum(program, ring, keeper, here, into, _BACKGROUND)
-        program.do(_TOKENS, Signal(_FREED), thread=_BACKGROUND)
+        program.do(TOKENS, Signal(_FREED), thread=_BACKGROUND)
     # The next layer reads the outputs, so wait for the sums that are still on their way.
     for _ in sums[: len(stream.keepers)]:
-        program.do(_TOKENS, Wait(_FREED))
+        program.do(TOKENS, Wait(_FREED))
 
 
 def _tiles_of_activations(fabric: Fabric, x: Array, height: int) -> Array:
@@ -250,7 +262,7 @@ def _tiles_of_activations(fabric: Fabric, x: Array, height: int) -> Array:
     return np.pad(split(padded, rows, columns, transposed=True), ((1, 0), (0, 0), (0, 0)))
 
 
-def _words_of_weights(fabric: Fabric, stream: _WeightStream) -> Array:
+def words_of_weights(fabric: Fabric, stream: WeightStream) -> Array:
     """Return weights [rows, columns, words], in row 0 only."""
     words = np.zeros((fabric.rows, *stream.words.shape), dtype=np.float32)
     words[0] = stream.words

@@ -1,4 +1,4 @@
-"""Datapath of all PEs: values and cycles of vector ops in memory, and of weights of an axpy.
+"""Datapath of all PEs: values and cycles of vector ops in memory, and of triggered tasks.
 
 ``cycles = set-up + elements / rate(op, format)``, with ``bank_conflict_factor`` times the second
 term when two different operands begin in one bank (timing model, section 2a). Rates are those of
@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from csnode.fabric.dtypes import Array, Dtype, decode, encode, multiply_add
-from csnode.fabric.instructions import Axpy, Gather, Gemv, Vector
+from csnode.fabric.instructions import Axpy, Dots, Gather, Gemv, Vector
 from csnode.fabric.memory import Memory, Slice
 from csnode.fabric.simulator.activity import Recorder, Work
 from csnode.fabric.simulator.instruction_table import Table
@@ -143,6 +143,18 @@ def add_weighted(
     memory.write_bits(pes, sums, after)
 
 
+def dot_products(memory: Memory, pes: Array, rows: Array, dots: Dots) -> Array:
+    """Return the raw dot product [PEs, 1] of a row and the vector of each PE, in order."""
+    length, dtype = dots.vector.count, dots.vector.dtype
+    chosen = memory.gather(pes, dots.rows, rows.astype(np.int64) * length, length)
+    vector = memory.bits(pes, dots.vector)
+    total = np.zeros((pes.size, 1), dtype=dots.sums.dtype.raw)
+    for k in range(length):
+        pair = vector[:, k : k + 1], chosen[:, k : k + 1]
+        total = multiply_add(*pair, total, dtype, dots.sums.dtype)
+    return total
+
+
 def _reduce(vector: Vector, left: Array, right: Array) -> Array:
     terms = left.astype(np.float64) * right if vector.op == "dot" else left
     terms = terms.reshape(left.shape[0], -1, vector.out.count)
@@ -193,15 +205,24 @@ class Datapath:
         Takes no time, since the hardware stores the first product instead of adding it.
         """
         for number, same in self._threads.by_instruction(threads):
-            sums = self._axpy(number).sums
-            zero = np.zeros(1, dtype=sums.dtype.raw)
-            self._memory.write_bits(self._threads.pe[same], sums, zero)
+            task = self._table.instructions[number]
+            if isinstance(task, Axpy):
+                zero = np.zeros(1, dtype=task.sums.dtype.raw)
+                self._memory.write_bits(self._threads.pe[same], task.sums, zero)
 
     def multiply(self, threads: Array, weights: Array, now: int) -> None:
-        """Process one raw weight for the Axpy of each thread, which then listens again."""
+        """Process one raw weight for the task of each thread, which then listens again."""
         for number in np.unique(self._threads.pc[threads]):
             same = self._threads.pc[threads] == number
-            self._add_weighted(threads[same], weights[same], self._axpy(number), now)
+            task = self._table.instructions[number]
+            if isinstance(task, Dots):
+                cycles = self._take_dots(threads[same], weights[same], task)
+            else:
+                assert isinstance(task, Axpy)
+                cycles = self._add_weighted(threads[same], weights[same], task)
+            self._threads.word[threads[same]] += 1
+            self._occupy(threads[same], now, cycles)
+            self._threads.agenda.add(threads[same], now + cycles)
 
     def _starting(self, threads: Array, now: int) -> Array:
         """Return the first thread of each free PE; schedule the others for when it may be free."""
@@ -215,28 +236,35 @@ class Datapath:
         self._threads.agenda.add(threads[~first], now + 1)
         return threads[first]
 
-    def _axpy(self, number: int) -> Axpy:
-        axpy = self._table.instructions[number]
-        assert isinstance(axpy, Axpy)
-        return axpy
+    def _take_dots(self, threads: Array, weights: Array, dots: Dots) -> int:
+        """Write the dot products that wavelets trigger; return the cycles of each."""
+        rows = weights >> np.uint32(16)
+        self._check_rows(threads, rows, dots.rows.count // dots.vector.count)
+        pes, places = self._threads.pe[threads], self._threads.word[threads]
+        found = dot_products(self._memory, pes, rows, dots)
+        for place in np.unique(places):
+            here = places == place
+            one = _part(dots.sums, int(place), dots.sums.count)
+            self._memory.write_bits(pes[here], one, found[here])
+        return weight_cycles(dots.rows, dots.vector, self._spec)
 
-    def _add_weighted(self, threads: Array, weights: Array, axpy: Axpy, now: int) -> None:
-        num_rows = axpy.factors.count // axpy.sums.count
-        rows = (weights >> np.uint32(16)) if axpy.indexed else self._threads.word[threads]
+    def _check_rows(self, threads: Array, rows: Array, num_rows: int) -> None:
         if int(rows.max()) >= num_rows:
             raise ApplianceCompilationError(
-                "the row of a weight must exist in the factors of its axpy",
+                "the row of a weight must exist in the operand that it multiplies",
                 code="axpy-weight-without-row",
                 where=self._threads.describe(int(threads[0])),
                 value=f"row {int(rows.max())}",
                 rule=f"rows 0 to {num_rows - 1}",
             )
+
+    def _add_weighted(self, threads: Array, weights: Array, axpy: Axpy) -> int:
+        """Add weighted rows to the sums of an Axpy; return the cycles of each."""
+        rows = (weights >> np.uint32(16)) if axpy.indexed else self._threads.word[threads]
+        self._check_rows(threads, rows, axpy.factors.count // axpy.sums.count)
         bits = weights if axpy.factors.dtype is Dtype.FP32 else weights.astype(np.uint16)
         add_weighted(self._memory, self._threads.pe[threads], bits, rows, axpy.factors, axpy.sums)
-        self._threads.word[threads] += 1
-        cycles = weight_cycles(axpy.factors, axpy.sums, self._spec)
-        self._occupy(threads, now, cycles)
-        self._threads.agenda.add(threads, now + cycles)
+        return weight_cycles(axpy.factors, axpy.sums, self._spec)
 
     def note_words(self, pes: Array, arriving: Array, leaving: Array, now: int) -> None:
         """Count a cycle for each word that a core passes; threads of one PE may pass two."""

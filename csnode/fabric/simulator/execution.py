@@ -178,7 +178,7 @@ class Cores:
         self._spec, self._table = spec, table
         self._streams = Streams(table, self.threads, self.ramps, self.datapath, memory)
         self._signals = Signals(table, self.threads, num_pes)
-        self._has_axpy = Op.AXPY in table.op
+        self._has_triggered = Op.TRIGGERED in table.op
 
     @property
     def next_time(self) -> int:
@@ -207,7 +207,7 @@ class Cores:
                     continues = self._table.continues[self.threads.pc[here]] > 0
                     self._set_up(here[continues], now)
                     self._set_up(here[~continues], now + self._spec.vector_setup_cycles)
-                case Op.AXPY:
+                case Op.TRIGGERED:
                     self.datapath.clear_sums(here)
                     self._set_up(here, now + 1)
                 case Op.VECTOR:
@@ -235,17 +235,17 @@ class Cores:
         self._streams.add_senders(threads[~listening])
 
     def _serve(self, now: int) -> bool:
-        """Serve weights of an Axpy first, then words of streams."""
+        """Serve wavelets that trigger work first, then words of streams."""
         queues, listeners = self.ramps.arrivals(now)
         moved = False
-        if self._has_axpy:
-            is_axpy = self._table.op[self.threads.pc[listeners]] == Op.AXPY
-            moved = self._take_weights(queues[is_axpy], listeners[is_axpy], now)
-            queues, listeners = queues[~is_axpy], listeners[~is_axpy]
+        if self._has_triggered:
+            triggered = self._table.op[self.threads.pc[listeners]] == Op.TRIGGERED
+            moved = self._take_weights(queues[triggered], listeners[triggered], now)
+            queues, listeners = queues[~triggered], listeners[~triggered]
         return self._streams.serve(queues, listeners, now) or moved
 
     def _take_weights(self, queues: Array, threads: Array, now: int) -> bool:
-        """Take a weight for each Axpy whose datapath is free; a control wavelet ends it."""
+        """Take a weight for each task whose datapath is free; a control wavelet ends it."""
         free = self.datapath.is_free(threads, now)
         queues, threads = queues[free], threads[free]
         if not threads.size:

@@ -13,6 +13,7 @@ from csnode.fabric.instructions import (
     Axpy,
     Control,
     Delay,
+    Dots,
     Gather,
     Gemv,
     Instruction,
@@ -38,7 +39,7 @@ class Op(IntEnum):
     """Kind of work of an instruction in the core."""
 
     STREAM = 0
-    AXPY = 1
+    TRIGGERED = 1
     VECTOR = 2
     SIGNAL = 3
     WAIT = 4
@@ -119,8 +120,8 @@ def _row(
             flags = CONTROL | (TO_CORE if to_cores else 0)
             values |= {"op": Op.STREAM, "words": 1, "period": 1, "send": colours[send]}
             values |= {"last_flags": flags}
-        case Axpy(receive=receive):
-            values |= {"op": Op.AXPY, "receive": colours[receive]}
+        case Axpy(receive=receive) | Dots(receive=receive):
+            values |= {"op": Op.TRIGGERED, "receive": colours[receive]}
         case Signal(event=event):
             values |= {"op": Op.SIGNAL, "count": event}
         case Wait(event=event):

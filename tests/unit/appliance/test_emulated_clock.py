@@ -12,6 +12,7 @@ from appliance.emulated_clock import EmulatedClock
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming
 from tests.support.local_machine import (
+    BF16,
     MACHINE,
     Regression,
     compile_model,
@@ -19,6 +20,8 @@ from tests.support.local_machine import (
     random_batches,
     sgd,
 )
+from timing.cost import segment_costs
+from timing.hardware import override
 from wsc.core.installation import Installation
 from wsc.core.sparsity import AnyLevel, Constant, Exp, UpdateSteps, WeightSparsity
 
@@ -85,6 +88,27 @@ def test_every_step_has_the_density_that_it_finds(trained: Installation) -> None
     assert found == expected(installed, range(1, 13))
     assert found[4] < found[1]
     assert found[7] < found[4]
+
+
+def test_clock_charges_no_gradients_of_masked_weights() -> None:
+    """Less computing than with all gradients, on 4 x 4 PEs; attributions sum to the step."""
+    machine = override(MACHINE, system={"fabric": {"columns": 4, "rows": 4}})
+    model, (batch,) = Regression(64, depth=3), random_batches(1, 256, 64)
+    compiled = compile_model(model, batch, 1, precision=BF16)
+    dense = installation(compiled, lambda: [batch], sgd(model), ClusterSize(1), machine)
+    spec = WeightSparsity("layers.1.weight", "static", Constant(value=0.9))
+    installed = sparse(dense, spec)
+    clock = EmulatedClock(ClusterTiming(machine, 1, 1))
+    clock.load(installed)
+    found = clock.step("train", 1, installed, 0)
+    costed = costed_program(installed, machine)
+    all_gradients = segment_costs(costed.program, machine.system, costed.densities, {})
+    timing = ClusterTiming(machine, 1, 1)
+    timing.load_program(replace(costed, costs=all_gradients))
+    before = timing.step("train", 1)
+    assert found.attribution.compute < before.attribution.compute
+    assert found.duration_ps < before.duration_ps
+    assert found.attribution.total_ps == found.duration_ps
 
 
 def test_change_of_a_mask_takes_time(trained: Installation) -> None:

@@ -69,7 +69,7 @@ def test_checks_state_density_and_bytes_of_non_zeros() -> None:
 @pytest.mark.parametrize(
     ("density", "link_bytes_per_s", "remedy"),
     [
-        (1.0, 20 * 10**9, "zeros"),  # gradients of weights and the fixed time do not shrink
+        (1.0, 20 * 10**9, "zeros"),  # the fixed time does not shrink
         (0.1, 2 * 10**9, "zeros"),
         (0.1, 2 * 10**8, "none"),
     ],

@@ -27,6 +27,8 @@ WIDE = OpWork("mm", "matmul", 1, (1, TOKENS, WIDTH, 4 * WIDTH), streams=True)
 NORM = OpWork("native_layer_norm", "norm", 1, (1, TOKENS, WIDTH), streams=True)
 SCALE = OpWork("mul", "elementwise", 1, (2, TOKENS, WIDTH), streams=True)  # reads a weight, too
 NAMES = ("q", "k", "up")
+SQUARE_GRADIENT = OpWork("mm", "matmul", 1, (1, WIDTH, TOKENS, WIDTH))
+WIDE_GRADIENT = OpWork("mm", "matmul", 1, (1, 4 * WIDTH, TOKENS, WIDTH))
 
 
 def layer() -> Program:
@@ -38,6 +40,13 @@ def layer() -> Program:
     return Program(
         "train", "cs_0", parameters, "bfloat16", (), 1, (forward, backward), 25, num_micro_batches=1
     )
+
+
+def trained_layer() -> Program:
+    """Return the same step with products that compute gradients of weights."""
+    forward, backward = layer().segments
+    work = (*backward.work, SQUARE_GRADIENT, SQUARE_GRADIENT, WIDE_GRADIENT)
+    return replace(layer(), segments=(forward, replace(backward, work=work)))
 
 
 def costs(densities: Densities) -> list[SegmentCost]:
@@ -58,6 +67,9 @@ def test_density_1_changes_no_picosecond() -> None:
     all_dense = dict.fromkeys(NAMES, 1.0)
     assert costs(all_dense) == costs({}) == segment_costs(layer(), MACHINE.system)
     assert step_ps(all_dense) == step_ps({})
+    trained = trained_layer()
+    dense = segment_costs(trained, MACHINE.system)
+    assert segment_costs(trained, MACHINE.system, all_dense, all_dense) == dense
     plan = plan_streams(layer(), 2)
     assert sparse_plan(plan, StepSparsity()) is plan
     assert sparse_plan(plan, StepSparsity(all_dense)) == plan
@@ -80,6 +92,31 @@ def test_work_is_that_of_the_closed_form() -> None:
         weight_streaming(grid, TOKENS, WIDTH, WIDTH, "bfloat16", d).total_cycles for d in (1.0, 0.1)
     )
     assert 4 < dense / sparse < 10  # the ring and PEs that wait for others stay
+
+
+def test_gradients_have_the_density_of_what_leaves() -> None:
+    """Where the weight streams to the segment, since its index tells which gradients are kept."""
+    program, sparse = trained_layer(), {"q": 0.5, "up": 0.25}
+    backward = program.segments[1]
+    assert op_densities(backward, program, sparse) == (0.75, 0.25, 0.75, 0.75, 0.25)
+    whole = op_densities(backward, program, sparse, {"q": 0.5, "up": 1.0})
+    assert whole == (0.75, 0.25, 0.75, 0.75, 1.0)
+    without_up = replace(backward, weights=("q", "k"))
+    assert op_densities(without_up, program, sparse) == (0.75, 1.0, 0.75, 0.75, 1.0)
+
+
+def test_step_whose_mask_changes_computes_whole_gradients() -> None:
+    """The next step without a change takes as long as the one before."""
+    program, densities = trained_layer(), dict.fromkeys(NAMES, 0.25)
+    steady, changing = (
+        StepSparsity(densities, dict.fromkeys(NAMES, share)) for share in (0.0, 1.0)
+    )
+    plan = plan_streams(program, 1)
+    costed = CostedProgram.of(program, plan, MACHINE, sparsity=steady)
+    changed = costed.with_sparsity(changing, MACHINE)
+    assert changed.costs == segment_costs(program, MACHINE.system, densities, {})
+    assert changed.costs[1].compute_ps > costed.costs[1].compute_ps
+    assert changed.with_sparsity(steady, MACHINE).costs == costed.costs
 
 
 def test_streams_have_the_bytes_of_values_and_index() -> None:

@@ -20,7 +20,7 @@ def test_product_gets_faster_with_zeros_and_stays_below_the_ideal() -> None:
 
 @pytest.mark.nightly
 def test_step_gets_less_faster_than_its_products(tmp_path: Path) -> None:
-    """Attention, gradients of weights and the fixed time of segments stay; it is drawn."""
+    """Attention and the fixed time of segments stay; it is drawn."""
     row = tiny_training_row(hidden="2048", heads="16", seq_len="512", ffn="8192")
     step = step_speed_up(row, 528, DENSITIES)
     product = product_speed_up(4096, 20_000)

@@ -98,12 +98,13 @@ def test_op_cycles_distinguish_streamed_products() -> None:
     assert resident == weight_gradient(GRID, 768, 4096, 3072, "float16")
 
 
-def test_op_cycles_use_density_for_streamed_products_only() -> None:
-    """Sparse weights make their products faster and change nothing else."""
-    resident = _work("matmul")
-    streamed = resident._replace(shape=(64, 4096, 768, 3072), streams=True)
-    sparse, dense = (op_cycles(GRID, streamed, "float16", d).total_cycles for d in (0.1, 1.0))
-    assert sparse < dense
+def test_op_cycles_use_density_for_products_with_weights_only() -> None:
+    """Sparse weights make their products and gradients faster and change nothing else."""
+    gradient = _work("matmul")
+    resident = gradient._replace(shape=(64, 4096, 768, 3072))
+    for work in (resident._replace(streams=True), gradient):
+        sparse, dense = (op_cycles(GRID, work, "float16", d).total_cycles for d in (0.1, 1.0))
+        assert sparse < dense
     assert op_cycles(GRID, resident, "float16", 0.1) == op_cycles(GRID, resident, "float16", 1.0)
 
 

@@ -52,7 +52,7 @@ def run_on(fabric: Fabric, program: Program, length: int) -> tuple[Outcome, Arra
 def pre_order_trees(draw: st.DrawFn) -> Tree:
     """Draw any tree: a new position hangs below one on the path from the root to the last one."""
     parents = [-1]
-    for position in range(1, draw(st.integers(2, 24))):
+    for position in range(1, draw(st.integers(2, 12))):
         ancestors = [position - 1]
         while parents[ancestors[-1]] >= 0:
             ancestors.append(parents[ancestors[-1]])

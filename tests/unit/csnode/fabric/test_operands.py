@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from csnode.fabric import (
+    Dots,
     Dtype,
     Fabric,
     Gemv,
+    Port,
     Program,
     Stream,
     Vector,
@@ -19,6 +21,7 @@ from wsc.core.errors import ApplianceCompilationError
 def test_check_instruction_refuses_wrong_operands() -> None:
     """Wrong numbers of operands, of elements, and of results."""
     program = Program(Fabric(1, 1))
+    program.route(0, (0, 0), Port.NORTH, Port.RAMP)
     x, one = program.array("x", 6), program.array("one", 1)
     for bad, code in (
         (Vector("add", x.whole, x.whole), "vector-operands-mismatch"),
@@ -27,6 +30,7 @@ def test_check_instruction_refuses_wrong_operands() -> None:
         (Vector("add", x.whole, x.whole, x[:4]), "vector-operands-mismatch"),
         (Vector("sum", x[:4], x.whole), "vector-operands-mismatch"),
         (Gemv(x.whole, x[:4], one.whole), "gemv-operands-mismatch"),
+        (Dots(0, x.whole, x[:4], one.whole), "dots-operands-mismatch"),
     ):
         with raises(ApplianceCompilationError, code):
             program.do((0, 0), bad)
