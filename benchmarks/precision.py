@@ -135,23 +135,27 @@ def _set_precision(init: InitConfig, micro_batch_size: int) -> None:
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Draw the losses, one panel for each model, and one for the engines."""
-    panels: dict[str, list[Curve]] = {}
+    """Draw losses and what they differ by, a column for each model, and one for the engines."""
+    columns: dict[str, list[Curve]] = {}
     for curve in curves:
         is_engine = curve.arm.name in ENGINES
-        panels.setdefault("engines" if is_engine else curve.arm.model, []).append(curve)
+        columns.setdefault("engines" if is_engine else curve.arm.model, []).append(curve)
     with mpl.rc_context({"font.size": 9}):
-        figure = Figure(figsize=(4.2 * len(panels), 3.6), layout="constrained")
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for panel, (name, drawn) in zip(axes, panels.items(), strict=True):
+        figure = Figure(figsize=(4.2 * len(columns), 5.2), layout="constrained")
+        axes = figure.subplots(2, len(columns), squeeze=False, sharex="col", height_ratios=(3, 2))
+        for panels, (name, drawn) in zip(axes.T, columns.items(), strict=True):
+            first = drawn[0]
             for curve, style in zip(drawn, STYLES, strict=False):
                 steps = range(1, len(curve.losses) + 1)
-                panel.plot(
-                    steps, curve.losses, linestyle=style, label=curve.arm.name, linewidth=1.6
-                )
-            panel.set(title=f"{name}: loss by step", xlabel="step", ylabel="training loss")
-            panel.grid(visible=True, alpha=0.3)
-            panel.legend(frameon=False)
+                differences = [a - b for a, b in zip(curve.losses, first.losses, strict=True)]
+                line = {"linestyle": style, "label": curve.arm.name, "linewidth": 1.6}
+                for panel, values in zip(panels, (curve.losses, differences), strict=True):
+                    panel.plot(steps, values, **line)
+            panels[0].set(title=f"{name}: loss by step", ylabel="training loss")
+            panels[0].legend(frameon=False)
+            panels[1].set(xlabel="step", ylabel=f"minus that of {first.arm.name}")
+            for panel in panels:
+                panel.grid(visible=True, alpha=0.3)
         figure.savefig(path, dpi=150)
 
 
