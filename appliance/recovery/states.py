@@ -5,7 +5,7 @@
                               v            +--------------+---> aborting
                           given up
 
-docs/reliability.md shows them as a picture.
+docs/reliability.md has a table of these transitions and their conditions.
 """
 
 from __future__ import annotations
