@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wsc.core.activities import ActivityLog, Interval
+from wsc.core.activities import ActivityLog, Interval, earliest
 from wsc.core.messages import COORDINATOR
 from wsc.core.role import Report
 
@@ -38,14 +38,11 @@ class MeasuredRecord:
         """Keep the activities of a job, the first ones if not all of them fit."""
         if not self.log.is_on:
             return
-        found = [(interval, each.role) for each in reports for interval in each.intervals]
-        num_fitting = self.num_left
-        if len(found) > num_fitting:
-            found.sort(key=lambda pair: pair[0].start_ns)
-        for interval, role in found[:num_fitting]:
-            self.by_role.setdefault(role, []).append(interval)
-        self.num_lost += max(0, len(found) - num_fitting)
-        self.num_lost += sum(report.num_lost for report in reports)
+        found = ((each.role, interval) for each in reports for interval in each.intervals)
+        kept, num_more = earliest(found, self.num_left)
+        for role, intervals in kept.items():
+            self.by_role.setdefault(role, []).extend(intervals)
+        self.num_lost += num_more + sum(report.num_lost for report in reports)
 
     def add(self, activities: Mapping[str, Interval]) -> None:
         """Keep one activity of some roles, between jobs."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from appliance.background_save import BackgroundSave
 from appliance.cluster import Cluster
 from timing.trace import Activities, write_trace
-from wsc.core.activities import ActivityLog, Interval
+from wsc.core.activities import ActivityLog, Interval, earliest
 from wsc.core.errors import WaferStreamError
 
 PROGRAM = "program"
@@ -80,11 +80,7 @@ class RunTrace:
 
     def _with_limit(self, activities: Activities) -> Activities:
         """Return the first activities, as many as the limit allows."""
-        pairs = [(role, each) for role, of in activities.measured.items() for each in of]
-        if len(pairs) > self._limit:
-            pairs.sort(key=lambda pair: pair[1].start_ns)
-        kept: dict[str, list[Interval]] = {role: [] for role in activities.measured}
-        for role, interval in pairs[: self._limit]:
-            kept[role].append(interval)
-        num_lost = activities.num_lost + self.log.num_lost + max(0, len(pairs) - self._limit)
+        found = ((role, each) for role, of in activities.measured.items() for each in of)
+        kept, num_more = earliest(found, self._limit)
+        num_lost = activities.num_lost + self.log.num_lost + num_more
         return replace(activities, measured=kept, num_lost=num_lost)

@@ -7,7 +7,7 @@ may have any number of steps; the default keeps nothing, and costs nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -52,6 +52,24 @@ class Interval:
     def step(self) -> int:
         """The step to which the activity belongs."""
         return self.place.step
+
+
+def earliest(
+    found: Iterable[tuple[str, Interval]], limit: int
+) -> tuple[dict[str, list[Interval]], int]:
+    """Return the first activities by role, as many as a limit allows, and how many are left out.
+
+    Args:
+        found: Activities, each with its role.
+        limit: The most that are kept, those of all roles together.
+    """
+    pairs = list(found)
+    kept: dict[str, list[Interval]] = {role: [] for role, _ in pairs}
+    if len(pairs) > limit:
+        pairs.sort(key=lambda pair: pair[1].start_ns)
+    for role, interval in pairs[:limit]:
+        kept[role].append(interval)
+    return kept, max(0, len(pairs) - limit)
 
 
 class ActivityLog:

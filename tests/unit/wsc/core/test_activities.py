@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.small_programs import program
-from wsc.core.activities import ActivityLog, Place, place_of
+from wsc.core.activities import ActivityLog, Interval, Place, earliest, place_of
 from wsc.core.program import plan_streams
 
 
@@ -30,6 +30,13 @@ def test_log_keeps_what_raises() -> None:
     with pytest.raises(ZeroDivisionError), log.during("load"):
         1 / 0  # noqa: B018
     assert [interval.activity for interval in log.intervals] == ["load"]
+
+
+def test_earliest_activities_of_all_roles_are_kept() -> None:
+    late, early, middle = (Interval("load", start, start + 1) for start in (9, 1, 5))
+    found = [("csx-0", late), ("csx-1", early), ("csx-0", middle)]
+    assert earliest(found, 2) == ({"csx-0": [middle], "csx-1": [early]}, 1)
+    assert earliest(found, 3) == ({"csx-0": [late, middle], "csx-1": [early]}, 0)
 
 
 def test_place_of_a_bucket_is_its_segment() -> None:
