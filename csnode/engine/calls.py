@@ -114,7 +114,7 @@ def _tokens(shape: Sequence[int]) -> tuple[int, int]:
     return prod(shape[:-1]), shape[-1] if shape else 1
 
 
-_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 _CALLS: dict[str, Callable[[OpWork, str], tuple[KernelCall, ...]]] = {
     **dict.fromkeys(("mm", "addmm", "bmm"), _product),
     **dict.fromkeys(("sum", "mean"), _reduction),
@@ -124,8 +124,8 @@ _CALLS: dict[str, Callable[[OpWork, str], tuple[KernelCall, ...]]] = {
     **dict.fromkeys(
         ("_softmax_backward_data", "_log_softmax", "_log_softmax_backward_data"), _feature_sum
     ),
-    _FLASH: _attention,
-    f"{_FLASH}_backward": _attention_backward,
+    FLASH: _attention,
+    f"{FLASH}_backward": _attention_backward,
 }
 
 

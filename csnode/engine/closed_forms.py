@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from math import ceil, prod
 
-from csnode.engine.calls import KernelCall, calls_of, run_call
+from csnode.engine.calls import FLASH, KernelCall, calls_of, run_call
 from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.spec import KernelName
 from timing.hardware.fabric import WSE2, FabricSpec
@@ -53,15 +53,14 @@ def engine_cycles(grid: Grid, work: OpWork, dtype: str) -> Cycles:
     return kernels + between + tensors.transcendental(grid, flat, _SUMS) * functions
 
 
-_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 _BETWEEN = {
     "_softmax_backward_data": (3, 0),  # multiply, subtract, multiply
     "_log_softmax": (2, 1),  # maximum, subtract; exponential and subtract
     "_log_softmax_backward_data": (1, 1),  # subtract; exponential and multiply
     "native_layer_norm_backward": (tensors.NORM_BACKWARD_PASSES - 4, 0),  # the sums are kernels
     "_fused_rms_norm_backward": (tensors.NORM_BACKWARD_PASSES - 4, 0),
-    _FLASH: (2, 1),  # maximum, subtract; exponential and divide
-    f"{_FLASH}_backward": (3, 1),  # subtract sums, multiply, scale; exponential and subtract
+    FLASH: (2, 1),  # maximum, subtract; exponential and divide
+    f"{FLASH}_backward": (3, 1),  # subtract sums, multiply, scale; exponential and subtract
 }
 """Vector ops over all elements between the kernels of an op, and special functions among them."""
 
