@@ -26,8 +26,10 @@ from swarmx.links.packed_message import decode_message, encode_message
 from swarmx.links.wire import DamagedMessageError, decode_header, encode_header, envelope_of
 from validation.rows.reader import read_rows
 from waferstream.config.params import load_phases
+from wsc.checkpoint import SPARSITY_MASK
+from wsc.checkpoint.packed import PackedSpec
 from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_tensors, write_metadata
+from wsc.checkpoint.writer import append_tensors, reserve_tensors, write_metadata
 from wsc.compiler.compiled import (
     Compiled,
     DamagedArtifactError,
@@ -137,7 +139,7 @@ def _files(folder: Path) -> tuple[Target, ...]:
         Target(
             "checkpoint",
             1,
-            _of_bytes([_checkpoint(folder / "valid.mdl")]),
+            _of_bytes([_checkpoint(folder / "valid.mdl"), _packed(folder / "packed.mdl")]),
             _from(folder / "c.mdl", read_checkpoint),
             limit_s=90.0,  # a file without seal is inspected in a process with a deadline of 60 s
         ),
@@ -248,6 +250,22 @@ def _datasets() -> list[bytes]:
 
 def _checkpoint(path: Path) -> bytes:
     append_tensors(path, "model", {"weight": np.arange(6.0, dtype=np.float32)})
+    write_metadata(path, {"global_step": 1})
+    return path.read_bytes()
+
+
+def _packed(path: Path) -> bytes:
+    """Return a checkpoint with two values of a weight of 64 elements, and their mask."""
+    values, words = np.array([1.5, -2.0], np.float32), np.array([9, 0], np.int32)
+    specs = (
+        PackedSpec("model.weight", values.shape, "float32", whole=(4, 16)),
+        TensorSpec(f"{SPARSITY_MASK}.weight", words.shape, "int32"),
+    )
+    offsets = reserve_tensors(path, list(specs))
+    with path.open("r+b") as file:
+        for spec, content in zip(specs, (values, words), strict=True):
+            file.seek(offsets[spec.name])
+            file.write(content.tobytes())
     write_metadata(path, {"global_step": 1})
     return path.read_bytes()
 
