@@ -37,9 +37,10 @@ from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import switch_name, worker_name
 from wsc.core.micro_batches import check_batch
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import MASTER_BYTES, TensorSpec, plan_streams
+from wsc.core.program import MASTER_BYTES, TensorSpec
 from wsc.core.role import RoleSpec
 from wsc.core.schedule import Rounds
+from wsc.core.stream_plan import plan_streams
 
 
 @dataclass(frozen=True)

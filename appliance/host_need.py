@@ -14,7 +14,8 @@ from memoryx.optim.cost import state_bytes_per_element
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.installation import Installation
 from wsc.core.messages import server_name
-from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Program
+from wsc.core.program import MASTER_BYTES, Program
+from wsc.core.stream_plan import GRADIENT_BYTES
 from wsc.core.units import format_bytes
 
 

@@ -35,10 +35,12 @@ from wsc.core.nonzeros import Index
 from wsc.core.packed_weights import PackedWeights
 from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload, byte_ranges, unpack
-from wsc.core.program import Bucket, Program, Segment
+from wsc.core.program import Program
 from wsc.core.rng import stream_key
 from wsc.core.role import Job, RoleContext
 from wsc.core.schedule import SegmentStep
+from wsc.core.segment import Segment
+from wsc.core.stream_plan import Bucket
 
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""

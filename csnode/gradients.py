@@ -17,8 +17,8 @@ from wsc.core.nonzeros import Index
 from wsc.core.packed_weights import gradient_bucket
 from wsc.core.partial_sum import ForEach, PartialSum
 from wsc.core.payload import Arena, unpack
-from wsc.core.program import Bucket
 from wsc.core.reduce_order import Merger, Subtree, leaf
+from wsc.core.stream_plan import Bucket
 
 Value = TypeVar("Value")
 

@@ -11,8 +11,9 @@ from wsc.compiler.precision import CARRIED, write_stream
 from wsc.core.activities import Interval, place_of
 from wsc.core.packed_weights import PackedWeights
 from wsc.core.payload import Slab, unpack
-from wsc.core.program import Bucket, Program
+from wsc.core.program import Program
 from wsc.core.role import Cores
+from wsc.core.stream_plan import Bucket
 
 
 class BucketWork:

@@ -18,8 +18,9 @@ from memoryx.store import WeightStore
 from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, TensorSpec, assign_servers
+from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Job, Progress
+from wsc.core.stream_plan import assign_servers
 
 
 class ProtectedJob(Protocol):

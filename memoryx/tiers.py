@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from timing.hardware import MemoryXSpec
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Program
+from wsc.core.program import MASTER_BYTES, Program
+from wsc.core.stream_plan import GRADIENT_BYTES
 from wsc.core.units import format_bytes
 
 

@@ -14,8 +14,9 @@ from timing.densities import Densities, StepSparsity, sparse_plan
 from timing.hardware import MachineSpec
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import Cut
-from wsc.core.program import Program, StreamPlan
+from wsc.core.program import Program
 from wsc.core.schedule import Schedule, SegmentStep, schedule_of
+from wsc.core.stream_plan import StreamPlan
 
 DENSE_STEP = StepSparsity()
 

@@ -36,8 +36,10 @@ from wsc.compiler.scale import ScalableProgram
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import Cut
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import ARITHMETIC_KINDS, Program, plan_streams
+from wsc.core.program import Program
 from wsc.core.schedule import Rounds
+from wsc.core.segment import ARITHMETIC_KINDS
+from wsc.core.stream_plan import plan_streams
 
 MOST_STEPS = 16
 """Steps to look for a state that comes back; without one, they are averaged except the first."""

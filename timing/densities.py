@@ -14,15 +14,9 @@ from math import prod
 from types import MappingProxyType
 
 from wsc.core.nonzero_bytes import expected_bytes
-from wsc.core.program import (
-    BYTES_PER_ELEMENT,
-    Bucket,
-    OpWork,
-    Program,
-    Segment,
-    StreamPlan,
-    TensorSpec,
-)
+from wsc.core.program import BYTES_PER_ELEMENT, Program, TensorSpec
+from wsc.core.segment import OpWork, Segment
+from wsc.core.stream_plan import Bucket, StreamPlan
 
 Densities = Mapping[str, float]
 """Share of the elements that are not zero, by weight; weights that are not there are dense."""

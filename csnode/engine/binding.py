@@ -19,7 +19,7 @@ from csnode.engine.spec import EngineName, EngineSpec
 from wsc.compiler.ops import KIND_OF
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.kernel_source import KernelSource
-from wsc.core.program import Segment
+from wsc.core.segment import Segment
 
 _PREFIX = "torch.ops.aten."
 _CHOOSING = (

@@ -15,7 +15,7 @@ import torch
 
 from csnode.engine.kernels import KERNELS
 from csnode.engine.spec import KernelName
-from wsc.core.program import OpWork
+from wsc.core.segment import OpWork
 
 _EPSILON = 1e-5
 

@@ -18,7 +18,8 @@ from timing.hardware.fabric import FabricSpec
 from timing.kernels import Cycles
 from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import OpWork, Program, Segment
+from wsc.core.program import Program
+from wsc.core.segment import OpWork, Segment
 
 _SUM_BYTES = 4
 

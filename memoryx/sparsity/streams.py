@@ -8,7 +8,8 @@ from memoryx.sparsity.masks import Masks
 from wsc.core.nonzeros import Index
 from wsc.core.packed_weights import PackedWeights, gradient_bucket, pays
 from wsc.core.payload import unpack
-from wsc.core.program import BYTES_PER_ELEMENT, Bucket
+from wsc.core.program import BYTES_PER_ELEMENT
+from wsc.core.stream_plan import Bucket
 
 
 class SparseStreams:

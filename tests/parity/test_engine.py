@@ -20,7 +20,7 @@ from wsc.core.errors import (
     ConfigError,
 )
 from wsc.core.kernel_source import KernelSource
-from wsc.core.program import Segment
+from wsc.core.segment import Segment
 
 WAFER: dict[str, Any] = {"default": "wafer", "rows": 4, "columns": 4}
 

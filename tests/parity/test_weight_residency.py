@@ -24,7 +24,7 @@ from tests.support.local_machine import (
 )
 from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
 from wsc.compiler.precision import StreamPrecision
-from wsc.core.program import Segment
+from wsc.core.segment import Segment
 
 DEPTHS = (4, 32)
 WIDTH = 8

@@ -31,7 +31,8 @@ from timing.cost import segment_costs
 from timing.hardware import MachineSpec
 from timing.record import Record
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import BYTES_PER_ELEMENT, Program, plan_streams
+from wsc.core.program import BYTES_PER_ELEMENT, Program
+from wsc.core.stream_plan import plan_streams
 from wsc.core.units import PS_PER_MS, PS_PER_US, format_rate
 
 

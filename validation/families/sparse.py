@@ -21,7 +21,8 @@ from validation.families.prediction import Family
 from validation.families.workloads import program_of
 from validation.rows.row import CannotPredict, Row
 from wsc.compiler.scale import CAPTURED_SIZES
-from wsc.core.program import ARITHMETIC_KINDS, Program
+from wsc.core.program import Program
+from wsc.core.segment import ARITHMETIC_KINDS
 
 
 def operations(program: Program, densities: Densities = DENSE) -> float:

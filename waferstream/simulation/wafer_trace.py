@@ -31,7 +31,8 @@ from waferstream.simulation.wafer_trace_request import FLAG, WaferTraceRequest
 from waferstream.training.session import make_backend
 from wsc.core.errors import ConfigError, nearest
 from wsc.core.files import replacing
-from wsc.core.program import Program, Segment
+from wsc.core.program import Program
+from wsc.core.segment import Segment
 
 log = logging.getLogger("waferstream")
 

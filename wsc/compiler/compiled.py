@@ -17,7 +17,8 @@ from pydantic import TypeAdapter
 
 from wsc.core.installation import SizedKernels
 from wsc.core.kernel_source import KernelSource
-from wsc.core.program import Program, Segment
+from wsc.core.program import Program
+from wsc.core.segment import Segment
 from wsc.core.user_state import is_sealed, sealed
 
 FORMAT = 4

@@ -24,7 +24,7 @@ from wsc.compiler.work import work_of
 from wsc.core.kernel_source import KernelSource, kernel_source
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
-from wsc.core.program import Segment, Stash
+from wsc.core.segment import Segment, Stash
 
 Key = TypeVar("Key")
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wsc.core.program import Bucket, Program
+from wsc.core.program import Program
+from wsc.core.stream_plan import Bucket
 
 
 class Place(NamedTuple):

@@ -16,12 +16,14 @@ from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.messages import replica_name, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import packed_bytes
-from wsc.core.program import Mode, Program, Segment, StreamPlan
+from wsc.core.program import Mode, Program
 from wsc.core.schedule import (
     Rounds,
     Schedule,
     schedule_of,
 )
+from wsc.core.segment import Segment
+from wsc.core.stream_plan import StreamPlan
 
 
 @dataclass(frozen=True)

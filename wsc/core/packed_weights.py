@@ -22,7 +22,8 @@ from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.nonzero_bytes import ENCODINGS, aligned
 from wsc.core.nonzeros import Index
 from wsc.core.payload import Payload
-from wsc.core.program import BYTES_PER_ELEMENT, Bucket, TensorSpec
+from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
+from wsc.core.stream_plan import Bucket
 
 _WORD_BYTES = 8
 _ROW_WORDS = 5

@@ -1,9 +1,8 @@
-"""Programs as data: parameters, segments, and the buckets that stream between roles.
+"""Programs as data: parameters, segments, inputs and results.
 
 A *program* is one captured step (training or evaluation) cut into *segments*: runs of ops of one
 layer, forward or backward, in execution order. A segment names the weights that must be streamed
-to it and the gradients that leave it. Each parameter is assigned to one weight server; the part of
-one segment's weights or gradients that one server owns is a *bucket*, the unit that streams.
+to it and the gradients that leave it.
 
 Everything here is plain data without torch, so the coordinator and the timing models need no
 tensors.
@@ -11,17 +10,17 @@ tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from wsc.core.label_means import LabelMean
 from wsc.core.micro_batches import Cut
+from wsc.core.segment import Segment
 
 Mode = Literal["train", "eval"]
-Phase = Literal["forward", "backward"]
 Rounding = Literal["nearest", "stochastic"]
 """How results of ops are rounded to the half type (wsc.compiler.half_types)."""
 
@@ -30,10 +29,6 @@ BYTES_PER_ELEMENT = {
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
 MASTER_BYTES = 4  # masters are fp32, in messages, in MemoryX and on disk
-ARITHMETIC_KINDS = frozenset({"matmul", "convolution", "attention"})
-"""Op kinds whose operations count as the model's arithmetic."""
-GRADIENT_DTYPE = "float32"  # gradients travel and are summed in fp32
-GRADIENT_BYTES = BYTES_PER_ELEMENT[GRADIENT_DTYPE]
 
 
 @dataclass(frozen=True)
@@ -51,103 +46,6 @@ class TensorSpec:
     @property
     def num_bytes(self) -> int:
         return self.num_elements * BYTES_PER_ELEMENT[self.dtype]
-
-
-class OpWork(NamedTuple):
-    """The work of one op, as far as the timing models need it: kind and size.
-
-    ``kind`` is an op kind of wsc.compiler.ops ("matmul", "elementwise", "view", ...);
-    ``flops`` counts multiply and add as two. ``shape`` is the loop nest of the kernel,
-    outermost first:
-
-        matmul       (batch, rows, inner, columns): rows x inner times inner x columns
-        convolution  (positions, patch, channels): positions x patch times patch x channels
-        attention    (batch x heads, queries, keys, head size)
-        window       the windows that the kernel reads, side by side
-        others       the shape of the (first) result; of reductions, norms, softmax and losses that
-                     of the first operand, which is a scalar where a loss passes its gradient back
-
-    ``streams`` says that an operand is a weight which triggers the work as it arrives, ``reruns``
-    that recomputing the op's layer runs it a second time.
-
-    There is no dtype: all ops are costed in the dtype of the stream, for the reason given in
-    timing.cost.
-    """
-
-    op: str
-    kind: str
-    flops: int
-    shape: tuple[int, ...] = ()
-    streams: bool = False
-    reruns: bool = False
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """SRAM of a micro-batch: a fixed number of bytes, and bytes for each of its samples."""
-
-    fixed_bytes: int = 0
-    sample_bytes: int = 0
-
-    def __add__(self, other: Footprint) -> Footprint:
-        return Footprint(
-            self.fixed_bytes + other.fixed_bytes, self.sample_bytes + other.sample_bytes
-        )
-
-    def __sub__(self, other: Footprint) -> Footprint:
-        return Footprint(
-            self.fixed_bytes - other.fixed_bytes, self.sample_bytes - other.sample_bytes
-        )
-
-    def covering(self, other: Footprint) -> Footprint:
-        """Return the smallest footprint that covers both."""
-        return Footprint(
-            max(self.fixed_bytes, other.fixed_bytes), max(self.sample_bytes, other.sample_bytes)
-        )
-
-    def of(self, samples: int) -> int:
-        """Return the bytes of a micro-batch of ``samples`` samples."""
-        return self.fixed_bytes + samples * self.sample_bytes
-
-
-@dataclass(frozen=True)
-class Stash:
-    """One piece of memory that a segment keeps for later ones; ``values`` are all views of it."""
-
-    values: tuple[str, ...]
-    footprint: Footprint
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A run of ops of one layer in one direction, with its inputs, stash and outputs.
-
-    ``inputs`` are values of the batch or of earlier segments, ``outputs`` the values that later
-    segments read, ``drops`` the values no later segment reads. ``results`` are positions in the
-    step's outputs (the loss first) paired with the value that holds them.
-
-    ``stash`` is the memory behind those ``outputs`` that the segment makes, each piece once;
-    ``working`` is an upper bound of the memory that its values, outputs included, take at any time.
-    Gradients are not part of ``working``: like weights, they stream.
-    """
-
-    index: int
-    phase: Phase
-    layer: str
-    weights: tuple[str, ...]
-    gradients: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    drops: tuple[str, ...]
-    results: tuple[tuple[int, str], ...]
-    work: tuple[OpWork, ...]
-    stash: tuple[Stash, ...] = ()
-    working: Footprint = Footprint()
-
-    @property
-    def stash_footprint(self) -> Footprint:
-        """SRAM of all pieces of the stash together."""
-        return sum((piece.footprint for piece in self.stash), Footprint())
 
 
 @dataclass(frozen=True)
@@ -277,77 +175,3 @@ class Program:
         """Names that receive a gradient, in master order."""
         with_gradient = {name for segment in self.segments for name in segment.gradients}
         return tuple(spec.name for spec in self.parameters if spec.name in with_gradient)
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """The parameters of one segment that one server owns: the contents of one slab.
-
-    ``specs`` describes the tensors of the slab, one after the other, in the dtype that travels.
-    ``index_bytes`` is what the indexes of sparse weights take; timing models alone state it.
-    """
-
-    index: int
-    segment: int
-    server: int
-    specs: tuple[TensorSpec, ...]
-    index_bytes: int = 0
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(spec.name for spec in self.specs)
-
-    @cached_property
-    def num_elements(self) -> int:
-        return sum(spec.num_elements for spec in self.specs)
-
-    @cached_property
-    def num_bytes(self) -> int:
-        return sum(spec.num_bytes for spec in self.specs) + self.index_bytes
-
-
-@dataclass(frozen=True)
-class StreamPlan:
-    """All weight buckets (in the order they stream) and gradient buckets of a program."""
-
-    weights: tuple[Bucket, ...]
-    gradients: tuple[Bucket, ...]
-
-
-def assign_servers(parameters: Sequence[TensorSpec], num_servers: int) -> dict[str, int]:
-    """Return the server of each parameter.
-
-    The largest parameter is assigned first, each to the server with the fewest elements (ties: the
-    lowest number).
-    """
-    load = [0] * num_servers
-    owner = {}
-    for spec in sorted(parameters, key=lambda spec: (-spec.num_elements, spec.name)):
-        server = load.index(min(load))
-        owner[spec.name] = server
-        load[server] += spec.num_elements
-    return owner
-
-
-def plan_streams(program: Program, num_servers: int) -> StreamPlan:
-    """Cut every segment's weights and gradients by owning server."""
-    owner = assign_servers(program.parameters, num_servers)
-    in_stream = _specs_in(program.stream_dtype, program)
-    in_fp32 = _specs_in(GRADIENT_DTYPE, program)
-    weights: list[Bucket] = []
-    gradients: list[Bucket] = []
-    for segment in program.segments:
-        for server in range(num_servers):
-            for names, buckets, specs in (
-                (segment.weights, weights, in_stream),
-                (segment.gradients, gradients, in_fp32),
-            ):
-                owned = tuple(specs[name] for name in names if owner[name] == server)
-                if owned:
-                    buckets.append(Bucket(len(buckets), segment.index, server, owned))
-    return StreamPlan(tuple(weights), tuple(gradients))
-
-
-def _specs_in(dtype: str, program: Program) -> dict[str, TensorSpec]:
-    """Return every parameter in the dtype in which it travels."""
-    return {spec.name: TensorSpec(spec.name, spec.shape, dtype) for spec in program.parameters}

@@ -37,9 +37,9 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.program import Segment
 from wsc.core.reduce_order import leaf
 from wsc.core.role import Job, RoleContext
+from wsc.core.segment import Segment
 
 NUM_MICRO_BATCHES, ROWS = 3, 6
 source = partial(random_batches, 1, ROWS)

@@ -33,13 +33,13 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Bucket, plan_streams
 from wsc.core.reduce_order import Subtree, root
 from wsc.core.role import Cores, Job, RoleContext
 from wsc.core.schedule import (
     Rounds,
     collected_by,
 )
+from wsc.core.stream_plan import Bucket, plan_streams
 
 Kind = TypeVar("Kind")
 TRAINED = ("first.weight", "first.bias", "last.weight")

@@ -22,7 +22,8 @@ from wsc.core.errors import CheckpointError, ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.decays import LinearLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import TensorSpec, assign_servers
+from wsc.core.program import TensorSpec
+from wsc.core.stream_plan import assign_servers
 
 SPECS = (
     TensorSpec("a", (2, 3), "float32"),

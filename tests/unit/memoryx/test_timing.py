@@ -11,7 +11,8 @@ from memoryx.tiers import Holding, Tiers
 from memoryx.timing import MemoryXTiming
 from timing.hardware import EVEN, JitterSpec, MemoryXSpec
 from timing.timeline import Arrival
-from wsc.core.program import Bucket, TensorSpec
+from wsc.core.program import TensorSpec
+from wsc.core.stream_plan import Bucket
 
 SPEC = MemoryXSpec(
     bandwidth_bytes_per_s=10**9,  # 1 byte per ns

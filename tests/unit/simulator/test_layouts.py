@@ -15,7 +15,8 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import Program, plan_streams
+from wsc.core.program import Program
+from wsc.core.stream_plan import plan_streams
 
 MACHINE = MachineSpec()
 

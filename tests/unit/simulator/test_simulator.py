@@ -19,7 +19,7 @@ from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
 from wsc.core.loading import Loading
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import plan_streams
+from wsc.core.stream_plan import plan_streams
 from wsc.core.units import PS_PER_S
 
 MACHINE = MachineSpec()

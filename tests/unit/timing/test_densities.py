@@ -17,8 +17,10 @@ from timing.hardware import MachineSpec
 from timing.kernels import Grid
 from timing.kernels.streaming import weight_streaming
 from wsc.core.nonzero_bytes import expected_bytes
-from wsc.core.program import OpWork, Program, TensorSpec, plan_streams
+from wsc.core.program import Program, TensorSpec
+from wsc.core.segment import OpWork
 from wsc.core.sparsity import Constant, Exp, UpdateSteps, WeightSparsity
+from wsc.core.stream_plan import plan_streams
 
 MACHINE = MachineSpec()
 WIDTH, TOKENS = 4096, 50_000

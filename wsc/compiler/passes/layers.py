@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from torch import fx
 
 from wsc.compiler.capture import Captured
-from wsc.core.program import BYTES_PER_ELEMENT, Phase
+from wsc.core.program import BYTES_PER_ELEMENT
+from wsc.core.segment import Phase
 
 SMALL_LAYER_BYTES = 256 * 1024
 

@@ -14,7 +14,7 @@ from timing.hardware.inputs import LoaderSpec
 from timing.hardware.machine import LEAST, MOST
 from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError
-from wsc.core.program import OpWork
+from wsc.core.segment import OpWork
 
 
 def machine(**sections: Any) -> MachineSpec:

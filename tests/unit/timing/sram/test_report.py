@@ -19,7 +19,8 @@ from timing.sram import (
     sram_report,
     stash_by_layer,
 )
-from wsc.core.program import Footprint, OpWork, Program, Stash
+from wsc.core.program import Program
+from wsc.core.segment import Footprint, OpWork, Stash
 
 MB = 1_000_000
 WAFER = override(CS2, fabric=override(WSE2, columns=10, rows=20))

@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.listing import schedule_listing
-from wsc.core.program import Program, plan_streams
+from wsc.core.program import Program
 from wsc.core.schedule import collected_by, schedule_of, streamed_by
+from wsc.core.stream_plan import plan_streams
 
 
 @pytest.fixture(scope="module")

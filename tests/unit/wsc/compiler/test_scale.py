@@ -14,7 +14,8 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import OpWork, Program
+from wsc.core.program import Program
+from wsc.core.segment import OpWork
 
 
 class Tiny(nn.Module):

@@ -10,7 +10,8 @@ from torch import fx
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.compiled import Compiled
 from wsc.core.kernel_source import KernelSource, kernel_source
-from wsc.core.program import Program, Segment
+from wsc.core.program import Program
+from wsc.core.segment import Segment
 
 
 class Net(Regression):
