@@ -12,6 +12,7 @@ from cstorch.sparse.algorithm import SparsityAlgorithm, Static
 from cstorch.sparse.configuration import configure
 from cstorch.sparse.dynamic import GMP, SET, DynamicSparsityAlgorithm, RigL
 from cstorch.sparse.group import Group
+from cstorch.sparse.one_shot import prune_one_shot
 
 __all__ = [
     "GMP",
@@ -23,4 +24,5 @@ __all__ = [
     "Static",
     "configure",
     "default_sparse_param_filter",
+    "prune_one_shot",
 ]

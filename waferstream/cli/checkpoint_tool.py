@@ -1,4 +1,7 @@
-"""``waferstream checkpoint``: info, diff, copy, move, verify, seal, delete, and the conversions."""
+"""``waferstream checkpoint``: info, diff, copy, move, verify, seal, prune, delete, and conversions.
+
+``verify``, ``seal`` and ``prune`` are our own.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from waferstream.cli.convert_tool import COMMANDS as CONVERSIONS
+from waferstream.cli.model_tool import write_weights
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell, tell_paths
+from waferstream.config.params import load_params
+from waferstream.training.one_shot import pruned_model
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reseal
 from wsc.core.errors import CheckpointError, ConfigError
@@ -150,6 +156,17 @@ def _delete(given: argparse.Namespace) -> int:
     return tell(given, f"Deleted checkpoint {path}", path=path)
 
 
+def _prune(given: argparse.Namespace) -> int:
+    """Write a copy of a trained model that is pruned at once."""
+    target = _local(given.dest_path)
+    _refuse_existing(target)
+    params, source = load_params(given.params), _local(given.ckpt_path)
+    model = pruned_model(params, source, given.sparsity, given.num_batches)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_weights(target, model.state_dict(), {"global_step": 0})
+    return tell_paths(given, target)
+
+
 def _path(name: str, meaning: str = "checkpoint file") -> Any:
     return argument(name, help=meaning)
 
@@ -188,5 +205,19 @@ COMMANDS = (
     Command("move", "move a checkpoint", _move, _SOURCE_AND_TARGET),
     Command("verify", "check the checksums of a checkpoint", _verify, (_path("ckpt_path"),)),
     Command("seal", "copy a checkpoint and add checksums", _seal, _SOURCE_AND_TARGET),
+    Command(
+        "prune",
+        "set weights of a trained model to zero at once, and change the others to make up for it",
+        _prune,
+        (
+            argument("params", type=Path, help="params file of the model and its training data"),
+            _path("ckpt_path"),
+            _path("dest_path", "file to write"),
+            argument("--sparsity", type=float, required=True, help="share of zeros, from 0 to 1"),
+            argument(
+                "--num_batches", type=int, default=8, help="batches of calibration (default: 8)"
+            ),
+        ),
+    ),
     Command("delete", "delete a checkpoint", _delete, (_path("ckpt_path"),)),
 )

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import nn
 
-import cstorch
 from appliance.host_memory import free_bytes
 from waferstream.config.params import InitConfig, Params
 from waferstream.reports.activation_zeros import ActivationZeros, ProductZeros
 from waferstream.simulation.capture import example_batch
 from waferstream.training.build import make_model
+from waferstream.training.restoring import load_weights
 from wsc.core.errors import ConfigError
 from wsc.core.units import format_bytes
 
@@ -103,7 +103,7 @@ def zeros_of(params: Params) -> ActivationZeros:
     model, start = make_model(init).eval(), fit.ckpt_path
     if start is None or start == "newest":
         return measure_zeros(model, batch, "initial weights")
-    model.load_state_dict(cstorch.load(start)["model"])
+    load_weights(model, start)
     return measure_zeros(model, batch, f"the weights of {start}")
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+import cstorch
 from appliance.checkpoints import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
@@ -128,6 +129,24 @@ class Restorer:
         if "lr_scheduler" in asked:  # the name of earlier releases
             asked.add("schedulers")
         return frozenset(STATES) & asked
+
+
+def load_weights(model: nn.Module, path: Path | str) -> None:
+    """Fill a model of this process with the weights of a checkpoint.
+
+    Raises:
+        CheckpointError: The checkpoint is not of this model.
+    """
+    try:
+        model.load_state_dict(cstorch.load(path).get("model", {}))
+    except RuntimeError as error:  # which lists all differences
+        raise CheckpointError(
+            "the checkpoint does not match the model",
+            code="checkpoint-keys-mismatch",
+            where=str(path),
+            value=error,
+            remedy="name a checkpoint of this model",
+        ) from error
 
 
 def check_same_model(path: Path, model: nn.Module) -> None:

@@ -47,6 +47,7 @@ CASES = {
     "checkpoint move": "{new}/to_move.mdl {new}/moved.mdl",
     "checkpoint verify": "{saved}",
     "checkpoint seal": "{saved} {new}/sealed.mdl",
+    "checkpoint prune": "{params} {folder}/initial.mdl {new}/pruned.mdl --sparsity=0.5",
     "checkpoint delete": "{new}/to_delete.mdl",
     "job list": "",
     "job get": "{job}",
@@ -79,6 +80,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that commands read."""
     found = tmp_path_factory.mktemp("files")
     write_run(found)
+    initial = ["-o", f"{found / 'initial.mdl'}"]
+    assert main(["model", "init_checkpoint", f"{found / 'params.yaml'}", *initial]) == 0
     (found / "legacy.yaml").write_text(yaml.safe_dump(LEGACY))
     (found / "config.json").write_text(json.dumps(GPT2))
     assert main(["checkpoint", "convert-config", f"{found / 'config.json'}", *_OURS.split()]) == 0
