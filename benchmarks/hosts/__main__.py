@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.hosts.figures import GOALS, Row, measure, verdict
-from benchmarks.hosts.miniature import refusal
+from benchmarks.hosts.network import refusal
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 

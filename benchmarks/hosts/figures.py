@@ -65,10 +65,10 @@ def rate_on_slow_wires(hosts: MiniatureHosts, steps: int, repeats: int) -> Itera
             with Training(hosts, _TINY, 12, placement="SPREAD", **options) as training:
                 training.run(1)
                 for host in range(3):
-                    hosts.limit_rate(host, _SLOW_MEGABITS)
+                    hosts.network.limit_rate(host, _SLOW_MEGABITS)
                 seconds = training.run(steps).seconds
                 for host in range(3):
-                    hosts.lift_limit(host)
+                    hosts.network.lift_limit(host)
                 found[name] = steps * _TINY.num_micro_batches / seconds
         yield {**found, "ratio": found["auto"] / found["star, gRPC"]}
 

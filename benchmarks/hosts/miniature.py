@@ -1,12 +1,7 @@
 """Hosts in miniature: network namespaces of this computer, each with an address of its own.
 
 Every host has its own network, process numbers, /tmp, /dev/shm and home folder, and nothing of
-another host's; what lies elsewhere (the code, the virtual environment) is common. A bridge in a
-namespace of its own connects them, so that the network of the computer is not touched.
-
-    host 0: 10.77.0.1  host 1: 10.77.0.2  host 2: 10.77.0.3
-                \\           |           /
-                      bridge 10.77.0.254
+another host's; what lies elsewhere (the code, the virtual environment) is common.
 """
 
 from __future__ import annotations
@@ -18,45 +13,29 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
 from typing import Self
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
+from benchmarks.hosts.network import REPOSITORY, Network
+
 _PORT = 6379
 _START_S = 60.0
 _OBJECT_STORE_BYTES = 100 << 20
-_SNIFFER = "benchmarks.hosts.sniffer"
 _IDLE_CPU_S = 0.3  # of all hosts, in a second
 _QUIET_LOOKS = 3
 _LONGEST_SETTLING = 120
 _USER_TICKS, _SYSTEM_TICKS = 11, 12  # utime and stime of proc_pid_stat(5), behind the name
 
+_UNSHARE = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--mount-proc")
+
 # The first process of a namespace of processes inherits orphans, which bash reaps, and when it ends
 # the kernel kills all others.
 _FIRST_PROCESS = "echo $$ up; while :; do sleep 3600 & wait $!; done"
-
-
-def refusal() -> str | None:
-    """Return why this computer does not permit hosts in miniature, None if it does."""
-    if os.geteuid() != 0:
-        return "namespaces need root"
-    if missing := [tool for tool in ("ip", "tc", "unshare", "nsenter") if not shutil.which(tool)]:
-        return f"{', '.join(missing)} not installed"
-    name = f"wsprobe{os.getpid()}"
-    try:
-        _call("ip", "netns", "add", name)
-        try:
-            _call("ip", "-n", name, "link", "add", "sw0", "type", "bridge")
-        finally:
-            _call("ip", "netns", "del", name)
-    except subprocess.CalledProcessError as error:
-        return f"namespaces are not permitted: {error.stderr.strip()}"
-    return None
 
 
 class MiniatureHosts:
@@ -81,9 +60,8 @@ class MiniatureHosts:
     ) -> None:
         self._cpus = list(cpus) or [2] * count
         self._labels = list(labels) or [{}] * count
-        self._shared = [*shared, _REPOSITORY]
+        self._shared = [*shared, REPOSITORY]
         self._environment = dict(environment or {})
-        self._prefix = f"ws{os.getpid()}"
         self._undo = ExitStack()
         self._first: list[int] = []  # process number of the first process of each host
         self.count = count
@@ -92,9 +70,10 @@ class MiniatureHosts:
         try:
             self._folder = Path(mkdtemp(prefix="hosts-", dir="/run"))
             self._undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
-            self._make_switch()
+            self.network = Network(self._undo)
             for host in range(self.count):
-                self._make_host(host)
+                self.network.add(host)
+                self._start_first_process(host)
         except BaseException:
             self._undo.close()
             raise
@@ -108,14 +87,10 @@ class MiniatureHosts:
     ) -> None:
         self._undo.close()
 
-    def address(self, host: int) -> str:
-        """Return the address of a host."""
-        return f"10.77.0.{host + 1}"
-
     @property
     def ray_address(self) -> str:
         """Address of the head of Ray."""
-        return f"{self.address(0)}:{_PORT}"
+        return f"{self.network.address(0)}:{_PORT}"
 
     def folder(self, host: int) -> Path:
         """Return where a host's /tmp lies for this process."""
@@ -149,7 +124,7 @@ class MiniatureHosts:
         if host == 0:
             role = ["--head", f"--port={_PORT}", "--include-dashboard=false"]
         common = [
-            f"--node-ip-address={self.address(host)}",
+            f"--node-ip-address={self.network.address(host)}",
             f"--num-cpus={self._cpus[host]}",
             f"--object-store-memory={_OBJECT_STORE_BYTES}",
             f"--labels={json.dumps(dict(self._labels[host]))}",
@@ -201,7 +176,7 @@ class MiniatureHosts:
         enter = ["nsenter", f"--target={self._first[host]}", "--net", "--pid", "--mount"]
         variables = {**self._variables(host), **(environment or {})}
         return subprocess.Popen(
-            [*enter, "--uts", "--ipc", f"--wdns={_REPOSITORY}", *words],
+            [*enter, "--uts", "--ipc", f"--wdns={REPOSITORY}", *words],
             env={name: value for name, value in variables.items() if value},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -211,7 +186,7 @@ class MiniatureHosts:
 
     def sent_bytes(self) -> list[int]:
         """Return how many bytes each host has sent to the others so far."""
-        return [self._sent(host) for host in range(self.count)]
+        return [self.network.sent_bytes(host) for host in range(self.count)]
 
     def cpu_seconds(self) -> float:
         """Return the processor time of all processes that live on the hosts now."""
@@ -224,78 +199,10 @@ class MiniatureHosts:
                     ticks += int(words[_USER_TICKS]) + int(words[_SYSTEM_TICKS])
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    @contextmanager
-    def sniffing(self, file: Path) -> Iterator[None]:
-        """Write all that crosses the switch during a block to a file.
-
-        Raises:
-            RuntimeError: Packets were missed, so the file proves nothing.
-        """
-        enter = ["ip", "netns", "exec", self._switch, sys.executable, "-m", _SNIFFER, str(file)]
-        with subprocess.Popen(
-            enter, cwd=_REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as sniffer:
-            assert sniffer.stdout is not None, "it is a pipe"
-            sniffer.stdout.readline()  # it listens
-            yield
-            missed, _ = sniffer.communicate()
-        if missed.strip() != "0":
-            raise RuntimeError(f"{missed.strip() or 'all'} packets were missed")
-
-    def limit_rate(self, host: int, megabits: int) -> None:
-        """Let a host send at most ``megabits`` per second."""
-        rate = ["rate", f"{megabits}mbit", "burst", "256kb", "latency", "50ms"]
-        _call("tc", "-n", self._name(host), "qdisc", "replace", "dev", "eth0", "root", "tbf", *rate)
-
-    def lift_limit(self, host: int) -> None:
-        """Let a host send as fast as it can again."""
-        _call("tc", "-n", self._name(host), "qdisc", "del", "dev", "eth0", "root")
-
-    def cut(self, host: int) -> None:
-        """Take the link of a host down: it is silent from now on."""
-        _call("ip", "-n", self._switch, "link", "set", f"to{host}", "down")
-
-    def mend(self, host: int) -> None:
-        """Take the link of a host up again."""
-        _call("ip", "-n", self._switch, "link", "set", f"to{host}", "up")
-
     def kill(self, host: int) -> None:
         """End a host with all its processes, as a loss of power does."""
         os.kill(self._first[host], signal.SIGKILL)
-        self.cut(host)
-
-    @property
-    def _switch(self) -> str:
-        return f"{self._prefix}sw"
-
-    def _name(self, host: int) -> str:
-        return f"{self._prefix}h{host}"
-
-    def _sent(self, host: int) -> int:
-        """Return what the host's port of the switch has received."""
-        shown = _call("ip", "-n", self._switch, "-s", "-j", "link", "show", f"to{host}")
-        return int(json.loads(shown)[0]["stats64"]["rx"]["bytes"])
-
-    def _make_switch(self) -> None:
-        _call("ip", "netns", "add", self._switch)
-        self._undo.callback(_call, "ip", "netns", "del", self._switch)
-        _call("ip", "-n", self._switch, "link", "add", "sw0", "type", "bridge")
-        _call("ip", "-n", self._switch, "addr", "add", "10.77.0.254/24", "dev", "sw0")
-        _call("ip", "-n", self._switch, "link", "set", "sw0", "up")
-
-    def _make_host(self, host: int) -> None:
-        name, port = self._name(host), f"to{host}"
-        _call("ip", "netns", "add", name)
-        self._undo.callback(_call, "ip", "netns", "del", name)
-        ends = ["link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name]
-        _call("ip", "-n", self._switch, *ends)
-        _call("ip", "-n", self._switch, "link", "set", port, "master", "sw0", "up")
-        _call("ip", "-n", name, "link", "set", "lo", "up")
-        _call("ip", "-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
-        _call("ip", "-n", name, "link", "set", "eth0", "up")
-        # Without a route to the world Ray takes 127.0.0.1 for the address of the host.
-        _call("ip", "-n", name, "route", "add", "default", "via", "10.77.0.254")
-        self._start_first_process(host)
+        self.network.cut(host)
 
     def _start_first_process(self, host: int) -> None:
         own = self._folder / str(host)
@@ -312,9 +219,18 @@ class MiniatureHosts:
             f"hostname host-{host}",
             _FIRST_PROCESS,
         ]
-        enter = ["ip", "netns", "exec", self._name(host), "unshare", "--mount", "--uts", "--ipc"]
+        enter = [
+            "ip",
+            "netns",
+            "exec",
+            self.network.namespace(host),
+            "unshare",
+            "--mount",
+            "--uts",
+            "--ipc",
+        ]
         process = subprocess.Popen(
-            [*enter, "--pid", "--fork", "--mount-proc", "bash", "-ec", "\n".join(lines)],
+            [*enter, *_UNSHARE, "bash", "-ec", "\n".join(lines)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # unshare complains of the signals that it waits for
@@ -333,7 +249,7 @@ class MiniatureHosts:
         return {
             **kept,
             "HOME": str(self._folder / str(host) / "home"),
-            "PYTHONPATH": str(_REPOSITORY),
+            "PYTHONPATH": str(REPOSITORY),
             "PYTHONUNBUFFERED": "1",
             "OMP_NUM_THREADS": "1",
             "RAY_AUTH_MODE": "token",
@@ -351,7 +267,3 @@ def _end(process: subprocess.Popen[str]) -> None:
     if process.stdout is not None:
         process.stdout.close()
     time.sleep(0.1)  # the kernel ends the others
-
-
-def _call(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.hosts.miniature import MiniatureHosts, refusal
+from benchmarks.hosts.miniature import MiniatureHosts
+from benchmarks.hosts.network import refusal
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
 from wsc.checkpoint.reader import Reader
 
@@ -23,6 +24,13 @@ pytestmark = [
 ]
 
 DRIVER = str(Path(__file__).with_name("hosts_driver.py"))
+# A host answers at once that nobody listens at a port.
+ROUND_TRIP = """
+import socket, sys, time
+begin = time.perf_counter()
+socket.socket().connect_ex((sys.argv[1], 9))
+print(time.perf_counter() - begin)
+"""
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -71,6 +79,12 @@ def digest_of(done: subprocess.CompletedProcess[str]) -> str:
     return lines[-1] if lines else done.stdout
 
 
+def round_trip_s(hosts: MiniatureHosts, host: int, other: int) -> float:
+    """The least of three, since the first one may include the search for the other's address."""
+    command = [sys.executable, "-c", ROUND_TRIP, hosts.network.address(other)]
+    return min(float(hosts.run(host, command).stdout) for _ in range(3))
+
+
 @pytest.mark.parametrize(
     ("placement", "link"), [("SPREAD", "auto"), ("PACK", "auto"), ("SPREAD", "grpc")]
 )
@@ -82,6 +96,14 @@ def test_weights_do_not_depend_on_hosts(
 
 def test_address_with_port_finds_the_token_by_itself(hosts: MiniatureHosts, expected: str) -> None:
     done = attempt(hosts, address=hosts.ray_address, environment={"RAY_AUTH_MODE": ""})
+    assert digest_of(done) == expected
+
+
+def test_slow_link_changes_no_weight(hosts: MiniatureHosts, expected: str) -> None:
+    """20 ms in each direction and 100 Mbit/s to and from the third host."""
+    with hosts.network.slow_link(2, delay_ms=20, megabits=100):
+        assert round_trip_s(hosts, 0, 2) >= 0.04
+        done = attempt(hosts, num_csx=6)
     assert digest_of(done) == expected
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.hosts.miniature import MiniatureHosts, refusal
+from benchmarks.hosts.miniature import MiniatureHosts
+from benchmarks.hosts.network import refusal
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
 
 pytestmark = [
@@ -68,12 +69,12 @@ def test_silent_host_ends_the_run_and_the_command_resumes_at_once(
     (hosts.folder(0) / "model.mdl").write_bytes(saved.read_bytes())
     with start(hosts, restore=path, steps=LONG) as driver:
         await_steps(driver)
-        hosts.cut(2)
+        hosts.network.cut(2)
         begin_s = time.monotonic()
         output, _ = driver.communicate()
     noticed_s = time.monotonic() - begin_s
     assert "[host-lost]" in output
-    assert f"was lost with its host {hosts.address(2)}" in output
+    assert f"was lost with its host {hosts.network.address(2)}" in output
     assert noticed_s < MOST_SILENT_S
     with start(hosts, restore=path, steps=2) as driver:
         output, _ = driver.communicate()
@@ -88,7 +89,7 @@ def test_run_with_restarts_goes_on_without_a_killed_host(hosts: MiniatureHosts) 
         hosts.kill(1)
         output, _ = driver.communicate()
     assert output.splitlines()[-1] == expected
-    assert f"was lost with its host {hosts.address(1)}" in output
+    assert f"was lost with its host {hosts.network.address(1)}" in output
 
 
 def test_run_goes_on_with_fewer_systems_until_a_host_joins() -> None:

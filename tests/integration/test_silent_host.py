@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hosts.miniature import MiniatureHosts, refusal
+from benchmarks.hosts.miniature import MiniatureHosts
+from benchmarks.hosts.network import refusal
 
 pytestmark = [
     pytest.mark.nightly,
@@ -24,13 +25,14 @@ def test_silent_host_is_noticed(tmp_path: Path, kind: str) -> None:
     with MiniatureHosts(2, shared=[tmp_path]) as hosts:
         roles = [
             hosts.start(
-                host, [sys.executable, ROLE, kind, hosts.address(host), *names, str(tmp_path)]
+                host,
+                [sys.executable, ROLE, kind, hosts.network.address(host), *names, str(tmp_path)],
             )
             for host, names in enumerate((("a", "b"), ("b", "a")))
         ]
         outputs = [role.stdout for role in roles]
         assert [output.readline() for output in outputs if output] == ["linked\n"] * 2
-        hosts.cut(1)
+        hosts.network.cut(1)
         start_s = time.monotonic()
         assert outputs[0] is not None
         assert outputs[0].readline() == "peer-gone b\n"

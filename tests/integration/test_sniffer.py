@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.hosts.miniature import MiniatureHosts, refusal
+from benchmarks.hosts.miniature import MiniatureHosts
+from benchmarks.hosts.network import refusal
 from modelzoo.models.registry import build_model
 from swarmx.links.certificates import make_authority, make_certificate
 from tests.support.tiny_training import init_config
@@ -76,7 +77,7 @@ def windows(weights: Mapping[str, torch.Tensor]) -> list[bytes]:
 
 def shout(hosts: MiniatureHosts, content: bytes) -> None:
     """Send bytes from the second host to the first one in clear."""
-    place = [hosts.address(0), "5000"]
+    place = [hosts.network.address(0), "5000"]
     with hosts.start(0, [sys.executable, "-c", LISTEN, *place]) as listener:
         assert listener.stdout is not None
         listener.stdout.readline()
@@ -96,7 +97,7 @@ def test_sniffer_finds_no_weight_session_key_or_token(
         "save": "/tmp/model.mdl",
     }
     before = hosts.sent_bytes()
-    with hosts.sniffing(tmp_path / "wire"):
+    with hosts.network.sniffing(tmp_path / "wire"):
         hosts.run(0, [sys.executable, DRIVER, json.dumps(order)])
         shout(hosts, b"shouted in clear")
     sent = sum(after - start for after, start in zip(hosts.sent_bytes(), before, strict=True))
