@@ -1,1 +1,1 @@
-"""Links that carry messages between roles: process memory, shared memory, gRPC."""
+"""Links that carry messages between roles: shared memory on a host, TCP or gRPC between hosts."""

@@ -1,4 +1,4 @@
-"""The link between hosts: every role is a gRPC server, and streams to the roles it sends to.
+"""The gRPC link between hosts: every role is a server, and streams to the roles it sends to.
 
 Every connection is TLS with certificates on both sides (see ``certificates``), so what arrives is
 whole, secret, and from the role that the directory names.
