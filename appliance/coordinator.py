@@ -9,8 +9,8 @@ the protocol ``appliance.roles.Roles``, which ``LocalRoles`` (this process) and 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,41 +19,31 @@ import numpy as np
 import torch
 
 from appliance.background_save import BackgroundSave
+from appliance.cluster import Standing, cluster_ended
 from appliance.emulated_clock import EmulatedClock
 from appliance.health.stragglers import Stragglers
+from appliance.installed_programs import InstalledPrograms
 from appliance.measured_record import MeasuredRecord
-from appliance.norm_results import NormKernels
 from appliance.owners import Owners
 from appliance.recovery.policy import Policy
 from appliance.roles import Roles
 from appliance.shares import Shares
 from appliance.step_checks import check_findings, check_result, check_skipped
-from appliance.step_results import StepResult, combine
-from appliance.step_state import StateHolder, steps_per_job
-from memoryx.optim.cost import update_cost
+from appliance.step_results import StepResult
+from appliance.step_state import steps_per_job
 from simulator.cluster_timing import ClusterTiming
 from timing.trace import Activities
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import reserve_tensors
 from wsc.core.activities import Place
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, Program, TensorSpec
+from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Job, Report
 from wsc.core.verification import UNVERIFIED, Verification
 from wsc.core.watch import NOTHING, Watch
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What a coordinator has learnt since its start: buffers, emulated clock, activities."""
-
-    buffers: Mapping[str, torch.Tensor]
-    clock: EmulatedClock
-    measured: MeasuredRecord
 
 
 class Coordinator:
@@ -78,13 +68,8 @@ class Coordinator:
         self._take_story = take_story
         self._policy = policy
         self._verification = verification
-        self._stragglers = Stragglers(straggler_factor)
         self._shares = Shares(is_measured=has_measured_shares)
-        self._clock = EmulatedClock(timing)
-        self._programs: dict[Mode, Program] = {}
-        self._state = StateHolder()
-        self._norms = NormKernels()
-        self._training: Installation | None = None
+        self._programs = InstalledPrograms(EmulatedClock(timing), Stragglers(straggler_factor))
         self._reports: list[Report] = []
         self._measured = MeasuredRecord(0 if timing.record is None else timing.record.limit)
         self._owners = Owners(parameters, num_servers)
@@ -94,31 +79,16 @@ class Coordinator:
         """Give every role its part of a program."""
         with self._measured.log.during("install", Place(installation.mode)):
             self._roles.install(installation)
-        self._state.install(installation)
-        self._norms.install(installation)
-        self._load_program(installation)
+        self._programs.install(installation)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same parameters.
 
         Only the weight servers hear of it, so that hyper-parameters may change between steps.
         """
-        before = self._training
-        assert before is not None, "an update belongs to an installed training program"
         for server in self._servers:
             self._roles.train_with(server, optimizer)
-        costs = {update_cost(o, before.program.parameter) for o in (before.optimizer, optimizer)}
-        self._training = replace(before, optimizer=optimizer)
-        if len(costs) > 1:
-            self._load_program(self._training)
-
-    def _load_program(self, installation: Installation) -> None:
-        """Load a program into the emulated clock."""
-        program = installation.program
-        if program.mode == "train":
-            self._training = installation
-        self._clock.load(installation)
-        self._programs[program.mode] = program
+        self._programs.train_with(optimizer)
 
     def run(
         self,
@@ -147,12 +117,12 @@ class Coordinator:
         """
         if loss_scale is not None:
             check_skipped(loss_scale, first_step)
-        program = self._programs[mode]
+        program = self._programs.of(mode)
         count = last_step - first_step + 1
         results: list[StepResult] = []
         for first in range(first_step, last_step + 1, steps_per_job(program) or count):
             last = min(first + (steps_per_job(program) or count) - 1, last_step)
-            state, place = self._state.read_by(program), Place(mode, first)
+            state, place = self._programs.state.read_by(program), Place(mode, first)
             job = Job(
                 mode, first, last, loss_scale, state, watch, trace_limit=self._measured.num_left
             )
@@ -162,11 +132,11 @@ class Coordinator:
             with self._measured.log.during("run", place, f"steps {first} to {last}"):
                 self._reports = self._roles.run(job)
             self._measured.take(self._reports)
-            if mode == "train" and self._training is not None:
-                most = self._training.most_per_node
-                self._shares.note(self._reports, self._training.rounds, most)
+            training = self._programs.training
+            if mode == "train" and training is not None:
+                self._shares.note(self._reports, training.rounds, training.most_per_node)
             with self._measured.log.during("results", place, f"steps {first} to {last}"):
-                results += self._step_results(job, self._reports)
+                results += self._programs.results(job, self._reports)
             loss_scale = results[-1].loss_scale
             check_findings(self._reports, results)
         if check_finite:
@@ -187,7 +157,7 @@ class Coordinator:
         """
         if state == "model":
             buffers = {n: v for n, v in values.items() if not self._owners.is_owned(n)}
-            self._state.fill(buffers)
+            self._programs.state.fill(buffers)
         for server, names in self._owners.by_server(values, state).items():
             self._roles.fill(server, {name: values[name] for name in names}, state)
 
@@ -256,20 +226,20 @@ class Coordinator:
             names: Their names in a checkpoint.
             state: The key of CLUSTER_STATES that they belong to; ``model`` are masters and buffers.
         """
-        found = self._state.arrays(names) if state == "model" else {}
+        found = self._programs.state.arrays(names) if state == "model" else {}
         for server, owned in self._owners.by_server(names, state).items():
             found.update(zip(owned, self._roles.masters(server, owned, state), strict=True))
         return found
 
     def standing(self) -> Standing:
         """Return a copy of what a coordinator of the same cluster needs to go on from here."""
-        copied = copy.deepcopy((self._state.values, self._clock))
+        copied = copy.deepcopy((self._programs.state.values, self._programs.clock))
         return Standing(*copied, self._measured.copy())
 
     def take_over(self, standing: Standing) -> None:
         """Go on from where a coordinator of the same cluster stood; its programs are installed."""
-        buffers, self._clock = copy.deepcopy((standing.buffers, standing.clock))
-        self._state.fill(buffers)
+        buffers, self._programs.clock = copy.deepcopy((standing.buffers, standing.clock))
+        self._programs.state.fill(buffers)
         self._measured = standing.measured.copy()
 
     def digest(self) -> str:
@@ -285,7 +255,7 @@ class Coordinator:
     def activities(self) -> Activities:
         """Return the recorded activities, in emulated and in measured time."""
         measured = self._measured
-        return Activities(self._clock.record, measured.all(), measured.num_lost)
+        return Activities(self._programs.clock.record, measured.all(), measured.num_lost)
 
     def story(self) -> list[str]:
         """Return what recovery has done since the last call, a line for each event."""
@@ -311,34 +281,3 @@ class Coordinator:
         if self._running_roles is None:
             raise cluster_ended()
         return self._running_roles
-
-    def _step_results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:
-        program = self._programs[job.mode]
-        returned = {key: value for report in reports for key, value in report.results.items()}
-        norms = {step: norm for report in reports for step, norm in report.norms.items()}
-        scales = {step: scale for report in reports for step, scale in report.loss_scales.items()}
-        tensor_norms = {n: pair for report in reports for n, pair in report.tensor_norms.items()}
-        in_order = {n: tensor_norms[n] for n in program.trained if n in tensor_norms}
-        step_norms = self._norms.gathered(reports)
-        stragglers = self._stragglers.take(reports, job.steps)
-        skipped = 0 if job.loss_scale is None else job.loss_scale.num_skipped_steps
-        for step in job.steps:
-            parts = [returned[step, index] for index in range(program.num_micro_batches)]
-            of_norms = self._norms.results(program, step_norms[step])
-            of_coordinator = {**self._state.advance(program, parts), **of_norms}
-            values = combine(program, parts, of_coordinator)
-            timing = self._clock.step(job.mode, step, self._training, skipped)
-            watched = in_order if step == job.last_step else {}
-            scale, slow = scales.get(step), stragglers.get(step, ())
-            skipped = skipped if scale is None else scale.num_skipped_steps
-            yield StepResult(step, values, norms.get(step), timing, scale, watched, slow)
-
-
-def cluster_ended() -> ApplianceRuntimeServerError:
-    """Return the error for a call to a cluster after its end."""
-    return ApplianceRuntimeServerError(
-        "the cluster has ended",
-        code="cluster-ended",
-        rule="a job that fails or is interrupted ends its cluster",
-        remedy="make a new backend and continue from a checkpoint",
-    )

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from appliance.cluster import Cluster, start_cluster
+from appliance.cluster import Cluster
 from appliance.elaborate import ClusterSize, plan_installation
 from appliance.spec import AutoRestart, ClusterSpec
+from appliance.starting import start_cluster
 from benchmarks.streaming.workload import ADAMW, Workload
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled

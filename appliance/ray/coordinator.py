@@ -15,7 +15,8 @@ import numpy as np
 import ray
 import torch
 
-from appliance.coordinator import Coordinator, Standing, cluster_ended
+from appliance.cluster import Standing, cluster_ended
+from appliance.coordinator import Coordinator
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.placement import Placer

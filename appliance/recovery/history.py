@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from appliance.coordinator import Standing
+from appliance.cluster import Cluster, Standing
 from appliance.recovery.held_file import HeldFile
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 
-if TYPE_CHECKING:
-    from appliance.cluster import Cluster
-
-Call = Callable[["Cluster"], Any]
+Call = Callable[[Cluster], Any]
 
 
 @dataclass(frozen=True)

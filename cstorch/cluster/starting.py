@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from appliance.cluster import Cluster, lanes_on, start_cluster
+from appliance.cluster import Cluster
 from appliance.elaborate import ClusterSize
 from appliance.host_need import check_host, check_hosts
+from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from appliance.cluster import Cluster, start_cluster
+from appliance.cluster import Cluster
 from appliance.elaborate import ClusterSize
 from appliance.recovery.jury import Jury
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
+from appliance.starting import start_cluster
 from appliance.step_results import StepResult
 from tests.support.errors import raises
 from tests.support.local_machine import (

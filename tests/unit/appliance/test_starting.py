@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from appliance.cluster import Cluster, LocalStarter
+from appliance.cluster import Cluster
 from appliance.local import LocalRoles
+from appliance.starting import LocalStarter
 from cstorch import Backend
 from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
 

@@ -1,0 +1,88 @@
+"""The programs of a running cluster, and what their steps change in the coordinator.
+
+The reports of the roles say what each micro-batch has returned. From them come the results of the
+steps, the buffers that steps write, and the emulated time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from appliance.emulated_clock import EmulatedClock
+from appliance.health.stragglers import Stragglers
+from appliance.norm_results import NormKernels
+from appliance.step_results import StepResult, combine
+from appliance.step_state import StateHolder
+from memoryx.optim.cost import update_cost
+from wsc.core.installation import Installation
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode, Program
+from wsc.core.role import Job, Report
+
+
+class InstalledPrograms:
+    """The programs that a cluster runs, with their buffers and the emulated clock.
+
+    Attributes:
+        training: The program that trains, with its optimizer, once it is installed.
+        state: The buffers that steps read or write.
+        clock: The emulated clock.
+    """
+
+    def __init__(self, clock: EmulatedClock, stragglers: Stragglers) -> None:
+        self.training: Installation | None = None
+        self.state = StateHolder()
+        self.clock = clock
+        self._stragglers = stragglers
+        self._programs: dict[Mode, Program] = {}
+        self._norms = NormKernels()
+
+    def of(self, mode: Mode) -> Program:
+        """Return the program of a mode."""
+        return self._programs[mode]
+
+    def install(self, installation: Installation) -> None:
+        """Take a program, in place of an earlier one of the same mode."""
+        self.state.install(installation)
+        self._norms.install(installation)
+        self._load(installation)
+
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update of the same parameters."""
+        before = self.training
+        assert before is not None, "an update belongs to an installed training program"
+        costs = {update_cost(o, before.program.parameter) for o in (before.optimizer, optimizer)}
+        self.training = replace(before, optimizer=optimizer)
+        if len(costs) > 1:
+            self._load(self.training)
+
+    def results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:
+        """Yield the result of each step of a job, in order, and advance state and clock by it."""
+        program = self._programs[job.mode]
+        returned = {key: value for report in reports for key, value in report.results.items()}
+        norms = {step: norm for report in reports for step, norm in report.norms.items()}
+        scales = {step: scale for report in reports for step, scale in report.loss_scales.items()}
+        tensor_norms = {n: pair for report in reports for n, pair in report.tensor_norms.items()}
+        in_order = {n: tensor_norms[n] for n in program.trained if n in tensor_norms}
+        step_norms = self._norms.gathered(reports)
+        stragglers = self._stragglers.take(reports, job.steps)
+        skipped = 0 if job.loss_scale is None else job.loss_scale.num_skipped_steps
+        for step in job.steps:
+            parts = [returned[step, index] for index in range(program.num_micro_batches)]
+            of_norms = self._norms.results(program, step_norms[step])
+            of_coordinator = {**self.state.advance(program, parts), **of_norms}
+            values = combine(program, parts, of_coordinator)
+            timing = self.clock.step(job.mode, step, self.training, skipped)
+            watched = in_order if step == job.last_step else {}
+            scale, slow = scales.get(step), stragglers.get(step, ())
+            skipped = skipped if scale is None else scale.num_skipped_steps
+            yield StepResult(step, values, norms.get(step), timing, scale, watched, slow)
+
+    def _load(self, installation: Installation) -> None:
+        """Load a program into the emulated clock."""
+        program = installation.program
+        if program.mode == "train":
+            self.training = installation
+        self.clock.load(installation)
+        self._programs[program.mode] = program
