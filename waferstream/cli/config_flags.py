@@ -1,0 +1,191 @@
+"""The flags that override keys of the configuration, each beside its key.
+
+Names, short forms and defaults are those of the vendor's command line.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from waferstream.cli.flag import NUMBER, SWITCH, WORDS, Flag, key_flag
+from waferstream.cli.flag_values import key_value, levels, setting
+from waferstream.config.backend import DeviceType
+from waferstream.config.overrides import (
+    BACKEND,
+    CALLBACKS,
+    CHECKPOINT,
+    CLUSTER,
+    GLOBAL_FLAGS,
+    INIT,
+    LOGGING,
+    LOOP,
+)
+
+_LABELS = {**WORDS, "type": key_value, "metavar": "KEY=VALUE"}
+_SETTINGS = {**WORDS, "type": setting, "metavar": "KEY=VALUE"}
+
+CONFIG_FLAGS: tuple[Flag, ...] = (
+    key_flag(
+        BACKEND,
+        "device",
+        "device: CSX is emulated, CPU and GPU run plain PyTorch (default: CSX)",
+        positional=True,
+        options={"nargs": "?", "choices": get_args(DeviceType), "default": None},
+        key="backend_type",
+    ),
+    key_flag(
+        INIT,
+        "model_dir",
+        "folder for checkpoints, logs and events (default: ./model_dir)",
+        short="o",
+    ),
+    Flag(
+        "checkpoint_path",
+        "checkpoint to start from",
+        paths=(("fit", "ckpt_path"), ("validate", "ckpt_path"), ("validate_all", "ckpt_paths")),
+    ),
+    key_flag(
+        CHECKPOINT,
+        "disable_strict_checkpoint_loading",
+        "allow missing and unexpected weights in the checkpoint",
+        options=SWITCH,
+    ),
+    key_flag(
+        (*CALLBACKS, "LoadCheckpointStates"),
+        "load_checkpoint_states",
+        "states to restore, separated by commas: model, optimizer, dataloader, ... (default: all)",
+    ),
+    key_flag(LOGGING, "logging", "log level of this process (default: INFO)", key="log_level"),
+    key_flag(
+        ("fit", "train_dataloader"),
+        "batch_size",
+        "samples of a training step, over all systems together",
+        options=NUMBER,
+    ),
+    key_flag(LOOP, "max_steps", "train up to this step", options=NUMBER),
+    key_flag(LOOP, "num_steps", "train this many steps from the start of the run", options=NUMBER),
+    key_flag(LOOP, "num_epochs", "train this many epochs", options=NUMBER),
+    key_flag(LOOP, "eval_steps", "batches per evaluation (default: all)", options=NUMBER),
+    key_flag(
+        BACKEND, "compile_only", "compile in full, then stop", options=SWITCH, excludes="stop"
+    ),
+    key_flag(
+        BACKEND,
+        "validate_only",
+        "check that every op has a kernel, then stop",
+        options=SWITCH,
+        excludes="stop",
+    ),
+    key_flag(CLUSTER, "num_csx", "CS systems for the job (default: 1)", options=NUMBER),
+    key_flag(
+        CLUSTER,
+        "num_workers_per_csx",
+        "input workers per system; 0 uses one local process, and the emulated clock assumes "
+        "machine.input.workers_per_system of cluster.yaml (default: 1)",
+        options=NUMBER,
+    ),
+    key_flag(
+        CLUSTER,
+        "num_wgt_servers",
+        "weight servers; 0 takes the number of cluster.yaml (default: 0)",
+        options=NUMBER,
+        key="max_wgt_servers",
+    ),
+    key_flag(BACKEND, "compile_dir", "folder that keeps compile artifacts between runs", short="c"),
+    key_flag(
+        CLUSTER,
+        "job_labels",
+        "labels of the job, saved with its configuration",
+        options=_LABELS,
+        collect=dict,
+        how="merge",
+    ),
+    key_flag(
+        LOGGING,
+        "wsc_log_level",
+        "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf); roles "
+        "write files below the run folder",
+        options={**WORDS, "metavar": "LEVEL"},
+        collect=levels,
+        how="merge",
+    ),
+    key_flag(
+        CLUSTER,
+        "mount_dirs",
+        "folders of the job, before those of the params file (disable_mount_check: false checks "
+        "them)",
+        options={**WORDS, "metavar": "DIR"},
+        how="prepend",
+    ),
+    key_flag(
+        CLUSTER,
+        "python_paths",
+        "folders that user code is imported from, before those of the params file",
+        options={**WORDS, "metavar": "DIR"},
+        how="prepend",
+    ),
+    key_flag(CLUSTER, "job_time_sec", "stop the run after this many seconds", options=NUMBER),
+)
+
+COMMAND_FLAGS: tuple[Flag, ...] = (
+    Flag("params", "YAML file with model, optimizer, data and loop", positional=True),
+    key_flag(
+        BACKEND,
+        "target_device",
+        "device: CSX is emulated, CPU and GPU run plain PyTorch (default: CSX)",
+        options={"choices": get_args(DeviceType)},
+        key="backend_type",
+    ),
+)
+"""How a sub-command takes what ``run.py`` takes as ``--params`` and as its first word."""
+
+REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
+    key_flag(
+        CLUSTER,
+        "num_act_servers",
+        "at most this many activation servers per system; 0 lets the cluster choose (default: 0)",
+        options=NUMBER,
+        key="max_act_per_csx",
+    ),
+    key_flag(
+        CLUSTER,
+        "job_priority",
+        "priority of the job, p1 first (default: p2)",
+        options={"choices": ("p1", "p2", "p3")},
+    ),
+    key_flag(CLUSTER, "credentials_path", "certificate for cluster access"),
+    key_flag(CLUSTER, "mgmt_address", "host:port of the cluster management"),
+    key_flag(CLUSTER, "mgmt_namespace", "namespace of the cluster"),
+    key_flag(CLUSTER, "cbcore_image", "image of the cluster's servers"),
+    key_flag(
+        GLOBAL_FLAGS,
+        "debug_args",
+        "debug settings, as a.b.c=value",
+        options=_SETTINGS,
+        collect=dict,
+        how="merge",
+        key="csx.debug.debug_args",
+    ),
+    key_flag(
+        (*CALLBACKS, "DebugArgsPath"), "debug_args_path", "file of debug settings of the servers"
+    ),
+    key_flag(
+        GLOBAL_FLAGS,
+        "ini",
+        "settings for compile and execution",
+        options=_SETTINGS,
+        collect=dict,
+        how="merge",
+        key="csx.debug.ini",
+    ),
+    key_flag(
+        CLUSTER,
+        "disable_version_check",
+        "skip the version check between client and cluster",
+        options=SWITCH,
+    ),
+)
+"""Flags that are checked and accepted so that command lines of the real machine run unchanged.
+
+They control containers, certificates and debug settings that an emulated cluster does not have.
+"""

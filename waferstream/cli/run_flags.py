@@ -1,0 +1,110 @@
+"""The flags of a run that are no keys of its configuration.
+
+Names, short forms and defaults are those of the vendor's command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from timing.hardware.wafer import SYSTEMS
+from timing.record import DEFAULT_LIMIT
+from waferstream.cli.flag import NUMBER, SWITCH, WORDS, Flag
+from waferstream.cli.flag_values import count
+from waferstream.config.params import Mode
+
+RUN_FLAGS: tuple[Flag, ...] = (
+    Flag("params", "YAML file with model, optimizer, data and loop (required)", short="p"),
+    Flag(
+        "mode",
+        "what to run (default: train_and_eval; evaluates where evaluation data is configured)",
+        short="m",
+        options={"choices": get_args(Mode)},
+    ),
+    Flag(
+        "cluster",
+        "YAML file of the machine (default: cluster.yaml in this folder, else beside run.py)",
+    ),
+    Flag(
+        "local",
+        "run all roles in this process: for runtime.kind: local of the machine's file",
+        options=SWITCH,
+    ),
+    Flag(
+        "fault",
+        "let roles fail, such as csx-1@51:kill (ROLE@STEP[/MOMENT]:KIND[=SECONDS][*TIMES])",
+        options=WORDS,
+    ),
+    Flag("trace", "write a Perfetto trace of emulated and measured time to this file"),
+    Flag(
+        "trace_limit",
+        f"most activities of each clock in the trace (default: {DEFAULT_LIMIT:,})",
+        options=NUMBER,
+    ),
+    Flag(
+        "wafer_trace",
+        "write a picture and an animation of one kernel of a layer on the simulated wafer, and run "
+        "nothing else: LAYER[:KERNEL][@ROWSxCOLUMNS], such as decoder.0 or decoder.0:softmax@4x6",
+        options={"metavar": "LAYER"},
+    ),
+    Flag(
+        "simulate",
+        "predict the time of training on --num_csx systems, without training",
+        options=SWITCH,
+    ),
+    Flag(
+        "sweep",
+        "numbers of systems to simulate besides --num_csx, of which details are printed: 1,2,4-8 "
+        "or 1-192 or 1-2048:x2 (default: powers of two up to --num_csx)",
+    ),
+    Flag(
+        "weak_scaling",
+        "simulate a batch that grows: every system gets the batch of the params file",
+        options=SWITCH,
+    ),
+    Flag(
+        "sparsity_step",
+        "simulate the zeros of sparse weights as this step finds them (default: the mean over the "
+        "steps of the run)",
+        options=NUMBER,
+    ),
+    Flag(
+        "system",
+        "CS systems to simulate and compare: CS-2, CS-3 or both (default: that of cluster.yaml)",
+        options={"nargs": "+", "choices": tuple(SYSTEMS)},
+    ),
+    Flag(
+        "token_budget",
+        "number of training tokens, such as 300B or 1.4e12: adds time and energy to every row of "
+        "the simulation, and the cost where a price is given",
+        options={"type": count},
+    ),
+    Flag("system_hour_price", "price of one system-hour", options={"type": float}),
+    Flag(
+        "system_kw",
+        "power draw of one system in kW, for its energy (default: 22.8 for a CS-2, 23 for a CS-3)",
+        options={"type": float},
+    ),
+    Flag("kwh_price", "price of a kilowatt-hour", options={"type": float}),
+    Flag(
+        "activation_zeros",
+        "run the model on a few samples and state the zeros that each product reads, beside the "
+        "simulation; the weights are initial ones, or those of --checkpoint_path",
+        options=SWITCH,
+    ),
+    Flag(
+        "json",
+        "print the result as JSON: what is in run_summary.json, or in simulation.json with "
+        "--simulate; text goes to standard error",
+        options=SWITCH,
+    ),
+    Flag("debug", "show the stack trace of errors", options=SWITCH),
+)
+
+RUN_COMMANDS: Mapping[str, Mode] = {
+    "fit": "train_and_eval",
+    "validate": "eval",
+    "validate_all": "eval_all",
+}
+"""Sub-commands that run a params file, and the mode of each."""
