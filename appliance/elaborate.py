@@ -163,7 +163,8 @@ def plan_installation(
     check_fits(SramPlan.of(program, machine.system))
     check_layers(size.engine, program, machine.system.fabric)
     state_bytes = state_bytes_per_element(optimizer, program.parameter)
-    tiers_of(program, machine.memoryx, state_bytes)
+    sparse = () if optimizer is None else optimizer.sparsity
+    tiers_of(program, machine.memoryx, state_bytes, sparse)
     weight_bytes = program.num_elements(program.parameter) * (MASTER_BYTES + state_bytes)
     if size.flash is not None:
         check_bound(size.flash, program.parameter, optimizer)
@@ -202,6 +203,7 @@ def costed_program(installation: Installation, machine: MachineSpec) -> CostedPr
         waits_for_all=waits_for_all(optimizer),
         loading=installation.feed.loading,
         sparsity=sparsity_by_optimizer(optimizer, program.parameter),
+        sparse=() if optimizer is None else optimizer.sparsity,
     )
 
 

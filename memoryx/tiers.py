@@ -9,11 +9,15 @@ divides the two is not published (cluster_interface.md, 5.7).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from timing.hardware import MemoryXSpec
 from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.nonzero_bytes import bitmap_bytes
 from wsc.core.program import MASTER_BYTES, Program
+from wsc.core.sparsity import WeightSparsity
 from wsc.core.stream_plan import GRADIENT_BYTES
 from wsc.core.units import format_bytes
 
@@ -48,14 +52,44 @@ class Tiers:
         return num_bytes - self.flash_bytes
 
 
-def tiers_of(program: Program, spec: MemoryXSpec, state_bytes_per_element: int = 0) -> Tiers:
-    """Return the tiers of one program's data; raises as ``fill_tiers``."""
-    return fill_tiers(
-        spec,
-        num_elements=sum(parameter.num_elements for parameter in program.parameters),
-        num_trained=program.num_elements(program.trained),
-        state_bytes_per_element=state_bytes_per_element,
-    )
+def tiers_of(
+    program: Program,
+    spec: MemoryXSpec,
+    state_bytes_per_element: int = 0,
+    sparse: Sequence[WeightSparsity] = (),
+) -> Tiers:
+    """Return the tiers of one program's data.
+
+    Of a sparse weight, its master, gradient sum and state are the values of non-zeros, and the
+    master has a mask of one bit per element; the density is the largest one of its schedule. While
+    weights are loaded they are whole, so whole masters have to fit as well.
+
+    Args:
+        program: The program.
+        spec: MemoryX.
+        state_bytes_per_element: Optimizer state of a trained element.
+        sparse: The weights that have masks.
+
+    Raises:
+        ApplianceResourceExhausted: The data do not fit DRAM and flash together.
+    """
+    parameter = program.parameter
+    fill_tiers(spec, program.num_elements(parameter))
+    held = {name: spec.num_elements for name, spec in parameter.items()}
+    sums, mask_bytes = dict(held), 0
+    for each in sparse:
+        size = held[each.name]
+        held[each.name] = ceil(size * each.largest_density(parameter[each.name].shape))
+        if not each.reads_dense_gradients:
+            sums[each.name] = held[each.name]
+        mask_bytes += bitmap_bytes(size)
+    trained = sum(held[name] for name in program.trained)
+    needs = {
+        "fp32 weights": sum(held.values()) * MASTER_BYTES + mask_bytes,
+        "gradient sums": sum(sums[name] for name in program.trained) * GRADIENT_BYTES,
+        "optimizer state": trained * state_bytes_per_element,
+    }
+    return _filled(spec, needs)
 
 
 def fill_tiers(
@@ -64,7 +98,7 @@ def fill_tiers(
     num_trained: int = 0,
     state_bytes_per_element: int = 0,
 ) -> Tiers:
-    """Place a model of ``num_elements`` parameters, of which ``num_trained`` are trained.
+    """Place a dense model of ``num_elements`` parameters, of which ``num_trained`` are trained.
 
     Raises:
         ApplianceResourceExhausted: The model does not fit DRAM and flash together.
@@ -74,6 +108,11 @@ def fill_tiers(
         "gradient sums": num_trained * GRADIENT_BYTES,
         "optimizer state": num_trained * state_bytes_per_element,
     }
+    return _filled(spec, needs)
+
+
+def _filled(spec: MemoryXSpec, needs: Mapping[str, int]) -> Tiers:
+    """Place masters, sums and state in this order, in DRAM as far as they fit there."""
     if sum(needs.values()) > spec.dram_bytes + spec.flash_bytes:
         raise _does_not_fit(spec, needs)
     free_bytes = spec.dram_bytes
@@ -85,7 +124,7 @@ def fill_tiers(
     return Tiers(*holdings)
 
 
-def _does_not_fit(spec: MemoryXSpec, needs: dict[str, int]) -> ApplianceResourceExhausted:
+def _does_not_fit(spec: MemoryXSpec, needs: Mapping[str, int]) -> ApplianceResourceExhausted:
     parts = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in needs.items() if size)
     return ApplianceResourceExhausted(
         f"the model needs {format_bytes(sum(needs.values()))} of MemoryX",

@@ -16,6 +16,7 @@ from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import Cut
 from wsc.core.program import Program
 from wsc.core.schedule import Schedule, SegmentStep, schedule_of
+from wsc.core.sparsity import WeightSparsity
 from wsc.core.stream_plan import StreamPlan
 
 DENSE_STEP = StepSparsity()
@@ -52,17 +53,19 @@ class CostedProgram:
         waits_for_all: bool = False,
         loading: Loading = UNKNOWN_LOADING,
         sparsity: StepSparsity = DENSE_STEP,
+        sparse: Sequence[WeightSparsity] = (),
     ) -> CostedProgram:
         """Cost a program on machines of one kind, whatever their number of systems.
 
-        Zeros of sparse weights neither stream nor compute; room is kept for them in MemoryX.
+        Zeros of sparse weights neither stream nor compute; ``sparse`` are the weights that have
+        masks, whose largest density in the run decides the room in MemoryX.
 
         Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
         """
         return cls(
             program,
             schedule=schedule_of(program, sparse_plan(plan, sparsity)),
-            tiers=tiers_of(program, machine.memoryx, update.state_bytes),
+            tiers=tiers_of(program, machine.memoryx, update.state_bytes, sparse),
             costs=_costs(program, machine, sparsity),
             loading=loading,
             load_ps=_load_ps(program, machine, loading),

@@ -39,6 +39,7 @@ from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
 from wsc.core.schedule import Rounds
 from wsc.core.segment import ARITHMETIC_KINDS
+from wsc.core.sparsity import WeightSparsity
 from wsc.core.stream_plan import plan_streams
 
 MOST_STEPS = 16
@@ -74,7 +75,8 @@ class Prediction:
 class Simulator:
     """Simulates a step of one model, on clusters of one kind of machine.
 
-    ``update``, ``waits_for_all``, ``loading`` and ``sparsity`` are as for ``CostedProgram.of``.
+    ``update``, ``waits_for_all``, ``loading``, ``sparsity`` and ``sparse`` are as for
+    ``CostedProgram.of``.
     Predictions share two caches: settled steps by micro-batch size, rounds and tree depth (with
     jitter: systems), and the effects of rounds. Costs and SRAM plans are cached by ``Layouts``.
     """
@@ -86,6 +88,7 @@ class Simulator:
     waits_for_all: bool = False
     loading: Loading = UNKNOWN_LOADING
     sparsity: StepSparsity = DENSE_STEP
+    sparse: Sequence[WeightSparsity] = ()
     _settled: dict[tuple[int, int, int], _Settled] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -109,6 +112,7 @@ class Simulator:
             waits_for_all=waits_for_all(optimizer),
             loading=loading,
             sparsity=sparsity_by_optimizer(optimizer, program.parameter),
+            sparse=() if optimizer is None else optimizer.sparsity,
         )
 
     def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
@@ -199,6 +203,7 @@ class Simulator:
             waits_for_all=self.waits_for_all,
             loading=self.loading,
             sparsity=self.sparsity,
+            sparse=self.sparse,
         )
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.sparsity import Constant, WeightSparsity
+from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity_levels import Constant
 
 
 class Layers(nn.Module):

@@ -20,7 +20,8 @@ from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages import GradientReady, WeightsReady
 from wsc.core.role import Job
-from wsc.core.sparsity import Constant, UpdateSteps, WeightSparsity
+from wsc.core.sparsity import UpdateSteps, WeightSparsity
+from wsc.core.sparsity_levels import Constant
 
 WIDTH, ROWS = 40, 10
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))

@@ -56,7 +56,7 @@ def _settings(result: CurveResult) -> Iterator[str]:
         f"micro-batch: {result.micro_batch}"
     )
     if info.sparsity:
-        yield f"{info.sparsity}; MemoryX has room for them, as weights are whole until masks exist"
+        yield f"{info.sparsity}; MemoryX keeps values and masks, at the run's largest density"
     yield f"On {counted(info.detail.num_csx, 'system')}: {info.detail.effective_batch}"
 
 

@@ -130,6 +130,7 @@ def _captured(
             update=step.update,
             waits_for_all=step.waits_for_all,
             loading=UNKNOWN_LOADING,
+            sparse=step.sparse,
         )
     finally:
         backend.shutdown()

@@ -190,6 +190,7 @@ def study_of(
         update=step.update,
         waits_for_all=step.waits_for_all,
         sparsity=sparsity,
+        sparse=step.sparse,
         loading=training_loading(params.trainer),
     )
     return Study(

@@ -1,4 +1,4 @@
-"""Sparsity of weights as data for MemoryX: algorithm, level, schedules.
+"""Sparsity of weights as data for MemoryX: algorithm, level, when masks change.
 
 The masks themselves, and the rules that change them, are in ``memoryx.sparsity``; the classes of
 ``cstorch.sparse``, which users construct, produce this data. Words, defaults and formulas are the
@@ -8,147 +8,20 @@ update 0 is the state before the first step.
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from wsc.core.config import Config
+from wsc.core.sparsity_levels import AnyLevel
 
 Algorithm = Literal["static", "gmp", "set", "rigl"]
 InitMethod = Literal["random", "topk", "from_zeros", "checkerboard", "given"]
 """How a first mask is made; ``given`` ones come from the user's program."""
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-class Level(Config):
-    """A fraction as a function of the update."""
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether the value never changes."""
-        return False
-
-    @abstractmethod
-    def unclamped(self, update: int, num_changes: int) -> float:
-        """Return the value at an update, before which the mask was changed ``num_changes`` times.
-
-        It may be outside of 0 to 1.
-        """
-
-    def at(self, update: int, num_changes: int = 0) -> float:
-        """Return the value at an update, within 0 to 1."""
-        return min(max(self.unclamped(update, num_changes), 0.0), 1.0)
-
-
-class Constant(Level):
-    """The same value always."""
-
-    type: Literal["constant"] = "constant"
-    value: Fraction
-
-    @property
-    def is_constant(self) -> bool:
-        return True
-
-    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
-        return self.value
-
-
-class Linear(Level):
-    """``init + slope t``."""
-
-    type: Literal["linear"] = "linear"
-    init: Fraction
-    slope: float
-
-    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
-        return self.init + self.slope * update
-
-
-class Exp(Level):
-    """``final + (init - final) exp(gamma t)``."""
-
-    type: Literal["exp"] = "exp"
-    init: Fraction
-    gamma: float
-    final: Fraction = 1.0
-
-    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
-        exponent = min(self.gamma * update, 700.0)  # larger ones overflow, and are clamped anyway
-        return self.final + (self.init - self.final) * math.exp(exponent)
-
-
-class Power(Level):
-    """``init beta^t``."""
-
-    type: Literal["power"] = "power"
-    init: Fraction
-    beta: Annotated[float, Field(ge=0)]
-
-    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
-        return float(self.init * np.float64(self.beta) ** update)
-
-
-class Cosine(Level):
-    """From ``init`` to ``minimum`` and back: ``o + (init - o) cos(pi t / half_period)``.
-
-    ``o`` is the mean of both.
-    """
-
-    type: Literal["cosine"] = "cosine"
-    init: Fraction
-    half_period: Annotated[float, Field(gt=0)]
-    minimum: Fraction = 0.0
-
-    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
-        offset = (self.init + self.minimum) / 2
-        return offset + (self.init - offset) * math.cos(math.pi * update / self.half_period)
-
-
-class Cycling(Level):
-    """One value after the other: the next one whenever the mask has changed."""
-
-    type: Literal["cycling"] = "cycling"
-    values: Annotated[tuple[Fraction, ...], Field(min_length=1)]
-
-    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
-        return self.values[num_changes % len(self.values)]
-
-
-class Table(Level):
-    """A value for every update; what a function of the user's gives."""
-
-    type: Literal["table"] = "table"
-    values: Annotated[tuple[float, ...], Field(min_length=1)]
-
-    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
-        return self.values[min(update, len(self.values) - 1)]
-
-
-def _type_of(value: object) -> str | None:
-    """Return the type of a schedule; None for what is none."""
-    if isinstance(value, Mapping):
-        return value.get("type")
-    return getattr(value, "type", None)
-
-
-AnyLevel = Annotated[
-    Annotated[Constant, Tag("constant")]
-    | Annotated[Linear, Tag("linear")]
-    | Annotated[Exp, Tag("exp")]
-    | Annotated[Power, Tag("power")]
-    | Annotated[Cosine, Tag("cosine")]
-    | Annotated[Cycling, Tag("cycling")]
-    | Annotated[Table, Tag("table")],
-    Discriminator(_type_of),
-]
 
 
 class UpdateSteps(Config):
@@ -245,9 +118,14 @@ class WeightSparsity:
         """Return whether the mask changes at an update, counted from 1."""
         return update > 0 and self.update is not None and self.update.includes(update)
 
+    @property
+    def reads_dense_gradients(self) -> bool:
+        """Whether some updates read the gradient of weights that are zero."""
+        return self.algorithm == "rigl" and self.update is not None
+
     def needs_dense_gradient(self, update: int) -> bool:
         """Return whether an update reads the gradient of weights that are zero."""
-        return self.algorithm == "rigl" and self.changes_at(update)
+        return self.reads_dense_gradients and self.changes_at(update)
 
     def num_changes(self, update: int) -> int:
         """Return how often the mask was changed or made before an update."""
@@ -274,6 +152,16 @@ class WeightSparsity:
             last = 0
         kept = None if last is None else self.num_kept(shape, last)
         return 1.0 if kept is None or not prod(shape) else kept / prod(shape)
+
+    def largest_density(self, shape: Sequence[int]) -> float:
+        """Return a bound of the share of weights that are not zero after any update.
+
+        It is 1 where weights start dense, or where their values, or the program, make the mask.
+        """
+        if self.level is None or not self.starts_sparse or self.init in ("from_zeros", "given"):
+            return 1.0
+        size = prod(shape)
+        return self.groups * kept_of(size // self.groups, self.level.lowest) / size if size else 1.0
 
     @property
     def groups(self) -> int:

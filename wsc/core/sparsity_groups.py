@@ -12,7 +12,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from wsc.core.config import Config, before
 from wsc.core.errors import ConfigError
-from wsc.core.sparsity import Algorithm, AnyLevel, Constant, Fraction, UpdateSteps
+from wsc.core.sparsity import Algorithm, UpdateSteps
+from wsc.core.sparsity_levels import AnyLevel, Constant, Fraction
 
 
 def _lower(value: Any) -> Any:

@@ -23,7 +23,8 @@ from tests.support.local_machine import (
 from timing.cost import segment_costs
 from timing.hardware import override
 from wsc.core.installation import Installation
-from wsc.core.sparsity import AnyLevel, Constant, Exp, UpdateSteps, WeightSparsity
+from wsc.core.sparsity import UpdateSteps, WeightSparsity
+from wsc.core.sparsity_levels import AnyLevel, Constant, Exp
 
 WIDTH = 256
 NAME = "layers.0.weight"

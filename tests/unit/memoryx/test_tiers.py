@@ -1,12 +1,17 @@
 """The tiers of MemoryX: DRAM first, then flash."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryx.tiers import Holding, fill_tiers
+from memoryx.tiers import Holding, fill_tiers, tiers_of
 from tests.support.errors import raises
+from tests.support.local_machine import Regression, compile_model, random_batches
 from timing.hardware import MemoryXSpec
 from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.sparsity import UpdateSteps, WeightSparsity
+from wsc.core.sparsity_levels import Constant, Linear
 
 sizes = st.integers(1, 10**15)
 
@@ -66,3 +71,37 @@ def test_in_flash_splits_parts_like_the_whole(parts: list[int], permille: int) -
     in_flash = [whole.in_flash(part) for part in parts]
     assert whole.flash_bytes <= sum(in_flash) <= whole.flash_bytes + len(parts)
     assert all(0 <= flash <= part for flash, part in zip(in_flash, parts, strict=True))
+
+
+def test_sparse_weight_is_counted_as_values_and_mask() -> None:
+    """At the largest density of its schedule; gradient sums whole where RigL reads all of them."""
+    program = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3).program
+    matrix = max(program.parameters, key=lambda spec: spec.num_elements)
+    size, all_elements = matrix.num_elements, program.num_elements(program.trained)
+    mask_bytes, rest = -(-size // 8), all_elements - size
+    quarter: dict[str, Any] = {"level": Constant(value=0.75)}
+    cases = {
+        "static": (quarter, 0.25, 0.25),
+        "rigl": ({**quarter, "update": UpdateSteps(freq=2)}, 0.25, 1.0),
+        "gmp": ({"level": Linear(init=0.5, slope=0.1), "update": UpdateSteps(freq=2)}, 0.5, 0.5),
+        "set": ({**quarter, "update": UpdateSteps(freq=2, start=2)}, 1.0, 1.0),
+    }
+    for algorithm, (given_keys, held, summed) in cases.items():
+        sparse = WeightSparsity(matrix.name, algorithm, **given_keys)  # type: ignore[arg-type]
+        kept, sums = (rest + int(size * density) for density in (held, summed))
+        tiers = tiers_of(program, spec(10**6), 8, (sparse,))
+        found = [kind.num_bytes for kind in (tiers.masters, tiers.sums, tiers.state)]
+        assert found == [4 * kept + mask_bytes, 4 * sums, 8 * kept]
+        tiers_of(program, spec(sum(found)), 8, (sparse,))
+        with raises(ApplianceResourceExhausted, "model-exceeds-memoryx"):
+            tiers_of(program, spec(sum(found) - 1), 8, (sparse,))
+
+
+def test_weights_are_loaded_whole() -> None:
+    """Whole masters have to fit, also where values and masks would."""
+    program = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3).program
+    specs = tuple(WeightSparsity(p.name, "static", Constant(value=1)) for p in program.parameters)
+    whole = 4 * program.num_elements(program.parameter)
+    assert tiers_of(program, spec(whole), 0, specs).masters.num_bytes < whole / 10
+    with raises(ApplianceResourceExhausted, "model-exceeds-memoryx"):
+        tiers_of(program, spec(whole - 1), 0, specs)

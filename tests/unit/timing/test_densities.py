@@ -19,7 +19,8 @@ from timing.kernels.streaming import weight_streaming
 from wsc.core.nonzero_bytes import expected_bytes
 from wsc.core.program import Program, TensorSpec
 from wsc.core.segment import OpWork
-from wsc.core.sparsity import Constant, Exp, UpdateSteps, WeightSparsity
+from wsc.core.sparsity import UpdateSteps, WeightSparsity
+from wsc.core.sparsity_levels import Constant, Exp
 from wsc.core.stream_plan import plan_streams
 
 MACHINE = MachineSpec()

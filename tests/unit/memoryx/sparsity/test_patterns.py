@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.sparsity.patterns import checkerboard, first_mask, next_mask, top
-from wsc.core.sparsity import Constant, Linear, UpdateSteps, WeightSparsity, kept_of
+from wsc.core.sparsity import UpdateSteps, WeightSparsity, kept_of
+from wsc.core.sparsity_levels import Constant, Linear
 
 EVERY_STEP = UpdateSteps(freq=1)
 

@@ -16,7 +16,8 @@ from waferstream.simulation.capture import CapturedStep, load_captured
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from wsc.core.errors import ConfigError
 from wsc.core.files import write_json
-from wsc.core.sparsity import Exp, UpdateSteps, WeightSparsity
+from wsc.core.sparsity import UpdateSteps, WeightSparsity
+from wsc.core.sparsity_levels import Exp
 
 DENSE = CapturedStep(program(), program(), UpdateCost(8, 15), False, None)
 NAME = DENSE.small.parameters[0].name
