@@ -10,8 +10,9 @@ import torch
 from appliance.elaborate import ClusterSize
 from tests.support.keyed_draws import KeyedDraws
 from tests.support.local_machine import compile_model, installation, sgd, start
+from tests.support.torch_cases import Case, CaseModel
 from tests.support.torch_function_cases import FUNCTION_CASES
-from tests.support.torch_nn_cases import MODULE_CASES, Case, CaseModel
+from tests.support.torch_nn_cases import MODULE_CASES
 
 NUM_MICRO_BATCHES = 2
 LEARNING_RATE = 0.1

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.support.small_unet import TIMES, UNet
-from tests.support.torch_nn_cases import Case, function, integers
+from tests.support.torch_cases import Case, function, integers
 
 
 class GroupedExperts(nn.Module):

@@ -7,8 +7,9 @@ import pytest
 from modelzoo.models.registry import training_example
 from tests.support.local_machine import compile_model
 from tests.support.tiny_models import SIZES, TINY_MODELS
+from tests.support.torch_cases import Case
 from tests.support.torch_function_cases import FUNCTION_CASES
-from tests.support.torch_nn_cases import MODULE_CASES, Case
+from tests.support.torch_nn_cases import MODULE_CASES
 from timing.hardware.fabric import WSE2
 from timing.kernels import Grid
 from timing.kernels.op_costs import COST_FUNCTIONS, op_cycles

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.parity.test_torch_nn import check
-from tests.support.torch_nn_cases import Case, function, integers, modules
+from tests.support.torch_cases import Case, function, integers, modules
 from wsc.compiler.traceable import gaussian_nll_loss, traceable_forms, without_onednn
 
 
