@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, unwrap
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ import torch
 from torch.optim.optimizer import ParamsT
 from torch.utils.hooks import RemovableHandle
 
+from cstorch.optim.group_spec import group_spec, sparse_weights
 from cstorch.optim.loading import load_state, loaded_hyper
 from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
@@ -21,10 +22,7 @@ from cstorch.tracing.recorder import active_recorder
 from memoryx.optim.rule import RULES, Rule
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.hyper_schedules.base import HyperSchedule
-from wsc.core.hyper_schedules.composed import ShiftedLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.sparsity import WeightSparsity
 
 Hook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
 
@@ -216,28 +214,22 @@ class Optimizer(torch.optim.Optimizer):
         WaferStreamError for a parameter without a name, ConfigError for a group without a learning
         rate, or for weights that are sparse in the model only.
         """
-        groups = (
-            self._group_spec(index, group, names, schedulers)
-            for index, group in enumerate(self.param_groups)
-        )
+        groups: list[ParamGroup] = []
+        for index, group in enumerate(self.param_groups):
+            where = f"parameter group {index}"
+            hyper = self._checked(group, where)
+            groups.append(group_spec(self.rule, group, hyper, names, schedulers, where))
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        refuse_unapplied(self.sparsity, parameters)
         earlier = self.remote_state.earlier_updates(done)
+        num_updates = num_steps + max(0, earlier)
+        sparsity = sparse_weights(self.sparsity, names, num_updates, self.remote_state.seed)
         return OptimizerSpec(
             rule=self.rule.name,
             groups=tuple(groups),
             earlier_updates=earlier,
-            sparsity=tuple(self._sparse_weights(names, num_steps + max(0, earlier))),
+            sparsity=tuple(sparsity),
         )
-
-    def _sparse_weights(
-        self, names: Mapping[torch.Tensor, str], num_updates: int
-    ) -> Iterator[WeightSparsity]:
-        """Yield the sparsity of each sparse weight."""
-        refuse_unapplied(self.sparsity, [p for group in self.param_groups for p in group["params"]])
-        if self.sparsity is None:
-            return
-        seed = self.remote_state.seed
-        for parameter, (_, algorithm) in self.sparsity.assigned().items():
-            yield algorithm.spec(_name_of(parameter, names), parameter, num_updates, seed)
 
     def settings(self, schedulers: Sequence[RecordedScheduler]) -> list[object]:
         """Return all that decides further updates and that no scheduler sets.
@@ -254,41 +246,6 @@ class Optimizer(torch.optim.Optimizer):
     def hyper(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """Return the hyper-parameters of a group, complete and checked."""
         return self._checked(group, "a parameter group")
-
-    def _group_spec(
-        self,
-        index: int,
-        group: Mapping[str, Any],
-        names: Mapping[torch.Tensor, str],
-        schedulers: Sequence[RecordedScheduler],
-    ) -> ParamGroup:
-        where = f"parameter group {index}"
-        setters = [scheduler for scheduler in schedulers if scheduler.sets(group)]
-        schedules = {scheduler.key: _schedule_of(scheduler, group) for scheduler in setters}
-        if len(schedules) < len(setters):
-            raise ConfigError(
-                "two schedulers set the same hyper-parameter",
-                code="two-schedulers-for-one-value",
-                where=where,
-                value=", ".join(type(scheduler).__name__ for scheduler in setters),
-                remedy="chain them with SequentialLR, or give them different param_group_tags",
-            )
-        hyper = self._checked(group, where)
-        if self.rule.needs_lr(hyper) and hyper["lr"] is None and "lr" not in schedules:
-            raise ConfigError(
-                "a parameter group must have a learning rate",
-                code="no-learning-rate",
-                where=where,
-                remedy="pass lr to the optimizer, or step a learning-rate scheduler in the trace",
-            )
-        # A scheduled value changes with every step; the spec has its first value, so that it is the
-        # same whenever the step is recorded.
-        first = {key: schedule.at(0) for key, schedule in schedules.items()}
-        return ParamGroup(
-            names=tuple(_name_of(parameter, names) for parameter in group["params"]),
-            hyper={**hyper, **first},
-            schedules=schedules,
-        )
 
     def _checked(self, group: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return all hyper-parameters of a group, with defaults, after checking them."""
@@ -322,25 +279,7 @@ def _class_of(rule: Rule, module: str) -> type[Optimizer]:
     return type(rule.name, (Optimizer,), attributes)
 
 
-def _schedule_of(scheduler: RecordedScheduler, group: Mapping[str, Any]) -> HyperSchedule:
-    """Return the schedule that a group follows from step 1 of training on."""
-    schedule, offset = scheduler.schedule_of(group), scheduler.offset
-    return ShiftedLR(scheduler=schedule, offset=offset) if offset else schedule
-
-
 def _registered(hooks: OrderedDict[int, Hook], hook: Hook) -> RemovableHandle:
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
-
-
-def _name_of(parameter: torch.Tensor, names: Mapping[torch.Tensor, str]) -> str:
-    name = names.get(parameter)
-    if name is None:
-        raise WaferStreamError(
-            "the parameters of the optimizer must belong to the compiled model",
-            code="parameter-not-in-model",
-            value=f"a parameter of shape {tuple(parameter.shape)}",
-            remedy="build the optimizer from the parameters of the model given to cstorch.compile",
-        )
-    return name
