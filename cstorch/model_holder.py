@@ -1,0 +1,208 @@
+"""The model of a program, and where its values are.
+
+Before the first step they are in the user's process, or in the checkpoint that the program starts
+from; then MemoryX holds them, and checkpoints are written from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from appliance.background_save import BackgroundSave
+from appliance.cluster import Cluster
+from appliance.jobs.client import JobClient
+from cstorch.cluster.execution import Execution
+from cstorch.cluster.restored import STATES
+from cstorch.cluster.run_trace import RunTrace
+from cstorch.optim.state import SavedState, announce_early
+from cstorch.program_settings import ProgramSettings
+from cstorch.remote.weights import Weights, as_arrays
+from cstorch.step_count import StepCount
+from cstorch.tracing.loop import Loop
+from wsc.checkpoint import MODEL
+from wsc.checkpoint.writer import append_links, append_tensors
+from wsc.compiler.traced_buffers import TracedBuffers
+from wsc.core.activities import Place
+from wsc.core.errors import WaferStreamError
+
+
+class ModelHolder(ProgramSettings):
+    """The model of a program; arguments are those of ``ProgramSettings``.
+
+    To remote tensors it is the holder of their values.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.has_ended = False
+        self.job_client = JobClient(
+            self.cluster_config.job_request,
+            self.cluster_config.cluster.runtime.queue,
+            self.cluster.join_workflow,
+        )
+        self._execution = Execution(
+            self.cluster_config, self.seed, self.check_loss, self.job_client
+        )
+        self.model: nn.Module | None = None
+        self.weights: Weights | None = None
+        self.loop: Loop | None = None
+        self.steps = StepCount()
+
+    @property
+    def global_step(self) -> int:
+        """Steps of training that are done."""
+        return self.steps.done
+
+    @property
+    def trace(self) -> RunTrace:
+        """The activities of this process and its cluster, as far as they are recorded."""
+        return self._execution.trace
+
+    def register(self, model: nn.Module) -> None:
+        """Register the model whose weights MemoryX will hold; one per backend."""
+        if self.model is not None and self.model is not model:
+            raise WaferStreamError(
+                "a second model is compiled in one process",
+                code="second-model",
+                rule="one model per backend",
+            )
+        if self.weights is None:
+            self.model, self.weights = model, Weights(model, self)
+            self._execution.outdate_restored(self.weights)
+            announce_early(self)
+
+    def unregister(self) -> None:
+        """Forget the registered model, so that a capture can register it at another depth."""
+        self.model = self.weights = None
+
+    def traced_buffers(self) -> TracedBuffers:
+        """Return the buffers that a step may write, for one trace."""
+        return self._registered().state.traced()
+
+    def constants(self) -> list[tuple[torch.Tensor, int]]:
+        """Return the buffers that programs read as constants, and how often each was written."""
+        return self._registered().state.constants()
+
+    def adopt_state(self, names: Collection[str]) -> bool:
+        """Let the cluster hold buffers; return whether one was a constant until now."""
+        return self._registered().state.adopt(names)
+
+    def settle(self) -> None:
+        """Run the steps of the current loop that were called and have not run yet."""
+        if self.loop is not None:
+            self.loop.run_pending()
+
+    def fetch(self, name: str, state: str = "model") -> np.ndarray:
+        """Return the current value of a tensor from MemoryX, or from the restored checkpoint.
+
+        Raises:
+            WaferStreamError: The value ended with the cluster.
+        """
+        return self._execution.fetch(name, state)
+
+    @property
+    def saved_state(self) -> SavedState | None:
+        """The optimizer state of the checkpoint to start from, until an optimizer has taken it."""
+        return self._execution.saved_state
+
+    def restore(
+        self, path: Path, states: Collection[str] = STATES, strict: bool = True
+    ) -> dict[str, Any]:
+        """Start from a checkpoint, which the weight servers read when the cluster starts.
+
+        Args:
+            path: The checkpoint.
+            states: Which of its states to restore, of ``STATES``.
+            strict: Whether its weights must be exactly those of the model.
+
+        Returns:
+            The states of the checkpoint that are not tensors.
+
+        Raises:
+            CheckpointError: The checkpoint is damaged.
+        """
+        objects = self._execution.restore(path, states, strict)
+        if "global_step" in states:
+            self.steps.restore(int(objects.get("global_step", 0)))
+        if self.weights is not None:
+            self._execution.outdate_restored(self.weights)
+        return objects
+
+    def note_loaded(self, updates: int | None = None, skips: int | None = None) -> None:
+        """Note that a program has loaded states, before its first loop; see ``StepCount``."""
+        if self.loop is None:
+            self.steps.note_loaded(updates, skips)
+
+    def reload(self) -> None:
+        """Read the checkpoint named by ``restore`` into a cluster that runs already."""
+        if self.weights is not None:
+            self._execution.reload(self.weights)
+
+    def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:
+        """Write ``states`` of the cluster and plain ``objects`` to a new file.
+
+        The state ``model`` has all names of ``model.state_dict()``: this process writes buffers,
+        and links for tied names.
+        """
+        with self.trace.log.during("save", Place(step=self.global_step)):
+            cluster, objects = self._prepare_save(path, states, objects)
+            cluster.save(path.absolute(), states, objects)
+
+    def begin_save(
+        self, path: Path, states: Collection[str], objects: dict[str, Any]
+    ) -> BackgroundSave:
+        """Begin to write a new file as ``save`` does, and return what completes it.
+
+        Steps may run meanwhile: what is written are the values of now.
+        """
+        with self.trace.log.during("begin save", Place(step=self.global_step)):
+            cluster, objects = self._prepare_save(path, states, objects)
+            servers = cluster.begin_save(path.absolute(), states)
+        self._execution.saving = BackgroundSave(path.absolute(), servers, objects)
+        self.trace.note_save(self._execution.saving)
+        return self._execution.saving
+
+    def finish_saving(self) -> None:
+        """Wait until the weight servers have written what ``begin_save`` has begun."""
+        self._execution.finish_saving()
+
+    def _prepare_save(
+        self, path: Path, states: Collection[str], objects: dict[str, Any]
+    ) -> tuple[Cluster, dict[str, Any]]:
+        """Write what this process has; return the cluster, and all states that are no tensors."""
+        cluster, weights = self._up_to_date(), self._registered()
+        held = self._execution.held.state
+        if "optimizer" in states and held is not None:
+            objects = {**objects, "optimizer": held.description()}
+        if "model" in states:
+            append_tensors(path, MODEL, as_arrays(weights.buffers()))
+            append_links(path, MODEL, weights.tied())
+        return cluster, objects
+
+    def holds(self, state_dict: Mapping[str, Any]) -> bool:
+        """Return whether a dict has every parameter of the model, as MemoryX holds it."""
+        return self.weights is not None and self.weights.are_in(state_dict)
+
+    def holds_state(self, optimizer_dict: Mapping[str, Any]) -> bool:
+        """Return whether the state dict of an optimizer is what MemoryX holds."""
+        held = self._execution.held.state
+        return held is not None and held.holds(optimizer_dict.get("state", {}))
+
+    def weights_digest(self) -> str:
+        """Return the SHA-256 of the weights that MemoryX holds now."""
+        return self._up_to_date().digest()
+
+    def _up_to_date(self) -> Cluster:
+        """Return the running cluster, which has all weights that the program has changed."""
+        self._execution.running()
+        return self._execution.up_to_date(self._registered())
+
+    def _registered(self) -> Weights:
+        assert self.weights is not None, "a step is installed after its model is registered"
+        return self.weights
