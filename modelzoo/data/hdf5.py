@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from modelzoo.data.hdf5_file import Hdf5File, inspect
+from modelzoo.data.hdf5_file import inspect
 from modelzoo.data.hdf5_samples import (
     Hdf5Samples,
     Mixture,
@@ -140,13 +140,11 @@ class GptHDF5MapDataProcessor(DataProcessor):
 
     def source(self) -> BatchSource:
         read = cached if self.use_worker_cache else str
-        parts = [
-            [inspect(path, self.max_sequence_length, self.use_vsl) for path in paths]
-            for paths in self._paths(read)
-        ]
-        check_alike([file for files in parts for file in files])
         datasets = [
-            _dataset(files, entry) for files, entry in zip(parts, self._entries, strict=True)
+            samples
+            if entry.data_subset is None
+            else Subset(samples, parse_subset(entry.data_subset))
+            for samples, entry in zip(self.opened(self._paths(read)), self.entries, strict=True)
         ]
         samples: Samples = datasets[0]
         if self.mixture is not None:
@@ -162,8 +160,20 @@ class GptHDF5MapDataProcessor(DataProcessor):
             loading=self.loading,
         )
 
+    def opened(self, parts: Sequence[Sequence[Path]]) -> list[Samples]:
+        """Return the sequences of each dataset; DataError if its files are wrong."""
+        files = [
+            [inspect(path, self.max_sequence_length, self.use_vsl) for path in paths]
+            for paths in parts
+        ]
+        check_alike([file for dataset in files for file in dataset])
+        return [
+            Hdf5Samples(dataset, ", ".join(entry.patterns))
+            for dataset, entry in zip(files, self.entries, strict=True)
+        ]
+
     @property
-    def _entries(self) -> tuple[MixtureEntry, ...]:
+    def entries(self) -> tuple[MixtureEntry, ...]:
         """All datasets, of which there is one without a mixture."""
         if self.mixture is not None:
             return self.mixture
@@ -177,7 +187,7 @@ class GptHDF5MapDataProcessor(DataProcessor):
             read: Function from a pattern to the pattern of the files that are read.
         """
         found = []
-        for entry in self._entries:
+        for entry in self.entries:
             patterns = map(read, entry.patterns)
             paths = [path for pattern in patterns for path in find_files(pattern, [".h5"])]
             found.append(sorted(paths) if self.sort_files else paths)
@@ -193,10 +203,3 @@ class GptHDF5DataProcessor(GptHDF5MapDataProcessor):
 
     shuffle_buffer: PositiveInt | None = None
     """Accepted for compatibility."""
-
-
-def _dataset(files: Sequence[Hdf5File], entry: MixtureEntry) -> Samples:
-    samples = Hdf5Samples(files, ", ".join(entry.patterns))
-    if entry.data_subset is None:
-        return samples
-    return Subset(samples, parse_subset(entry.data_subset))

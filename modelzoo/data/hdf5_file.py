@@ -5,12 +5,15 @@
     named     datasets ``input_ids``, ``attention_mask``, ``labels``, each (num_sequences, T)
     corpus    dataset ``data`` (num_tokens,): sequences are cut out when they are read
 
+Files of masked language models have two datasets with a row for each feature, ``data`` and
+``labels`` (modelzoo.data.bert_hdf5).
+
 Integers of any width, compressed or not (cluster_interface.md, section 7.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +45,7 @@ class Hdf5File:
     num_sequences: int
     length: int
     features: tuple[str, ...] = FEATURES
+    dataset: str = "data"
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         """Return sequences as int64 (len(rows), features, length).
@@ -58,7 +62,7 @@ class Hdf5File:
     def _read_one(self, file: h5py.File, row: int) -> np.ndarray:
         """Return one sequence as (features, length)."""
         if self.layout == "sample":
-            return np.asarray(file["data"][row])
+            return np.asarray(file[self.dataset][row])
         if self.layout == "named":
             return np.stack([file[feature][row] for feature in self.features])
         first = row * self.length
@@ -106,6 +110,21 @@ def inspect(path: Path, max_sequence_length: int | None, use_vsl: bool = False) 
             remedy="remove max_sequence_length from the dataloader",
         )
     return found
+
+
+def inspect_dataset(path: Path, dataset: str, layouts: Sequence[tuple[str, ...]]) -> Hdf5File:
+    """Determine the size of a dataset that has a row for each feature of one of the layouts.
+
+    Raises:
+        DataError: The file cannot be read, or the dataset has none of the layouts.
+    """
+    with _opened(path) as file:
+        shape = _shape_of_integers(path, file, dataset)
+    features = next((each for each in layouts if shape[1:2] == (len(each),)), None)
+    if len(shape) != 3 or features is None:
+        numbers = " or ".join(str(len(each)) for each in layouts)
+        raise _wrong_shape(path, dataset, shape, f"(num_sequences, {numbers}, length)")
+    return Hdf5File(path, "sample", shape[0], shape[2], features, dataset)
 
 
 def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None) -> Hdf5File:

@@ -127,14 +127,14 @@ def _locate(starts: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def check_alike(files: Sequence[Hdf5File]) -> None:
-    """Raise DataError for files of different sequence lengths."""
+    """Raise DataError for files of different sequence lengths or features."""
     first = files[0]
     for file in files:
-        if file.length != first.length:
+        if (file.length, file.features) != (first.length, first.features):
             raise DataError(
-                "all files must have one sequence length",
+                "all files must have one sequence length and the same features",
                 code="sequence-lengths-differ",
                 where=f"{first.path}, {file.path}",
-                value=f"{first.length}, {file.length}",
+                value=f"{first.length} {first.features}, {file.length} {file.features}",
                 rule="one max_sequence_length per dataset",
             )

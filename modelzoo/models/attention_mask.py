@@ -53,6 +53,20 @@ def readable_keys(
     return reads
 
 
+def readable_in_document(
+    before: torch.Tensor, attention_span: torch.Tensor, position_ids: torch.Tensor
+) -> torch.Tensor:
+    """Return whether a query reads a key of the same packed document, (B, 1, T, T).
+
+    Args:
+        before: Distances (T, T).
+        attention_span: Later tokens of the same document, (B, T).
+        position_ids: Positions within the documents, which are the earlier tokens, (B, T).
+    """
+    later, earlier = attention_span[:, None, None, :], position_ids[:, None, None, :]
+    return (before <= later) & (-before <= earlier)
+
+
 def as_term(reads: torch.Tensor, bias: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
     """Return the term of ``reads`` and a bias (H, T, T), in dtype of ``like``."""
     if bias is None:

@@ -1,103 +1,30 @@
-"""Masked language models in ordinary PyTorch: BERT and ESM-2.
-
-Configuration keys: cluster_interface.md, section 2.4.
-"""
+"""Masked language models in ordinary PyTorch: BERT and ESM-2."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo
-from pydantic import field_validator as check
 from torch import nn
 
-from modelzoo.models.attention_mask import padding_mask
-from modelzoo.models.initializers import NormalInitializer, fill_parameters
-from modelzoo.models.layers import check_length, norm, position_embedding
+from modelzoo.models.attention_mask import (
+    as_term,
+    distances,
+    padding_mask,
+    readable_in_document,
+)
+from modelzoo.models.bert_config import BertConfig, EsmConfig
+from modelzoo.models.initializers import fill_parameters
+from modelzoo.models.layers import LearnedPosition, check_length, norm, position_embedding
 from modelzoo.models.registry import register_model
 from modelzoo.models.residual_layers import transformer_layers
-from modelzoo.models.transformer_config import Feature, LanguageConfig, Nonlinearity, Residual
 from wsc.core.errors import DataError
 
 _MASKED_IN_TRAINING = 0.15 * 0.8
 """Share of tokens that the mask token replaces: 15 % are chosen, 80 % of those masked."""
 
 
-class BertConfig(LanguageConfig):
-    """A bidirectional transformer that restores masked tokens (Devlin et al. 2019, BERT)."""
-
-    name: str = "bert"
-    vocab_size: PositiveInt = 30522
-    max_position_embeddings: PositiveInt = 512
-    position_embedding_type: Literal["learned", "fixed", "rotary"] = "learned"
-    num_segments: NonNegativeInt = 2
-    """Values of ``token_type_ids``, each with a trained vector; 0 for none."""
-    embedding_layer_norm: bool = True
-    token_dropout: bool = False
-    """Embed masked tokens as 0 and rescale the others (Lin et al. 2023, ESM-2)."""
-    mask_token_id: NonNegativeInt = 103
-    norm_first: bool = False
-    """Whether layers are pre-norm instead of post-norm."""
-    use_final_layer_norm: bool = False
-    """Whether a norm follows the last layer."""
-    nonlinearity: Nonlinearity = Field(default="gelu", alias="encoder_nonlinearity")
-    mlm_nonlinearity: Literal["gelu", "relu"] = "gelu"
-    pooler_nonlinearity: Literal["tanh"] = "tanh"
-
-    # Objective
-    disable_nsp: bool = False
-    """Whether next-sentence prediction is left out."""
-    max_predictions_per_seq: PositiveInt | None = None
-    """Labels per sample, at ``masked_lm_positions``; by default one at every position."""
-    mlm_loss_weight: PositiveFloat = 1.0
-    """Factor on the sum of the masked tokens' losses per sample; usually 1 / their number."""
-
-    @property
-    def residual(self) -> Residual:
-        return "pre_norm" if self.norm_first else "post_norm"
-
-    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
-        length = sequence_length or self.max_position_embeddings
-        num_labels = self.max_predictions_per_seq or length
-        found = [
-            Feature("input_ids", (length,), self.vocab_size),
-            Feature("attention_mask", (length,), 2),
-            Feature("labels", (num_labels,), self.vocab_size),
-            Feature("masked_lm_mask", (num_labels,), 2),
-        ]
-        if self.max_predictions_per_seq is not None:
-            found.append(Feature("masked_lm_positions", (num_labels,), length))
-        if self.num_segments:
-            found.append(Feature("token_type_ids", (length,), self.num_segments))
-        if not self.disable_nsp:
-            found.append(Feature("next_sentence_label", (), 2))
-        return tuple(found)
-
-    @check("mask_token_id")
-    @classmethod
-    def _mask_is_a_token(cls, mask_token_id: int, info: ValidationInfo) -> int:
-        size = info.data.get("vocab_size", mask_token_id + 1)
-        if info.data.get("token_dropout") and mask_token_id >= size:
-            raise ValueError(f"mask_token_id must be below vocab_size, which is {size}")
-        return mask_token_id
-
-
-class EsmConfig(BertConfig):
-    """ESM-2 on proteins: rotary positions, pre-norm, no sentence pairs (Lin et al. 2023)."""
-
-    name: str = "esm2"
-    vocab_size: PositiveInt = 33
-    max_position_embeddings: PositiveInt = 1026
-    position_embedding_type: Literal["learned", "rotary"] = "rotary"
-    num_segments: NonNegativeInt = 0
-    embedding_layer_norm: bool = False
-    token_dropout: bool = True
-    mask_token_id: NonNegativeInt = 32
-    norm_first: bool = True
-    use_final_layer_norm: bool = True
-    disable_nsp: bool = True
+Packing = tuple[torch.Tensor, torch.Tensor]
+"""Of packed documents: later tokens of the same document, and positions within it, (B, T)."""
 
 
 @register_model("esm2", config=EsmConfig)
@@ -127,6 +54,8 @@ class BertModel(nn.Module):
         masked_lm_positions: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
         next_sentence_label: torch.Tensor | None = None,
+        attention_span: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the fp32 scalar loss, mean over samples.
 
@@ -138,33 +67,50 @@ class BertModel(nn.Module):
             masked_lm_positions: Positions of the labels, (B, P).
             token_type_ids: Segment of each token, (B, T).
             next_sentence_label: Class of the sentence pair, (B,).
+            attention_span: Later tokens of the same document, (B, T); for packed documents.
+            position_ids: Positions within the documents, (B, T).
 
         Raises:
             ConfigError: T is more than ``max_position_embeddings``.
         """
-        encoded = self.encode(input_ids, attention_mask, token_type_ids)
-        loss = self._mlm_loss(self.mlm(_at(encoded, masked_lm_positions)), labels, masked_lm_mask)
+        packing = None
+        if attention_span is not None:
+            packing = (attention_span, needed("position_ids", position_ids))
+        encoded = self.encode(input_ids, attention_mask, token_type_ids, packing)
+        scores = self._scaled(self.mlm(_at(encoded, masked_lm_positions)))
+        loss = self._mlm_loss(scores, labels, masked_lm_mask)
         if self.nsp is None:
             return loss
         follows = needed("next_sentence_label", next_sentence_label)
-        return loss + F.cross_entropy(self.nsp(encoded).float(), follows)
+        return loss + F.cross_entropy(self._scaled(self.nsp(encoded)).float(), follows)
 
     def encode(
         self,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         token_type_ids: torch.Tensor | None = None,
+        packing: Packing | None = None,
     ) -> torch.Tensor:
         """Return the activations of the last layer, (B, T, C)."""
         check_length(self.config, input_ids.shape[1])
-        x, rotation = self.embedding(input_ids, attention_mask, token_type_ids)
-        mask = padding_mask(attention_mask, x.dtype)
+        positions = None if packing is None else packing[1]
+        x, rotation = self.embedding(input_ids, attention_mask, token_type_ids, positions)
+        if packing is None:
+            mask = padding_mask(attention_mask, x.dtype)
+        else:
+            before = distances(input_ids.shape[1], x.device)
+            mask = as_term(readable_in_document(before, *packing), None, x)
         for layer in self.encoder:
             x = layer(x, rotation, mask)
         if self.norm is not None:
             x = self.norm(x)
         encoded: torch.Tensor = x
         return encoded
+
+    def _scaled(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return scores of a head, scaled by the width of a muP model."""
+        scale = self.config.logits_scale
+        return scores if scale is None else scores * scale
 
     def _mlm_loss(
         self, scores: torch.Tensor, labels: torch.Tensor, counted: torch.Tensor
@@ -178,7 +124,10 @@ class BertModel(nn.Module):
         """Tie and initialize the parameters; each depends on (seed, its name) alone."""
         if self.config.share_embedding_weights:
             self.mlm.head.weight = self.embedding.token.weight
-        fill_parameters(self, seed, NormalInitializer(std=self.config.initializer_range))
+        fill_parameters(self, seed, *self.config.initializers())
+        if self.config.pad_token_id:  # 0 keeps its vector, as at the vendor
+            with torch.no_grad():
+                self.embedding.token.weight[self.config.pad_token_id].zero_()
 
 
 class Embedding(nn.Module):
@@ -186,12 +135,20 @@ class Embedding(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.token = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.position = position_embedding(config)
+        padding = config.pad_token_id
+        self.token = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=padding)
+        self.padding: int | None = None
+        if config.mask_padding_in_positional_embed:
+            self.padding = padding
+            positions = config.max_position_embeddings + config.position_offset + 1
+            self.position: nn.Module = LearnedPosition(positions, config.hidden_size)
+        else:
+            self.position = position_embedding(config)
         segments = config.num_segments
         self.segment = nn.Embedding(segments, config.hidden_size) if segments else None
         self.norm = norm(config) if config.embedding_layer_norm else None
         self.dropout = nn.Dropout(config.embedding_dropout_rate)
+        self._scale = config.embeddings_scale
         self._mask_token_id = config.mask_token_id if config.token_dropout else None
 
     def forward(
@@ -199,14 +156,19 @@ class Embedding(nn.Module):
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         token_type_ids: torch.Tensor | None,
+        position_ids: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor] | None]:
         """Return the embedded tokens (B, T, C) and the rotation for attention, if any."""
         x = self.token(input_ids)
         if self._mask_token_id is not None:
             x = drop_masked(x, input_ids == self._mask_token_id, attention_mask)
-        x, rotation = self.position(x)
+        if self.padding is not None and position_ids is None:
+            position_ids = positions_without_padding(input_ids, self.padding)
+        x, rotation = self.position(x, position_ids)
         if self.segment is not None:
             x = x + self.segment(needed("token_type_ids", token_type_ids))
+        if self._scale != 1.0:
+            x = x * self._scale
         if self.norm is not None:
             x = self.norm(x)
         return self.dropout(x), rotation
@@ -240,6 +202,16 @@ class NextSentenceHead(nn.Module):
         """Return scores (B, 2) of activations (B, T, C)."""
         scores: torch.Tensor = self.classifier(self.pooler(encoded[:, 0]).tanh())
         return scores
+
+
+def positions_without_padding(input_ids: torch.Tensor, padding: int) -> torch.Tensor:
+    """Return the positions (B, T) of tokens, which are counted from 1 after that of padding.
+
+    Padding is at the end of a sequence; its position is the number of its token, as in fairseq's
+    RoBERTa (Liu et al. 2019).
+    """
+    counted = torch.arange(1, input_ids.shape[1] + 1, device=input_ids.device)
+    return torch.where(input_ids != padding, counted, 0) + padding
 
 
 def drop_masked(

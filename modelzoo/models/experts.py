@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from modelzoo.models.experts_config import ExpertsConfig
 from modelzoo.models.layers import NONLINEARITIES, FeedForward, Routing
-from modelzoo.models.transformer_config import ExpertsConfig, TransformerConfig
+from modelzoo.models.transformer_config import TransformerConfig
 
 
 class ExpertLinear(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -12,14 +13,13 @@ from pydantic import (
 )
 from pydantic import field_validator as check
 
+from modelzoo.models.experts_config import ExpertsConfig, NoneIsZero
 from modelzoo.models.initializers import InitializerKey, NormalInitializer, WeightInitializer
 from modelzoo.models.mup import widened
+from modelzoo.models.mup_config import MupConfig
 from modelzoo.models.rotary import RopeScaling, rope_scaling
 from modelzoo.models.transformer_config import (
-    ExpertsConfig,
     Feature,
-    LanguageConfig,
-    NoneIsZero,
     NormType,
     Residual,
     Scores,
@@ -32,7 +32,7 @@ _ROPE_FIELDS = {
 }  # fmt: skip
 
 
-class GptConfig(LanguageConfig):
+class GptConfig(MupConfig):
     """A decoder-only transformer."""
 
     is_causal: ClassVar[bool] = True
@@ -41,8 +41,6 @@ class GptConfig(LanguageConfig):
 
     # Embedding and positions
     embedding_layer_norm: bool = False
-    embeddings_scale: PositiveFloat = 1.0
-    """Factor on the embedded tokens, after their norm."""
     num_relative_attention_buckets: Annotated[int, Field(ge=2)] = 32
     alibi_trainable_slopes: bool = False
     pos_scaling_factor: PositiveFloat = 1.0
@@ -72,10 +70,6 @@ class GptConfig(LanguageConfig):
     ] = "full_attention_first"
     attention_sink_tokens: NoneIsZero = 0
     """First tokens, which every query reads in spite of the window."""
-    scale_qk_dot_by_d: bool | None = None
-    """Whether scores are divided by the size of a head instead of its root."""
-    attention_logits_alpha: PositiveFloat = 1.0
-    """Factor on the scores."""
     scale_qk_dot_by_layer_idx: bool = False
     """Whether scores are also divided by the number of the layer, from 1."""
     moe: ExpertsConfig = ExpertsConfig()
@@ -83,10 +77,6 @@ class GptConfig(LanguageConfig):
     # Head and loss
     use_bias_in_output: bool = False
     output_logits_scale: PositiveFloat | None = None
-    output_logits_alpha: PositiveFloat | None = None
-    """Factor on the scores of a muP model, besides that of its width."""
-    scale_output_logits_by_d: bool = True
-    """Whether the latter is the ratio of widths, or its root."""
     final_logit_softcapping: PositiveFloat | None = None
     loss_scaling: Literal["num_tokens", "batch_size"] = "num_tokens"
     """Divisor of the summed loss of a batch: its labels that count, or its samples."""
@@ -104,10 +94,6 @@ class GptConfig(LanguageConfig):
     """Of the last projection of attention."""
     ffn_initializer: InitializerKey = None
     ffn_output_layer_initializer: InitializerKey = None
-
-    # Maximal update parametrization (modelzoo.models.mup)
-    mup_base_hidden_size: PositiveFloat | None = None
-    mup_base_filter_size: Annotated[PositiveFloat | None, Field(validate_default=True)] = None
 
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
         shape = (sequence_length or self.max_position_embeddings,)
@@ -127,16 +113,11 @@ class GptConfig(LanguageConfig):
 
     @property
     def scores(self) -> Scores:
-        plain = super().scores.scale
-        is_asked = self.scale_qk_dot_by_d
-        if is_asked is None:
-            is_asked = self.mup_base_hidden_size is not None
-        by_size = is_asked and self.attention_type == "scaled_dot_product"
-        return Scores(
-            (1 / self.head_dim if by_size else plain) * self.attention_logits_alpha,
-            self.attention_logit_softcapping,
-            self.attention_qk_norm_layer,
-            self.attention_qk_norm_eps,
+        return replace(
+            super().scores,
+            cap=self.attention_logit_softcapping,
+            norm_type=self.attention_qk_norm_layer,
+            norm_epsilon=self.attention_qk_norm_eps,
         )
 
     @property
@@ -189,19 +170,23 @@ class GptConfig(LanguageConfig):
             raise ValueError("requires attention_sliding_window_length")
         return value
 
-    @check("mup_base_filter_size")
+    @check("output_logits_scale")
     @classmethod
-    def _both_widths_are_scaled(cls, base: float | None, info: ValidationInfo) -> float | None:
-        if (base is None) != (info.data.get("mup_base_hidden_size") is None):
-            raise ValueError("muP needs mup_base_hidden_size and mup_base_filter_size")
-        if base is not None and info.data.get("output_logits_scale") is not None:
+    def _scale_follows_from_mup(cls, scale: float | None, info: ValidationInfo) -> float | None:
+        if scale is not None and info.data.get("mup_base_filter_size") is not None:
             raise ValueError("output_logits_scale follows from muP: give output_logits_alpha")
-        scaled = ("initializer", "output_layer_initializer", "ffn_initializer")
-        for name in (*scaled, "ffn_output_layer_initializer"):
-            initializer = info.data.get(name)
-            if base is not None and initializer is not None:
-                widened(initializer, 1.0)
-        return base
+        return scale
+
+    @check(
+        "initializer", "output_layer_initializer", "ffn_initializer", "ffn_output_layer_initializer"
+    )
+    @classmethod
+    def _mup_can_scale(
+        cls, initializer: WeightInitializer | None, info: ValidationInfo
+    ) -> WeightInitializer | None:
+        if initializer is not None and info.data.get("mup_base_filter_size") is not None:
+            widened(initializer, 1.0)
+        return initializer
 
     @check("loss_weight")
     @classmethod
@@ -209,14 +194,6 @@ class GptConfig(LanguageConfig):
         if loss_weight != 1.0 and info.data.get("loss_scaling") == "num_tokens":
             raise ValueError("loss_weight requires loss_scaling batch_size")
         return loss_weight
-
-    @property
-    def width_ratios(self) -> tuple[float, float] | None:
-        """How much wider than the base of muP layers and their filters are; None without muP."""
-        if self.mup_base_hidden_size is None or self.mup_base_filter_size is None:
-            return None
-        hidden = self.hidden_size / self.mup_base_hidden_size
-        return hidden, self.filter_size / self.mup_base_filter_size
 
     @property
     def learning_rate_scales(self) -> dict[str, float]:
@@ -231,12 +208,7 @@ class GptConfig(LanguageConfig):
 
     @property
     def logits_scale(self) -> float | None:
-        """Factor on the scores of the head; None for 1."""
-        if self.width_ratios is None:
-            return self.output_logits_scale
-        ratio = self.width_ratios[0]
-        by_width = ratio if self.scale_output_logits_by_d else ratio**0.5
-        return (self.output_logits_alpha or 1.0) / by_width
+        return self.output_logits_scale if self.width_ratios is None else super().logits_scale
 
     def initializers(self) -> tuple[WeightInitializer, dict[str, WeightInitializer]]:
         """Return the initializer of all weights, and others by the end of their name.

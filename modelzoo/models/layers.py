@@ -26,9 +26,9 @@ _LONGEST_WAVE = 10000.0
 class LearnedPosition(nn.Module):
     """One trained vector per position, added to the embedded tokens."""
 
-    def __init__(self, config: LanguageConfig) -> None:
+    def __init__(self, num_positions: int, hidden_size: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(config.max_position_embeddings, config.hidden_size))
+        self.weight = nn.Parameter(torch.empty(num_positions, hidden_size))
 
     def forward(
         self, embedded: torch.Tensor, position_ids: torch.Tensor | None = None
@@ -75,7 +75,7 @@ def position_embedding(config: LanguageConfig) -> nn.Module:
     if kind == "rotary":
         return RotaryPosition(config.rotated_dim, config.rope_theta, config.rope_scaling)
     if kind == "learned":
-        return LearnedPosition(config)
+        return LearnedPosition(config.max_position_embeddings, config.hidden_size)
     return FixedPosition() if kind == "fixed" else NoPosition()
 
 

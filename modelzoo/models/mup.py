@@ -1,4 +1,4 @@
-"""Maximal update parametrization (muP) of the decoders: initial weights, scores, learning rates.
+"""Maximal update parametrization (muP) of language models: initial weights, scores, learning rates.
 
 Hyper-parameters tuned on a model of ``mup_base_hidden_size`` hold for a wider one: Yang et al.
 2022, "Tensor Programs V", arXiv:2203.03466, table 8 (Adam), as applied by Dey et al. 2023,
@@ -23,15 +23,29 @@ from wsc.core.errors import ConfigError, did_you_mean
 _ATTENTION = tuple(f"attention.{part}.weight" for part in ("query", "key", "value", "output"))
 _INPUT = ("feed_forward.up.weight", "feed_forward.gate.weight")
 _OUTPUT = ("feed_forward.down.weight",)
+_EMBEDDING = ("embedding.weight", "token.weight", "segment.weight", "position.weight")
 
-LEARNING_RATE_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "embedding": ("embedding.weight", "position.weight"),
-    "decoder_kernel": (*_ATTENTION, *_INPUT, *_OUTPUT),
-    "decoder_attention": _ATTENTION,
-    "decoder_input_ffn": _INPUT,
-    "decoder_output_ffn": _OUTPUT,
+LEARNING_RATE_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "embedding": ("", _EMBEDDING),
+    "pooler": ("", ("pooler.weight",)),
+    **{
+        f"{stack}_{part}": (f"{stack}.", ends)
+        for stack in ("decoder", "encoder")
+        for part, ends in (
+            ("kernel", (*_ATTENTION, *_INPUT, *_OUTPUT)),
+            ("attention", _ATTENTION),
+            ("input_ffn", _INPUT),
+            ("output_ffn", _OUTPUT),
+        )
+    },
 }
-"""The ends of the names of the weights of each group that can have a learning rate of its own."""
+"""The start and the ends of the names of the weights of each group with its own learning rate."""
+
+
+def _members(group: str, names: Collection[str]) -> list[str]:
+    """Return the parameters of a group."""
+    start, ends = LEARNING_RATE_GROUPS[group]
+    return [name for name in names if name.startswith(start) and name.endswith(ends)]
 
 
 def widened(initializer: WeightInitializer, factor: float) -> WeightInitializer:
@@ -62,21 +76,20 @@ def learning_rate_factors(
     Raises:
         ConfigError: There is no such group, or two groups give one parameter different factors.
     """
+    known = [group for group in LEARNING_RATE_GROUPS if _members(group, names)]
     for group in adjusted:
-        if group not in LEARNING_RATE_GROUPS:
+        if group not in known:
             raise ConfigError(
                 "adjust_learning_rate must name groups of parameters",
                 code="unknown-group",
                 where=where,
                 value=group,
-                rule=f"one of {', '.join(LEARNING_RATE_GROUPS)}",
-                remedy=did_you_mean(group, LEARNING_RATE_GROUPS),
+                rule=f"one of {', '.join(known)}",
+                remedy=did_you_mean(group, known),
             )
     found: dict[str, float] = {}
     for group, factor in {**scales, **adjusted}.items():
-        for name in names:
-            if not name.endswith(LEARNING_RATE_GROUPS[group]):
-                continue
+        for name in _members(group, names):
             if found.setdefault(name, factor) != factor:
                 raise ConfigError(
                     "two groups must not give a parameter different learning rates",

@@ -6,28 +6,25 @@ Names and defaults are the vendor's.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import (
     Field,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationInfo,
 )
 from pydantic import field_validator as check
 
-from modelzoo.models.initializers import InitializerKey
+from modelzoo.models.experts_config import ExpertsConfig
 from modelzoo.models.rotary import RopeScaling
-from wsc.core.config import Config, before
+from wsc.core.config import Config
 
 Rate = Field(default=0.1, ge=0, lt=1)
-
-NoneIsZero = Annotated[NonNegativeInt, before(lambda v: v or 0, NonNegativeInt | None)]
-"""A number for which null stands for 0."""
 
 Nonlinearity = Literal[
     "gelu", "gelu_new", "relu", "squared_relu", "silu", "swiglu", "geglu", "reglu"
@@ -65,52 +62,6 @@ class ExtraAttentionParams(Config):
 
     num_kv_groups: PositiveInt = 1
     """Heads of keys and values, each shared by num_heads / num_kv_groups query heads."""
-
-
-class ExpertsConfig(Config):
-    """Section ``moe``: experts and their router (modelzoo.models.experts)."""
-
-    num_experts: NonNegativeInt = 0
-    """0 or 1: one feed-forward network."""
-    num_shared_experts: NoneIsZero = 0
-    """Networks that every token passes."""
-    top_k: PositiveInt = 1
-    load_balancing_loss_coef: NonNegativeFloat = 0.0
-    null_expert_bias: Annotated[
-        NonNegativeFloat,
-        before(lambda v: v or 0.0, NonNegativeFloat | None),
-    ] = 0.0
-    """Weight of an expert that returns nothing, in the normalization of the weights."""
-    moe_implementation: Literal[
-        "functional", "optimized", "experimental", "forge_experimental", "expert_parallel"
-    ] = "experimental"
-    """Kernels of the real machine; all compute the same."""
-    router_use_bias: bool = False
-    router_fp32: bool = True
-    """Whether probabilities are computed in fp32."""
-    routing_algorithm: Literal["learned"] = "learned"
-    router_selection_nonlinearity: Literal["softmax", "sigmoid"] = "softmax"
-    expert_weighting_nonlinearity: Literal["softmax", "sigmoid"] = "softmax"
-    expert_weighting_normalization: bool = True
-    """Whether the weights of the chosen experts are divided by their sum."""
-    gate_initializer: InitializerKey = None
-    """Of the router."""
-    probability_before_ffn: Literal[False] = False
-
-    @check("top_k")
-    @classmethod
-    def _chooses_among_experts(cls, top_k: int, info: ValidationInfo) -> int:
-        experts = info.data.get("num_experts", 0)
-        if experts > 1 and top_k > experts:
-            raise ValueError(f"top_k must be at most num_experts, which is {experts}")
-        return top_k
-
-    @check("expert_weighting_normalization")
-    @classmethod
-    def _null_expert_is_normalized(cls, normalizes: bool, info: ValidationInfo) -> bool:
-        if not normalizes and info.data.get("null_expert_bias"):
-            raise ValueError("null_expert_bias requires expert_weighting_normalization")
-        return normalizes
 
 
 @dataclass(frozen=True)
@@ -230,6 +181,11 @@ class TransformerConfig(Config):
             sequence_length: Tokens of a sample; by default the longest sequence that the model
                 takes. Ignored by models that do not read sequences.
         """
+
+    def for_data(self, section: Mapping[str, Any]) -> Self:
+        """Return the configuration with what a dataloader section states of the inputs."""
+        del section
+        return self
 
     @check("num_heads")
     @classmethod

@@ -147,7 +147,7 @@ def example_batch(init: InitConfig, config: DataLoaderConfig) -> Any:
             raise
         log.info("No data can be read, so shapes are those of the model's inputs: %s", error)
     length = section.get("max_sequence_length")
-    features = model.features(length)
+    features = model.for_data(section).features(length)
     return {f.name: torch.zeros(samples, *f.shape, dtype=f.dtype) for f in features}
 
 

@@ -4,8 +4,10 @@ import math
 
 import pytest
 import torch
+import transformers
 
 from modelzoo.models.bert import BertModel, drop_masked
+from modelzoo.models.bert_config import BertConfig
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
@@ -148,3 +150,127 @@ def test_mask_token_outside_the_vocabulary_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         build(ESM, mask_token_id=40)
     assert "mask_token_id" in caught.value.what
+
+
+def test_roberta_equals_that_of_transformers() -> None:
+    """The same scores from the same weights, with positions that skip padding."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    theirs = transformers.RobertaForMaskedLM(
+        transformers.RobertaConfig(
+            vocab_size=40,
+            intermediate_size=48,
+            max_position_embeddings=8 + 3,
+            type_vocab_size=1,
+            pad_token_id=2,
+            layer_norm_eps=1e-5,
+            **sizes,
+        )
+    ).eval()
+    model = build(BERT, disable_nsp=True, num_segments=1, pad_token_id=2, **ROBERTA)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.normal_(std=0.3)
+        for ours, name in _roberta_names(model).items():
+            model.get_parameter(ours).copy_(theirs.get_parameter(name))
+    tokens, mask = IDS.clamp(min=3), torch.ones_like(IDS)
+    tokens[0, 5:], mask[0, 5:] = 2, 0
+    encoded = model.encode(tokens, mask, torch.zeros_like(tokens))
+    expected = theirs(tokens, attention_mask=mask).logits
+    torch.testing.assert_close(model.mlm(encoded)[mask.bool()], expected[mask.bool()])
+
+
+ROBERTA = {"mask_padding_in_positional_embed": True, "share_embedding_weights": False}
+
+
+def _roberta_names(model: BertModel) -> dict[str, str]:
+    """Return the names of transformers by ours."""
+    rules = (
+        ("embedding.token", "roberta.embeddings.word_embeddings"),
+        ("embedding.position", "roberta.embeddings.position_embeddings"),
+        ("embedding.segment", "roberta.embeddings.token_type_embeddings"),
+        ("embedding.norm", "roberta.embeddings.LayerNorm"),
+        ("mlm.transform", "lm_head.dense"),
+        ("mlm.norm", "lm_head.layer_norm"),
+        ("mlm.head", "lm_head.decoder"),
+        ("encoder.", "roberta.encoder.layer."),
+        ("attention.output", "attention.output.dense"),
+        ("attention_norm", "attention.output.LayerNorm"),
+        ("feed_forward.up", "intermediate.dense"),
+        ("feed_forward.down", "output.dense"),
+        ("feed_forward_norm", "output.LayerNorm"),
+    )
+    found = {}
+    for name, _ in model.named_parameters():
+        other = name
+        for ours, theirs in rules:
+            other = other.replace(ours, theirs)
+        for part in ("query", "key", "value"):
+            other = other.replace(f"attention.{part}", f"attention.self.{part}")
+        found[name] = other
+    return found
+
+
+def test_padding_token_gets_no_gradient() -> None:
+    """Where it is embedded; its first vector is 0 unless it is token 0."""
+    model = build(ESM, pad_token_id=3)
+    assert not model.embedding.token.weight[3].any()
+    assert build(ESM).embedding.token.weight[0].any()
+    tokens = torch.tensor([[5, 3, 6, 3]])
+    model.encode(tokens, torch.ones_like(tokens)).square().sum().backward()  # type: ignore[no-untyped-call]
+    gradient = model.embedding.token.weight.grad
+    assert gradient is not None
+    assert gradient[[5, 6]].any()
+    assert not gradient[3].any()
+
+
+def test_packed_sequences_do_not_see_each_other() -> None:
+    """Two documents in one sequence are encoded as each alone."""
+    model = build(ESM, token_dropout=False)
+    span = torch.tensor([[2, 1, 0, 4, 3, 2, 1, 0]])
+    places = torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4]])
+    ones = torch.ones(1, 8, dtype=torch.int64)
+    packed = model.encode(IDS[:1], ones, packing=(span, places))
+    alone = [model.encode(IDS[:1, part], ones[:, part]) for part in (slice(3), slice(3, 8))]
+    torch.testing.assert_close(packed, torch.cat(alone, 1))
+
+
+def test_mup_scales_scores_weights_and_rates() -> None:
+    """Those of both heads by the ratio of widths, hidden weights by its root."""
+    mup = {"mup_base_hidden_size": 8, "mup_base_filter_size": 12, "output_logits_alpha": 2.0}
+    wide = build(BERT, **mup)
+    assert wide.config.scores.scale == 1 / 8
+    assert wide.config.logits_scale == 2.0 / 4
+    for end, spread in (("query.weight", 0.1), ("up.weight", 0.1), ("down.weight", 0.05)):
+        found = [p.flatten() for name, p in wide.named_parameters() if name.endswith(end)]
+        assert torch.cat(found).detach().std().item() == pytest.approx(spread, rel=0.05)
+    assert wide.config.learning_rate_scales == {
+        "encoder_attention": 1 / 4,
+        "encoder_input_ffn": 1 / 4,
+        "encoder_output_ffn": 1 / 4,
+        "pooler": 1 / 4,
+    }
+    ones = torch.ones_like(IDS)
+    batch = {**LABELS, "token_type_ids": SEGMENTS, "next_sentence_label": IDS[:, 0] % 2}
+    keys = {"scale_qk_dot_by_d": True, "share_embedding_weights": False}
+    halved, plain = build(BERT, **keys), build(BERT, **keys, **mup)
+    halved.load_state_dict(plain.state_dict())
+    for head in (halved.mlm.head, halved.nsp.classifier):  # type: ignore[union-attr]
+        head.weight.data *= 0.5
+        head.bias.data *= 0.5
+    torch.testing.assert_close(plain(IDS, ones, **batch), halved(IDS, ones, **batch))
+
+
+def test_dropout_rate_is_that_of_all_places() -> None:
+    """Unless they have rates of their own."""
+    config = BertConfig(dropout_rate=0.3, attention_dropout_rate=0.2)
+    assert (config.embedding_dropout_rate, config.attention_dropout_rate) == (0.3, 0.2)
+
+
+def test_data_states_the_number_of_labels() -> None:
+    """For simulations without data."""
+    section = {"max_predictions_per_seq": 3}
+    names = {f.name: f.shape for f in BertConfig().for_data(section).features(16)}
+    assert names["labels"] == names["masked_lm_positions"] == (3,)
+    not_gathered = BertConfig().for_data(section | {"gather_mlm_labels": False})
+    assert not_gathered.max_predictions_per_seq is None

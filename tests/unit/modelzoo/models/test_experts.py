@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from modelzoo.models.experts import Experts, load_balancing_loss
+from modelzoo.models.experts_config import ExpertsConfig
 from modelzoo.models.gpt_config import GptConfig
-from modelzoo.models.transformer_config import ExpertsConfig
 
 B, T, C = 2, 6, 16
 

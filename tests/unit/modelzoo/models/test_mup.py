@@ -93,7 +93,7 @@ def test_wrong_groups_are_refused(adjusted: dict[str, float], code: str) -> None
     """An unknown one, and two that disagree on a parameter."""
     with raises(ConfigError, code):
         learning_rate_factors(
-            ["attention.key.weight"], {"decoder_attention": 2.0}, adjusted, "optimizer"
+            ["decoder.0.attention.key.weight"], {"decoder_attention": 2.0}, adjusted, "optimizer"
         )
 
 

@@ -51,11 +51,11 @@ def test_multiquery_attention_has_one_kv_head_by_default() -> None:
         ({"initializer": {"name": "eye"}}, "initializer"),
         (
             {"mup_base_hidden_size": 1, "mup_base_filter_size": 1, "output_logits_scale": 2},
-            "mup_base_filter_size",
+            "output_logits_scale",
         ),
         (
             {"mup_base_hidden_size": 1, "mup_base_filter_size": 1, "initializer": "zeros"},
-            "mup_base_filter_size",
+            "initializer",
         ),
         ({"boundary_casting": True}, "boundary_casting"),
     ],

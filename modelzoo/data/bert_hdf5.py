@@ -1,0 +1,83 @@
+"""Sequences for masked language models from HDF5 files, masked when they were prepared.
+
+data      (num_sequences, 2, T): rows input_ids, attention_mask; with packed sequences (VSL) four
+          rows, also attention_span and position_ids
+labels    (num_sequences, 1, T): -100 where a label does not count; or (num_sequences, 3, P),
+          gathered: rows labels, masked_lm_positions, masked_lm_mask
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from modelzoo.data.bert_csv import counted_labels
+from modelzoo.data.hdf5 import GptHDF5MapDataProcessor
+from modelzoo.data.hdf5_file import PACKED_FEATURES, inspect_dataset
+from modelzoo.data.hdf5_samples import Hdf5Samples, check_alike
+from modelzoo.data.registry import register_processor
+from modelzoo.data.source import Batch, Samples
+from modelzoo.data.transforms import AddSinkTokens
+from wsc.core.config import before
+from wsc.core.errors import DataError
+
+_TOKENS = ("input_ids", "attention_mask")
+_PACKED_TOKENS = (*_TOKENS, *PACKED_FEATURES[-2:])
+_LABELS = ("labels",)
+_GATHERED = ("labels", "masked_lm_positions", "masked_lm_mask")
+
+
+@register_processor
+class BertHDF5DataProcessor(GptHDF5MapDataProcessor):
+    """Masked sequences, prepared as HDF5 files."""
+
+    data_transforms: Annotated[
+        tuple[AddSinkTokens, ...], before(lambda value: value or (), tuple[()] | None)
+    ] = Field(default=(), max_length=0)
+    max_sequence_length: None = None
+    """These two are for sequences of next tokens."""
+
+    def opened(self, parts: Sequence[Sequence[Path]]) -> list[Samples]:
+        tokens = _PACKED_TOKENS if self.use_vsl else _TOKENS
+        files = [
+            (
+                [inspect_dataset(path, "data", [tokens]) for path in paths],
+                [inspect_dataset(path, "labels", [_LABELS, _GATHERED]) for path in paths],
+            )
+            for paths in parts
+        ]
+        for side in range(2):
+            check_alike([file for pair in files for file in pair[side]])
+        names = [", ".join(entry.patterns) for entry in self.entries]
+        return [
+            MaskedSamples(Hdf5Samples(data, name), Hdf5Samples(labels, name))
+            for (data, labels), name in zip(files, names, strict=True)
+        ]
+
+
+class MaskedSamples:
+    """Masked sequences and their labels."""
+
+    def __init__(self, tokens: Hdf5Samples, labels: Hdf5Samples) -> None:
+        if len(tokens) != len(labels):
+            raise DataError(
+                "every sequence must have labels",
+                code="sequence-count-mismatch",
+                where=tokens.name,
+                value=f"{len(tokens)} sequences, {len(labels)} with labels",
+            )
+        self.name = tokens.name
+        self._tokens, self._labels = tokens, labels
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def read(self, indices: np.ndarray) -> Batch:
+        labels = self._labels.read(indices)
+        if "masked_lm_mask" not in labels:
+            labels = counted_labels(labels["labels"])
+        return self._tokens.read(indices) | labels
