@@ -217,7 +217,7 @@ def test_padding_token_gets_no_gradient() -> None:
     assert not model.embedding.token.weight[3].any()
     assert build(ESM).embedding.token.weight[0].any()
     tokens = torch.tensor([[5, 3, 6, 3]])
-    model.encode(tokens, torch.ones_like(tokens)).square().sum().backward()  # type: ignore[no-untyped-call]
+    model.encode(tokens, torch.ones_like(tokens)).square().sum().backward()
     gradient = model.embedding.token.weight.grad
     assert gradient is not None
     assert gradient[[5, 6]].any()
