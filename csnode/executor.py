@@ -3,8 +3,8 @@
 The micro-batches of a round run segment by segment, up to ``lanes`` side by side, each on one
 thread. Threads never split a kernel, so their number never changes a bit. A segment may start while
 the one before still runs: a micro-batch follows itself, not the others, and no lane waits for the
-end of a segment. From one call to the next the executor keeps the indexes of sparse weights alone:
-gradients travel as the values that these place.
+end of a segment. From one call to the next the executor keeps the indexes of sparse weights alone
+(csnode.sparse_weights): gradients travel as the values that these place.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from types import MappingProxyType
 import torch
 
 from csnode.engine.binding import built
+from csnode.engine.crossover import SparseProducts
+from csnode.engine.packed_weight import NonZeros, PackedWeight
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.gradients import GradientSums, SlabMemory
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from csnode.running import Executed, Passed, Running
+from csnode.sparse_weights import SparseWeights
 from wsc.compiler.half_types import nearest
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import CARRIED, DTYPES, dtype_in_program, read_stream
@@ -31,7 +34,6 @@ from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
-from wsc.core.nonzeros import Index
 from wsc.core.packed_weights import PackedWeights
 from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload, byte_ranges, unpack
@@ -40,7 +42,6 @@ from wsc.core.rng import stream_key
 from wsc.core.role import Job, RoleContext
 from wsc.core.schedule import SegmentStep
 from wsc.core.segment import Segment
-from wsc.core.stream_plan import Bucket
 
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""
@@ -68,10 +69,12 @@ class Executor:
                 *range(first, first + len(self.program.state.contributions)),
             )
         )
+        self._engine = engine
+        self._sparse = SparseWeights(engine.sparse_products)
         self._segments = [sized.segments for sized in installation.sized]
         self._kernels = [
             [
-                built(kernel, segment, engine)
+                built(kernel, segment, engine, self._sparse.gradient_patterns)
                 for kernel, segment in zip(sized.kernels, sized.segments, strict=True)
             ]
             for sized in installation.sized
@@ -81,8 +84,6 @@ class Executor:
         self._memory = SlabMemory(context.arena)
         self._cores = context.cores
         self._lanes = lanes
-        self._indexes: dict[str, Index] = {}  # of sparse weights, as they came last
-        self._gradient_indexes: dict[str, Index] = {}  # where the gradient of the step is sparse
 
     def begin(self, job: Job) -> None:
         """Take the rounds of a job."""
@@ -147,7 +148,9 @@ class Executor:
         views = self._weights(segment_step, payloads)
         total, node_of = self.program.num_micro_batches, self.rounds.node_of
         sums = {
-            owner: GradientSums(segment_step.gradients, total, self._memory, self._gradient_indexes)
+            owner: GradientSums(
+                segment_step.gradients, total, self._memory, self._sparse.gradient_indexes
+            )
             for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
         }
 
@@ -222,10 +225,11 @@ class Executor:
         views: dict[str, torch.Tensor] = {}
         for bucket in step.weights:
             payload = payloads[bucket.index]
-            packed = PackedWeights.read(bucket, payload, self._indexes)
-            self._note_indexes(bucket, packed)
+            packed = PackedWeights.read(bucket, payload, self._sparse.indexes)
+            self._sparse.note(bucket, packed)
             if packed is not None:
-                views.update(self._unpacked(packed, payload))
+                setting = self._engine.sparse_products_of(self.program.segments[step.segment].layer)
+                views.update(self._unpacked(packed, payload, setting))
                 continue
             elements = read_stream(
                 payload.view(CARRIED[dtype]), dtype, in_fp32=self.program.holds_fp32
@@ -234,21 +238,17 @@ class Executor:
             views.update(zip(bucket.names, tensors, strict=True))
         return views
 
-    def _note_indexes(self, bucket: Bucket, packed: PackedWeights | None) -> None:
-        for name in bucket.names:
-            self._indexes.pop(name, None)
-            self._gradient_indexes.pop(name, None)
-        if packed is not None:
-            self._indexes.update(packed.indexes)
-            self._gradient_indexes.update(packed.gradient_indexes)
-
     def _unpacked(
-        self, packed: PackedWeights, payload: Payload
+        self, packed: PackedWeights, payload: Payload, setting: SparseProducts
     ) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the weights of a packed payload, with their zeros, for kernels that need these."""
+        """Yield the weights of a packed payload, with their zeros where no product is sparse."""
         dtype = self.program.stream_dtype
         for spec, index, elements in packed.parts(payload, CARRIED[dtype]):
             values = read_stream(elements, dtype, in_fp32=self.program.holds_fp32)
+            pattern = self._sparse.patterns.get(spec.name)
+            if pattern is not None and setting != "none":
+                yield spec.name, PackedWeight(NonZeros(values, pattern), setting)
+                continue
             yield spec.name, (values if index is None else index.unpack(values)).view(spec.shape)
 
     def _for_each(self, act: Callable[..., object], operands: Operands) -> None:

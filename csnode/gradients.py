@@ -91,7 +91,11 @@ class GradientSums:
             merger.offer(subtree, PartialSum(tensors))
 
     def _packed(self, name: str, gradient: torch.Tensor) -> torch.Tensor:
-        return self._indexes[name].pack(gradient) if name in self._indexes else gradient
+        """Return a gradient as it travels; a sparse product has computed no more than that."""
+        index = self._indexes.get(name)
+        if index is None or gradient.shape == (index.num_present,):
+            return gradient
+        return index.pack(gradient)
 
     def take(self, for_each: ForEach) -> list[GradientSum]:
         """Return all sums, each in a slab; those of a bucket by micro-batch."""

@@ -1,13 +1,13 @@
-"""Measure where sparse products on the CPU are faster than the dense kernels that the nodes run.
+"""Measure where sparse products on the CPU are faster than the dense kernels of torch.
 
     python -m benchmarks.sparsity.products --json benchmarks/results/sparse_products.json
 
-One thread, fp32, a weight whose zeros lie at random places. The three products of a linear layer:
-outputs, gradients of inputs, gradients of weights; dense, and with the weight in compressed sparse
-rows (``torch.sparse``, which calls MKL; the last one computes the gradients of non-zeros alone).
-The places of the non-zeros are known beforehand, as they are on a node: the time of a sparse form
-contains what brings the values of a step into place, and copies of transposed activations. Forms
-take turns, and the fastest of several turns counts.
+One thread, a weight whose zeros lie at random places. The three products of a linear layer:
+outputs, gradients of inputs, gradients of weights; dense, and as nodes compute them with
+``runtime.engine.sparse_products`` (csnode.engine.sparse_products). Where the non-zeros lie is known
+beforehand, as it is on a node: the time of a sparse form contains what brings the values of a step
+into place. Forms take turns, and the least processor time of several turns counts. Where the sparse
+form stops being faster is the table of ``sparse_products: auto`` (csnode.engine.crossover).
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ from typing import Any
 
 import torch
 
+from csnode.engine.sparse_products import Pattern, sampled, times
 from waferstream.reports.benchmark import new_file, new_result
+from wsc.compiler.precision import DTYPES
 from wsc.core.files import write_json
+from wsc.core.nonzeros import Index
 
-DENSITIES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
-SHAPES = ((128, 1024, 1024), (512, 1024, 1024), (2048, 1024, 1024), (512, 768, 3072))
+DENSITIES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
+SHAPES = (
+    (32, 1024, 1024), (128, 256, 256), (128, 512, 512), (128, 1024, 1024), (512, 1024, 1024),
+    (512, 768, 3072), (2048, 1024, 1024),
+)  # fmt: skip
 """Rows of the activations, inputs and outputs of the weight."""
 PRODUCTS = ("outputs", "input gradients", "weight gradients")
 
@@ -31,10 +37,10 @@ Forms = Mapping[str, Callable[[], torch.Tensor]]
 
 
 def measure_density(
-    shape: tuple[int, int, int], density: float, turns: int
+    shape: tuple[int, int, int], density: float, dtype: torch.dtype, turns: int
 ) -> dict[str, dict[str, float]]:
     """Return seconds of the dense and the sparse form of each product, and their difference."""
-    dense, sparse = _forms(shape, density)
+    dense, sparse = _forms(shape, density, dtype)
     results = {}
     for name in PRODUCTS:
         expected, found = dense[name](), sparse[name]()
@@ -55,34 +61,25 @@ def speed_up(results: Mapping[str, Mapping[str, float]]) -> float:
     return sum(dense_s for dense_s, _ in pairs) / sum(map(min, pairs))
 
 
-def _forms(shape: tuple[int, int, int], density: float) -> tuple[Forms, Forms]:
+def _forms(shape: tuple[int, int, int], density: float, dtype: torch.dtype) -> tuple[Forms, Forms]:
     rows, inputs, outputs = shape
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(rows, inputs, generator=generator)
     slope = torch.randn(rows, outputs, generator=generator)
     present = _present(shape, density)
     weight = (1 + torch.rand(outputs, inputs, generator=generator)) * present  # no other zeros
-    packed, turned = weight.to_sparse_csr(), weight.t().contiguous().to_sparse_csr()
-    values = packed.values().clone()
-    order = _places_of_turned(present)
-    pattern = packed.clone()
-    pattern.values().zero_()
-
-    def filled(form: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        form.values().copy_(new)
-        return form
-
+    pattern = Pattern(Index.of(present), (outputs, inputs))
+    values = pattern.index.pack(weight).to(dtype)
+    x, slope, weight = x.to(dtype), slope.to(dtype), weight.to(dtype)
     dense: Forms = {
         "outputs": lambda: x @ weight.t(),
         "input gradients": lambda: slope @ weight,
         "weight gradients": lambda: slope.t() @ x,
     }
     sparse: Forms = {
-        "outputs": lambda: (filled(packed, values) @ x.t().contiguous()).t().contiguous(),
-        "input gradients": lambda: (
-            (filled(turned, values[order]) @ slope.t().contiguous()).t().contiguous()
-        ),
-        "weight gradients": lambda: torch.sparse.sampled_addmm(pattern, slope.t(), x).values(),
+        "outputs": lambda: times(x, pattern.rows(values.float())).to(dtype),
+        "input gradients": lambda: times(slope, pattern.columns(values.float())).to(dtype),
+        "weight gradients": lambda: sampled(slope, x, pattern).to(dtype),
     }
     return dense, sparse
 
@@ -93,17 +90,10 @@ def _present(shape: tuple[int, int, int], density: float) -> torch.Tensor:
     return torch.rand(outputs, inputs, generator=torch.Generator().manual_seed(2)) < density
 
 
-def _places_of_turned(present: torch.Tensor) -> torch.Tensor:
-    """Return, for each value of the transposed weight, its place among the weight's values."""
-    places = torch.zeros(present.shape, dtype=torch.int64)
-    places[present] = torch.arange(int(present.sum()))
-    return places.t()[present.t()]
-
-
 def _seconds(act: Callable[[], torch.Tensor]) -> float:
-    start_s = time.perf_counter()
+    start_s = time.process_time()
     act()
-    return time.perf_counter() - start_s
+    return time.process_time() - start_s
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -111,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=new_file, required=True)
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     result = new_result("Below which density are sparse products faster on the CPU?")
@@ -118,13 +109,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for shape in SHAPES:
         print("rows {}, inputs {}, outputs {}: dense time over sparse time".format(*shape))
         for density in DENSITIES:
-            found = measure_density(shape, density, options.turns)
+            found = measure_density(shape, density, DTYPES[options.dtype], options.turns)
             points.append({"shape": shape, "density": density, "products": found})
             ratios = (
                 f"{name} {one['dense_s'] / one['sparse_s']:5.2f}" for name, one in found.items()
             )
             print(f"  density {density:4.2f}: {', '.join(ratios)}; all {speed_up(found):.2f}")
-    result["points"] = points
+    result["dtype"], result["points"] = options.dtype, points
     write_json(options.json, result)
 
 

@@ -7,14 +7,17 @@ it computes itself; all others, such as copies and elementwise ops, stay as they
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from csnode.engine.array import WaferArray
 from csnode.engine.fabric import FabricArray
+from csnode.engine.gradient_products import bind_gradients
 from csnode.engine.kernels import KERNELS, PRODUCTS
+from csnode.engine.sparse_products import Pattern
 from csnode.engine.spec import EngineName, EngineSpec
 from wsc.compiler.ops import KIND_OF
 from wsc.core.errors import ApplianceCompilationError
@@ -31,18 +34,34 @@ _TORCH = frozenset(_CHOOSING.split())
 
 
 def built(
-    kernel: KernelSource, segment: Segment, engine: EngineSpec
+    kernel: KernelSource,
+    segment: Segment,
+    engine: EngineSpec,
+    patterns: Mapping[str, Pattern] = MappingProxyType({}),
 ) -> Callable[..., tuple[Any, ...]]:
     """Return a kernel as a callable, its calls bound to the engines of the segment.
 
-    Raises ApplianceCompilationError for an op that an engine has no kernel for.
+    Args:
+        kernel: The kernel.
+        segment: What it computes.
+        engine: What computes its calls.
+        patterns: Weights whose gradients are sparse, whenever the kernel runs.
+
+    Raises:
+        ApplianceCompilationError: An engine has no kernel for an op.
     """
-    if engine.is_torch:
+    setting = engine.sparse_products_of(segment.layer)
+    if engine.is_torch and setting == "none":
         return kernel.build()
     tree = ast.parse(kernel.text)
     binder = _Binder(segment, engine)
-    tree = ast.fix_missing_locations(binder.visit(tree))
-    return replace(kernel, text=ast.unparse(tree)).build(binder.kernels)
+    if not engine.is_torch:
+        tree = binder.visit(tree)
+    kernels = dict(binder.kernels)
+    if setting != "none":
+        (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+        kernels |= bind_gradients(function, segment, setting, patterns)
+    return replace(kernel, text=ast.unparse(ast.fix_missing_locations(tree))).build(kernels)
 
 
 class _Binder(ast.NodeTransformer):

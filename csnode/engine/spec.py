@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
+from csnode.engine.crossover import SparseProducts
 from wsc.core.config import Config
+from wsc.core.errors import ConfigError
 
 EngineName = Literal["torch", "wafer", "wafer-cycles"]
 KernelKind = Literal["matmul", "attention", "norm", "softmax", "reduction"]
@@ -45,6 +47,34 @@ class EngineSpec(Config):
     columns: PositiveInt = 512
     """Columns of PEs of the region: features lie along the rows. Defects leave the region as it is,
     so values do not depend on them."""
+
+    sparse_products: SparseProducts = "none"
+    """Products with sparse weights that torch computes from the non-zeros alone, which decides
+    bits: ``none``, those with weights of a density at most, or ``auto``, those where it was
+    measured to pay (csnode.engine.crossover)."""
+
+    @model_validator(mode="after")
+    def _torch_multiplies_somewhere(self) -> EngineSpec:
+        if self.sparse_products == "none" or "torch" in self._engines_of_products:
+            return self
+        raise ConfigError(
+            "sparse_products needs products that torch computes",
+            code="sparse-products-without-torch",
+            where="runtime.engine.sparse_products",
+            value=self.sparse_products,
+            rule="the array of PEs computes every product whole, in its own order",
+            remedy="remove sparse_products, or set kernels: {matmul: torch}",
+        )
+
+    @property
+    def _engines_of_products(self) -> set[EngineName]:
+        if "matmul" in self.kernels:
+            return {self.kernels["matmul"]}
+        return {self.default, *self.layers.values()}
+
+    def sparse_products_of(self, layer: str) -> SparseProducts:
+        """Return which products of a layer are computed from non-zeros: none on the array."""
+        return self.sparse_products if self.of(layer, "matmul") == "torch" else "none"
 
     def of(self, layer: str, kind: str) -> EngineName:
         """Return the engine of a kernel of a layer."""

@@ -1,0 +1,110 @@
+"""Gradients of sparse weights, computed at the places of their non-zeros.
+
+In a kernel the gradient of a weight is a product of two values that are no weights. Where nothing
+but casts and transpositions lies between that product and the returned gradient, the call is
+replaced by one that knows the weight. Its result is then flat: the values of the non-zeros, as the
+gradient travels.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+
+from csnode.engine.crossover import SparseProducts, largest_density
+from csnode.engine.sparse_products import Pattern, sampled
+from wsc.core.segment import Segment
+
+_ATEN = "torch.ops.aten."
+_PRODUCT, _TURN, _CAST = f"{_ATEN}mm.default", f"{_ATEN}t.default", f"{_ATEN}_to_copy.default"
+
+Bound = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def bind_gradients(
+    kernel: ast.FunctionDef,
+    segment: Segment,
+    setting: SparseProducts,
+    patterns: Mapping[str, Pattern],
+) -> dict[str, Bound]:
+    """Bind the products of a kernel's text that are gradients of weights.
+
+    Args:
+        kernel: The text; calls are replaced in place.
+        segment: What the kernel returns.
+        setting: ``runtime.engine.sparse_products``.
+        patterns: Weights whose gradients travel as values of non-zeros, when the kernel runs.
+
+    Returns:
+        The functions that the text calls, by name.
+    """
+    calls = {
+        node.targets[0].id: node.value
+        for node in kernel.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if isinstance(node.value, ast.Call)
+    }
+    names = (node for node in ast.walk(kernel) if isinstance(node, ast.Name))
+    reads = Counter(name.id for name in names if isinstance(name.ctx, ast.Load))
+    bound: dict[str, Bound] = {}
+    for weight, value in zip(segment.gradients, _returned_gradients(kernel, segment), strict=True):
+        found = _product_of(value, calls, reads)
+        if found is not None:
+            call, is_turned = found
+            name = f"gradient_product_{len(bound)}"
+            call.func = ast.Name(name, ast.Load())
+            bound[name] = partial(_gradient, weight, setting, patterns, is_turned)
+    return bound
+
+
+def _returned_gradients(kernel: ast.FunctionDef, segment: Segment) -> list[ast.expr]:
+    """Return the expressions of the gradients, behind the outputs in what a kernel returns."""
+    last = kernel.body[-1]
+    assert isinstance(last, ast.Return)
+    assert isinstance(last.value, ast.Tuple)
+    first = len(segment.outputs)
+    return last.value.elts[first : first + len(segment.gradients)]
+
+
+def _product_of(
+    value: ast.expr, calls: Mapping[str, ast.Call], reads: Mapping[str, int]
+) -> tuple[ast.Call, bool] | None:
+    """Return the product that a value is, and whether it is transposed; None if it is another."""
+    is_turned = False
+    while isinstance(value, ast.Name) and reads[value.id] == 1 and value.id in calls:
+        call = calls[value.id]
+        match ast.unparse(call.func):
+            case name if name == _PRODUCT:
+                return call, is_turned
+            case name if name == _TURN:
+                is_turned = not is_turned
+            case name if name != _CAST:
+                return None
+        value = call.args[0]
+    return None
+
+
+def _gradient(
+    weight: str,
+    setting: SparseProducts,
+    patterns: Mapping[str, Pattern],
+    is_turned: bool,
+    left: torch.Tensor,
+    right: torch.Tensor,
+) -> torch.Tensor:
+    """Return ``left @ right``, or of it the values of a weight's non-zeros, flat."""
+    pattern = patterns.get(weight)
+    if pattern is None or not _is_sparse(setting, pattern, len(right)):
+        return torch.mm(left, right)
+    slope, x = (right, left.t()) if is_turned else (left.t(), right)
+    return sampled(slope, x, pattern).to(left.dtype)
+
+
+def _is_sparse(setting: SparseProducts, pattern: Pattern, rows: int) -> bool:
+    """Return whether a gradient is computed at the non-zeros alone; one without any is dense."""
+    most = largest_density(setting, "gradient", rows, pattern.index.num_elements)
+    return 0 < pattern.density <= most
