@@ -13,7 +13,7 @@ from wsc.checkpoint.writer import write_metadata, writing
 from wsc.core.activities import Interval
 from wsc.core.errors import CheckpointError
 
-_POLL_S = 0.02
+_POLL_S = 0.02  # between two looks at the files of the weight servers
 
 
 class BackgroundSave:

@@ -52,7 +52,7 @@ class Fit:
 
 
 def compile(model: nn.Module, backend: Backend | None = None) -> nn.Module:
-    """Register the model with the backend; returns the module that a traced step calls."""
+    """Register the model with the backend; return the module that a traced step calls."""
     backend = backend or current_backend()
     if not isinstance(model, nn.Module):
         raise ConfigError(

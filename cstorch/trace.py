@@ -73,7 +73,7 @@ class TracedStep:
         return step
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run one step of a DataExecutor loop; returns placeholders of its results."""
+        """Run one step of a DataExecutor loop; return placeholders of its results."""
         backend = current_backend()
         loop = backend.loop
         if loop is None:

@@ -110,7 +110,7 @@ class Trainer:
         self._step = trace(self._training_step)
 
     def fit(self, dataloader: Iterable[Any] | Callable[[], Iterable[Any]]) -> list[float]:
-        """Train on a loader; returns the losses at an interval of ``log_steps``.
+        """Train on a loader; return the losses at an interval of ``log_steps``.
 
         Args:
             dataloader: A loader of global batches (tuples or dicts), as torch's DataLoader, or a

@@ -50,7 +50,7 @@ class Counting(Dataset[dict[str, torch.Tensor]]):
 
 
 def train(num_csx: int, steps: int) -> list[float]:
-    """Train on emulated CS-3 systems; returns the loss of every step."""
+    """Train on emulated CS-3 systems; return the loss of every step."""
     model = make_model()
     cluster: Any = {"runtime": {"kind": "local"}}  # leave out to run on all cores
     trainer = cstorch.Trainer(

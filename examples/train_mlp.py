@@ -18,7 +18,7 @@ ARMS = 3
 
 
 class SpiralNet(nn.Module):
-    """A network that tells the arms of a spiral apart."""
+    """A network that classifies points by the arm of a spiral."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def spiral(batch_size: int = 96, batches: int = 100) -> list[dict[str, torch.Ten
 
 
 def train(num_csx: int, steps: int) -> list[float]:
-    """Train on an emulated cluster; returns the loss of every step."""
+    """Train on an emulated cluster; return the loss of every step."""
     # Every role in this process. Leave `cluster` out to run each role as a process of its own.
     cluster: Any = {"runtime": {"kind": "local"}}
     config = cstorch.ClusterConfig(num_csx=num_csx, cluster=cluster)

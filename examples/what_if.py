@@ -12,6 +12,7 @@ from torch import nn
 
 import cstorch
 from appliance.spec import ClusterSpec
+from wsc.core.units import PS_PER_MS
 
 NUM_CSX = 16
 
@@ -42,7 +43,7 @@ def step_times(num_csx: int = NUM_CSX) -> dict[str, float]:
         simulation = cstorch.simulate(
             model, batch, num_csx, loss_fn=nn.functional.mse_loss, cluster=cluster
         )
-        found[name] = simulation.points[-1].emulated.step_ps / 1e9
+        found[name] = simulation.points[-1].emulated.step_ps / PS_PER_MS
     return found
 
 

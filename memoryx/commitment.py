@@ -74,7 +74,7 @@ class Commitment:
         return not self.behind(step)
 
     def behind(self, step: int) -> tuple[str, ...]:
-        """Return who has not done the step before ``step``."""
+        """Return the nodes and servers that have not done the step before ``step``."""
         return tuple(party for party, done in self._done.items() if done < step - 1)
 
     def note(self, party: str, message: StepDone) -> None:

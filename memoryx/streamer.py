@@ -80,5 +80,5 @@ class Streamer:
         return self._num_sent == len(self._steps) * self._num_rounds * len(self._buckets)
 
     def _is_current(self, bucket: Bucket, step: int) -> bool:
-        """Whether every trained weight of the bucket has seen the update of the step before."""
+        """Return whether all trained weights of a bucket have the update of the step before."""
         return all(self._version.get(name, step - 1) == step - 1 for name in bucket.names)

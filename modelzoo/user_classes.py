@@ -83,6 +83,7 @@ def checked_class(section: Mapping[str, Any], where: str) -> Callable[..., Any]:
 
 
 def _arguments(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keyword arguments of the class that a section names."""
     return {key: value for key, value in section.items() if key != CLASS}
 
 
@@ -238,6 +239,7 @@ def _check_takes(model: nn.Module, batch: Any) -> None:
 
 
 def _call(model: nn.Module, batch: Any) -> Any:
+    """Call a model with the entries of a batch: by name, in order, or with the batch itself."""
     match batch:
         case Mapping():
             return model(**batch)

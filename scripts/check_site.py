@@ -36,7 +36,7 @@ class SitePage:
 
 
 class _Reader(HTMLParser):
-    """Collects links and names of a page."""
+    """A parser that collects links and names of a page."""
 
     def __init__(self) -> None:
         super().__init__()

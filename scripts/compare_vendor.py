@@ -74,7 +74,7 @@ class ProgramFailedError(WaferStreamError):
 
 
 def main() -> int:
-    """Run and compare all programs on all devices; returns the exit code."""
+    """Run and compare all programs on all devices; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--python", required=True, help="interpreter of the vendor's environment")
     parser.add_argument("--programs", nargs="+", choices=PRECISION, default=list(PRECISION))

@@ -12,7 +12,7 @@ HOME = Path(__file__).resolve().parents[1]
 
 
 def run_exec(words: Sequence[str], folder: Path, log: str, path: Path | None = None) -> str | None:
-    """Run ``waferstream exec`` on a local cluster; returns its output, None if it failed.
+    """Run ``waferstream exec`` on a local cluster; return its output, None if it failed.
 
     Args:
         words: What follows ``exec``.

@@ -60,7 +60,7 @@ class Outcome:
 
 
 def main() -> int:
-    """Run the programs of the checkout; returns the exit code."""
+    """Run the programs of the checkout; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("gigagpt_runs"))

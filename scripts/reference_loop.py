@@ -42,7 +42,7 @@ Gradients = list[torch.Tensor]
 
 
 def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Module:
-    """Train the model of ``trainer.init`` on one global batch per step; returns the model."""
+    """Train the model of ``trainer.init`` on one global batch per step; return the model."""
     refuse_dropout(init)
     model = make_model(init)
     masters = [master for master in model.parameters() if master.requires_grad]
@@ -194,7 +194,7 @@ def main() -> None:
 
 
 def train_params(params: Params, steps: int) -> nn.Module:
-    """Train the first ``steps`` steps of ``trainer.fit``; returns the model."""
+    """Train the first ``steps`` steps of ``trainer.fit``; return the model."""
     if params.trainer.fit is None:
         raise SystemExit("params.yaml has no trainer.fit: there is nothing to train on")
     loader = params.trainer.fit.train_dataloader

@@ -32,7 +32,7 @@ _STANDARD_ERROR = 2
 
 
 def main() -> int:
-    """Run the experiment of the command line; returns the exit code."""
+    """Run the experiment of the command line; return the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also ends the run in progress
     try:
         experiment, with_gpus, prints_json = read_command_line()

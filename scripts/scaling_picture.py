@@ -125,7 +125,7 @@ def _draw_measured(axes: Axes, measured: MeasuredRuns) -> list[style.EndLabel]:
 
 
 def main() -> int:
-    """Draw the picture of the command line; returns the exit code."""
+    """Draw the picture of the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--params", type=Path, required=True, help="params file to simulate")
     parser.add_argument("--measured", type=Path, required=True, help="scaling.json of runs")

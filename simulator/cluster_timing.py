@@ -165,7 +165,7 @@ class ClusterTiming:
         )
 
     def _facts(self, program: Program) -> list[SegmentFacts]:
-        """Return what a trace tells of the segments of a program."""
+        """Return the facts about each segment of a program that a trace states."""
         plan, samples = SramPlan.of(program, self.machine.system), program.micro_batch_size
         held = [moment.footprint.of(samples) for moment in plan.moments]
         return [

@@ -29,7 +29,7 @@ class Occupancy(NamedTuple):
 
 
 class SegmentFacts(NamedTuple):
-    """What a trace tells of a segment: layer, phase, and the SRAM of a system that runs it."""
+    """Facts about a segment in a trace: layer, phase, and the SRAM of a system that runs it."""
 
     layer: str
     phase: str
@@ -82,7 +82,7 @@ class Record:
         self.first_missing = None
 
     def describe(self, mode: str, segments: Sequence[SegmentFacts]) -> None:
-        """Learn the segments of the program of a mode."""
+        """Set the segments of the program of a mode."""
         self._segments[mode] = segments
 
     def enter_round(self, mode: str, step: int, index: int = -1) -> None:

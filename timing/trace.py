@@ -71,6 +71,8 @@ class Activities:
 
 
 class _Bar(NamedTuple):
+    """A slice of the file, in nanoseconds of its clock."""
+
     start_ns: int
     end_ns: int
     name: str
@@ -96,6 +98,7 @@ def write_trace(path: Path, activities: Activities, notes: Sequence[str] = ()) -
 
 
 def _events(activities: Activities, missing: Sequence[str]) -> Iterator[Event]:
+    """Yield all events: emulated slices and counters, measured slices, and what is missing."""
     record = activities.emulated
     rows: dict[str, list[_Bar]] = {timeline: [] for timeline in _ORDER}
     for work in () if record is None else record.occupancies:
@@ -132,6 +135,7 @@ def _name(activity: str, place: Place) -> str:
 
 
 def _details(activity: str, place: Place, num_bytes: int) -> dict[str, Any]:
+    """Return the arguments of a slice, without those that are empty."""
     details: dict[str, Any] = {"activity": activity}
     if (cause := ATTRIBUTION_OF.get(activity, activity)) in _CAUSES:
         details["attribution"] = cause
@@ -144,12 +148,14 @@ def _details(activity: str, place: Place, num_bytes: int) -> dict[str, Any]:
 
 
 def _origin_ns(rows: Mapping[str, Sequence[_Bar]]) -> int:
+    """Return the start of the first slice of a clock."""
     return min((bar.start_ns for bars in rows.values() for bar in bars), default=0)
 
 
 def _process(
     pid: int, name: str, rows: Mapping[str, list[_Bar]], origin_ns: int
 ) -> Iterator[Event]:
+    """Yield the names of a clock and of its tracks, and all slices; nothing without a slice."""
     if not any(rows.values()):
         return
     yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
@@ -188,11 +194,13 @@ def _counters(record: Record, origin_ns: int) -> Iterator[Event]:
 
 
 def _sample(at_ps: int, origin_ns: int, name: str, values: Mapping[str, int]) -> Event:
+    """Return the values of a counter from a moment on."""
     ts = _us(at_ps // PS_PER_NS - origin_ns)
     return {"ph": "C", "pid": EMULATED, "name": name, "ts": ts, "args": dict(values)}
 
 
 def _us(time_ns: int) -> float:
+    """Return microseconds, the unit of the format."""
     return time_ns / 1000
 
 

@@ -1,1 +1,1 @@
-"""The shared vocabulary: core, timing, compiler, telemetry. Knows no room."""
+"""What all roles share: plain data and rules, the compiler, checkpoint files."""

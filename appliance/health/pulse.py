@@ -25,7 +25,7 @@ _TEXT_BYTES = 240
 
 # Writes so far, activity, since (ns), busy (ns), step, text, writes so far again.
 _LAYOUT = struct.Struct(f"=QQqqq{_TEXT_BYTES}sQ")
-_TRIES = 100
+_TRIES = 100  # reads of a pulse that its process writes at the same time
 
 
 class Activity(IntEnum):
@@ -85,9 +85,10 @@ class PulseWriter:
         self._change(Activity.IDLE, "")
 
     def fail(self) -> None:
-        """State that a call failed; whoever waited in vain goes on saying for whom.
+        """State that a call failed; a process that waited keeps stating for which role.
 
-        The error names who waits for whom, and its author looks when the first wait has ended.
+        The error of a stalled job names each wait. It is made after the first wait has ended, so
+        the others must still be readable then.
         """
         if self._activity is not Activity.WAIT:
             self.idle()

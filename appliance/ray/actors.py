@@ -26,9 +26,9 @@ from appliance.ray.survey import silent_hosts
 from appliance.user_code import UserCode
 from swarmx.links.memory import unmap_lost_blocks
 
-_END_S = 5.0
+_END_S = 5.0  # within which ended processes must be gone
 _POLL_S = 0.01
-_GREETING_S = 0.5
+_GREETING_S = 0.5  # within which a host must answer before it is asked about processes
 _LEAVE_S = 5.0  # within which a role leaves its job, or is replaced
 
 

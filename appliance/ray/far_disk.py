@@ -23,8 +23,8 @@ from appliance.ray.places import task_options
 from wsc.core.disk import LOCAL_DISK, OpenFile, write_at
 from wsc.core.units import MIB
 
-_CHUNK_BYTES = 4 * MIB
-_MOST_IN_FLIGHT = 4
+_CHUNK_BYTES = 4 * MIB  # read at a time
+_MOST_IN_FLIGHT = 4  # writes on their way to the host
 
 
 class FarDisk:

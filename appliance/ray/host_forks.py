@@ -21,8 +21,8 @@ from appliance.user_code import UserCode
 LEAST_ROLES = 3
 """Fewer roles of a host load their code in less processor time than a fork server takes."""
 
-_LOOK_S = 0.5
-_START_S = 30.0
+_LOOK_S = 0.5  # between two looks at fork servers that start
+_START_S = 30.0  # limit of their start
 _KNOWN_KEYS = frozenset({"working_dir", "py_modules", "env_vars", "excludes", "config"})
 """Parts of a job's runtime environment that leave Ray's Python as it is."""
 

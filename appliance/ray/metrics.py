@@ -12,7 +12,7 @@ from ray.util.metrics import Counter, Gauge
 
 from wsc.core.messages import Envelope
 
-_PERIOD_S = 5.0
+_PERIOD_S = 5.0  # between two reports to Ray
 _COUNTERS = {
     "sent_bytes": "Bytes of payloads that the role has sent",
     "sent_messages": "Messages that the role has sent",

@@ -28,8 +28,8 @@ from wsc.core.units import MIB, format_bytes
 
 log = logging.getLogger("waferstream")
 
-_GREETING_S = 2.0
-_LOOK_S = 0.1
+_GREETING_S = 2.0  # within which a host must answer to be used
+_LOOK_S = 0.1  # between two looks at free CPUs
 _MANY = 1_000_000  # systems: a private Ray limits none
 _RACK = "rack"
 _PACKAGES = ("appliance", "csnode", "memoryx", "swarmx", "wsc")

@@ -1,4 +1,4 @@
-"""The states of a protected run, and its story: each change is a line that says what happened.
+"""The states of a protected run, the changes between them, and log lines about them.
 
     running -> aborting -> deciding -> rebuilding -> rolling back -> running
                               |            |              |

@@ -35,7 +35,7 @@ def title_of(pid: int) -> str:
 
 
 class Census:
-    """Counts what a run has left behind, and nothing that belongs to other runs on the host.
+    """A count of what a run has left behind, without anything of other runs on the host.
 
     Processes, sockets and ports are those that were seen below the run, shared memory and files
     those that were not there before.

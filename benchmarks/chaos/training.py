@@ -55,7 +55,7 @@ class Course:
 
 
 class Training:
-    """Runs the command until it has finished.
+    """A training whose command is started again until it has finished.
 
     Args:
         flags: The flags of run.py.

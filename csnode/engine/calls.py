@@ -17,7 +17,7 @@ from csnode.engine.kernels import KERNELS
 from csnode.engine.spec import KernelName
 from wsc.core.segment import OpWork
 
-_EPSILON = 1e-5
+_EPSILON = 1e-5  # of norms; cycles do not depend on it
 
 
 class KernelCall(NamedTuple):

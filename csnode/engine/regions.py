@@ -21,7 +21,7 @@ from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import Program
 from wsc.core.segment import OpWork, Segment
 
-_SUM_BYTES = 4
+_SUM_BYTES = 4  # fp32
 
 
 def check_region(engine: EngineSpec, fabric: FabricSpec) -> None:

@@ -45,7 +45,7 @@ class ClusterManagement:
         return self.workflow_id
 
     def start_workflow(self, lock_resources: bool = False) -> bool:  # noqa: ARG002
-        """Start a workflow if there is none; returns True."""
+        """Start a workflow if there is none; return True."""
         self.workflow_id = self.workflow_id or f"wflow-{uuid.uuid4().hex[:12]}"
         return True
 

@@ -86,7 +86,7 @@ class Execution:
         return under_way.newest(cluster.newest_step())
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> dict[str, Any]:
-        """Name the checkpoint to start from; returns its states that are not tensors.
+        """Name the checkpoint to start from; return its states that are not tensors.
 
         Raises:
             CheckpointError: The checkpoint is damaged.

@@ -106,7 +106,7 @@ class EagerStep:
         self._recorder.note_done(steps, loss_scale)
 
     def run(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> Any:
-        """Run one step of a loop; returns its results.
+        """Run one step of a loop; return its results.
 
         Raises:
             ApplianceNanError: A result is not finite.

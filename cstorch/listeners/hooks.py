@@ -39,7 +39,7 @@ class Hooks:
         return all(getattr(hook, "reads_outlines_only", False) for hook in self._hooks.values())
 
     def register(self, hook: Hook) -> RemovableHandle:
-        """Add a hook; returns a handle whose ``remove()`` takes it away."""
+        """Add a hook; return a handle whose ``remove()`` takes it away."""
         handle = RemovableHandle(self._hooks)
         self._hooks[handle.id] = hook
         return handle

@@ -212,7 +212,7 @@ def lazy_creation() -> Iterator[None]:
 
 
 class _Creation(TorchFunctionMode):
-    """Makes ``torch.empty`` lazy and remembers every alias of a lazy tensor."""
+    """A mode in which ``torch.empty`` is lazy, with a record of all aliases of lazy tensors."""
 
     def __init__(self, record: InitRecord) -> None:
         super().__init__()
@@ -264,7 +264,7 @@ def _deferred_truncation() -> Iterator[None]:
 
 
 class _RandomOps(TorchDispatchMode):
-    """Runs what is recorded before any other op draws from the generator."""
+    """A mode that runs what is recorded before any other op draws from the generator."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -56,7 +56,7 @@ class Recorder:
     """Positions of the scalars among the results that have a gradient."""
 
     def hand_out(self, tree: Any) -> Any:
-        """Make every tensor in a pytree a result of the step; returns placeholders."""
+        """Make every tensor in a pytree a result of the step; return placeholders."""
         return pytree.tree_map_only(torch.Tensor, self._result, tree)
 
     def _result(self, tensor: torch.Tensor) -> StepValue:

@@ -32,6 +32,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic iteration a X + b (X X^T) X + c (X X^T)^2 X (Jordan et al. 2024)."""
 
 SMALLEST_NORM = 1e-7
+"""Bound of the divisor below, so that a gradient of zeros stays zero (Jordan et al. 2024)."""
 
 
 @register

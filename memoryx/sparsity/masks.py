@@ -67,7 +67,7 @@ class Masks(Mapping[str, SparsityMask]):
         return packing
 
     def index_bytes(self, name: str) -> int:
-        """Return the bytes of all that says where the values of a weight belong."""
+        """Return the bytes of the mask, the places and the indices of a weight."""
         mask, (_, packing) = self._masks[name], self._packings.get(name, (0, None))
         indexes = [index for (of, _), (_, index) in self._indexes.items() if of == name]
         places_bytes = 0 if packing is None else packing.places.nbytes

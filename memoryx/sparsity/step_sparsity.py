@@ -26,7 +26,9 @@ from wsc.core.sparsity import WeightSparsity
 
 KEY_BYTES = 4
 SELECTION_PASSES = 4
+"""Size of a key, and passes over all keys, one for each digit of 8 bits (Alabi et al. 2012)."""
 MASK_BYTES = 1 / 8
+"""Per element."""
 
 MOST_SAMPLED = 256
 """Steps of a run of which a mean is taken, evenly spaced."""

@@ -49,7 +49,7 @@ GPT2 = Family(
         rule("transformer.h.{i}.ln_1.{p}", "decoder.{i}.attention_norm.{p}"),
         rule(
             "transformer.h.{i}.attn.c_attn.{p}",
-            *(f"decoder.{{i}}.attention.{part}.{{p}}" for part in ("query", "key", "value")),
+            *_QKV,
             is_transposed=True,
         ),
         rule(

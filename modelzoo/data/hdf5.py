@@ -41,13 +41,14 @@ Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
 """Folders of ``*.h5`` files, files, or globs."""
 
 
-def _is_readable(text: str | None) -> str | None:
+def _checked_subset(text: str | None) -> str | None:
+    """Return the text of a subset; ValueError if it is none."""
     if text is not None:
         parse_subset(text)
     return text
 
 
-SubsetText = Annotated[str | None, AfterValidator(_is_readable)]
+SubsetText = Annotated[str | None, AfterValidator(_checked_subset)]
 """Parts of the data as fractions of the whole, in file order: ``"0.0-0.5,0.7-1.0"``."""
 
 
@@ -92,7 +93,7 @@ class GptHDF5MapDataProcessor(DataProcessor):
     """Every batch is whole: samples left over at the end of an epoch start the next one."""
 
     pad_last: bool = False
-    """Concerns an incomplete last batch, which there is never."""
+    """Accepted for compatibility: there is never an incomplete last batch."""
 
     use_vsl: bool = False
     """Whether sequences are packed documents, which do not attend to each other."""

@@ -16,6 +16,8 @@ import numpy as np
 from wsc.core.rng import stream_key
 
 _NUM_ROUNDS = 6
+"""Rounds of the network. Four suffice with pseudo-random functions (Luby and Rackoff 1988); the
+hash used here is weaker, so there are more."""
 
 
 @dataclass(frozen=True)

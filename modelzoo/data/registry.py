@@ -61,7 +61,7 @@ def processor_class(name: str, where: str) -> type[DataProcessor]:
 
 
 def check_section(config: Mapping[str, Any], where: str) -> None:
-    """Check a dataloader section without opening files; raises ConfigError."""
+    """Check a dataloader section without opening files; raise ConfigError."""
     if user_classes.CLASS in config:
         user_classes.checked_class(config, where)
     else:

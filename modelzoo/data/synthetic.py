@@ -42,7 +42,7 @@ class DummyDataProcessor(DataProcessor):
 
 @register_processor
 class DummyIterableDataProcessor(DummyDataProcessor):
-    """The twin of ``DummyDataProcessor`` that the vendor reads in order only."""
+    """The same data under the name of the vendor's class that reads in order only."""
 
 
 class DummySamples:
@@ -130,6 +130,7 @@ class SyntheticSamples:
         }
 
     def _hashes(self, name: str, indices: np.ndarray, size: int) -> np.ndarray:
+        """Return two hashes for each element of the samples, uint64 (2, len(indices), size)."""
         key = np.uint64(stream_key(self._config.shuffle_seed, "synthetic", name))
         counters = (indices[:, None] * size + np.arange(size)).astype(np.uint64)
         first = mix64(mix64(counters) ^ key)

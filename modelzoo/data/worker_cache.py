@@ -39,6 +39,7 @@ def _content(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 def _renew(folder: Path, copy: Path) -> None:
+    """Copy a folder, so that a reader sees the whole copy or none; DataError if it does not fit."""
     is_full, needed, left = distributed.hit_worker_cache_limit(str(folder), str(copy))
     if is_full:
         raise DataError(

@@ -15,21 +15,17 @@ from torch import nn
 
 from modelzoo.models.attention import Attention
 from modelzoo.models.initializers import NormalInitializer, ZerosInitializer, fill_parameters
-from modelzoo.models.layers import FeedForward
+from modelzoo.models.layers import LONGEST_WAVE, FeedForward
 from modelzoo.models.registry import register_model
 from modelzoo.models.transformer_config import Feature, Nonlinearity, TransformerConfig
 from wsc.core.config import Config
-
-_LONGEST_WAVE = 10000.0
-"""Longest wave of the sinusoids (Vaswani et al. 2017, section 3.5)."""
 
 _INITIALLY_ZERO = (
     "scale.weight", "shift.weight", "attention_gate.weight", "feed_forward_gate.weight",
     "head.output.weight",
 )  # fmt: skip
-"""Weights that start at 0: every block is the identity, the prediction 0 (adaLN-Zero, section
-3.2)."""
-
+"""Weights that start at 0, so that every block is the identity and the prediction is 0 (adaLN-Zero,
+Peebles and Xie 2023, section 3.2)."""
 
 Size = tuple[PositiveInt, PositiveInt]
 """Height and width."""
@@ -313,7 +309,10 @@ def grid_positions(config: DitConfig, like: torch.Tensor) -> torch.Tensor:
 
 
 def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
-    """Return sines and cosines (N, size) of fp32 positions (N,), in waves of 1 to 10000 steps."""
+    """Return sines and cosines, fp32 (N, size), of fp32 positions (N,).
+
+    Pair i has the angle position * LONGEST_WAVE^(-2i / size); all sines come first.
+    """
     exponents = torch.arange(0, size, 2, dtype=torch.float32, device=positions.device) / size
-    angles = positions[:, None] * _LONGEST_WAVE**-exponents
+    angles = positions[:, None] * LONGEST_WAVE**-exponents
     return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -120,4 +120,5 @@ def load_balancing_loss(routings: Sequence[Routing], attention_mask: torch.Tenso
 
 
 def _spread(scores: torch.Tensor, kind: str) -> torch.Tensor:
+    """Return the probability of each expert (..., E): their softmax, or a sigmoid of each."""
     return scores.softmax(-1) if kind == "softmax" else scores.sigmoid()

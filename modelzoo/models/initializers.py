@@ -77,6 +77,7 @@ class NormalInitializer(WeightInitializer):
         weight.normal_(self.mean, self.std, generator=generator)
 
     def scaled(self, factor: float) -> Self:
+        """Return the distribution with ``factor`` times the standard deviation."""
         return self.model_copy(update={"std": self.std * factor})
 
 
@@ -90,6 +91,7 @@ class TruncatedNormalInitializer(WeightInitializer):
     b: float | None = None
 
     def scaled(self, factor: float) -> Self:
+        """Return the distribution with standard deviation and bounds times ``factor``."""
         low, high = self._bounds()
         changed = {"std": self.std * factor, "a": low * factor, "b": high * factor}
         return self.model_copy(update=changed)

@@ -20,7 +20,8 @@ from wsc.core.errors import ConfigError
 Routing = tuple[torch.Tensor, torch.Tensor]
 """Probability of each expert and whether it is chosen, both fp32 (B, T, E)."""
 
-_LONGEST_WAVE = 10000.0
+LONGEST_WAVE = 10000.0
+"""Longest wave of sinusoids in units of 2 pi positions (Vaswani et al. 2017, section 3.5)."""
 
 
 class LearnedPosition(nn.Module):
@@ -53,7 +54,7 @@ class FixedPosition(nn.Module):
         if position_ids is None:
             position_ids = torch.arange(embedded.shape[1], device=device)
         waves = torch.arange(num_waves, dtype=torch.float32, device=device)
-        frequencies = _LONGEST_WAVE ** -(waves / max(num_waves - 1, 1))
+        frequencies = LONGEST_WAVE ** -(waves / max(num_waves - 1, 1))
         angles = position_ids[..., None].float() * frequencies
         vectors = torch.cat([angles.sin(), angles.cos()], dim=-1)
         return embedded + vectors.to(embedded.dtype), None

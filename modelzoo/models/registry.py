@@ -82,7 +82,7 @@ def known_config(config: Mapping[str, Any], where: str = "model") -> Transformer
 
 
 def check_model(config: Mapping[str, Any], where: str = "model") -> None:
-    """Check a model section without building the model; raises ConfigError."""
+    """Check a model section without building the model; raise ConfigError."""
     if known_config(config, where) is None:
         own = {key: value for key, value in config.items() if key != user_classes.LOSS}
         user_classes.checked_class(own, where)
@@ -92,7 +92,15 @@ def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> n
     """Build the model of a section of params.yaml, initialized from ``seed``.
 
     The model is on torch's default device; under ``torch.device("meta")`` it takes no memory. The
-    global random state is unchanged. Raises ConfigError.
+    global random state is unchanged.
+
+    Args:
+        config: The section.
+        seed: Seed of all initial weights.
+        where: Key path of the section, for errors.
+
+    Raises:
+        ConfigError: The section is wrong.
     """
     if user_classes.CLASS in config:
         return user_classes.make_model(config, seed, where)
@@ -138,7 +146,10 @@ def training_example(
 ) -> Example:
     """Return the loss and gradients of one micro-batch of the model of a section.
 
-    The model has no memory for its weights. Raises ConfigError if the section is wrong.
+    The model has no memory for its weights.
+
+    Raises:
+        ConfigError: The section is wrong.
     """
     with torch.device("meta"):
         model = build_model(config, seed=0)

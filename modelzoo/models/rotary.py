@@ -45,11 +45,15 @@ class YarnScaling(RopeScaling):
     theta: PositiveFloat
     original_max_position_embeddings: PositiveInt
     beta_fast: PositiveFloat = 32.0
+    """Pairs that turn more often within the original length are kept as they are."""
     beta_slow: PositiveFloat = 1.0
+    """Pairs that turn less often are interpolated in full."""
     extrapolation_factor: float = 1.0
     mscale_a: float = 0.1
     mscale_b: float = 1.0
+    """Cosines and sines are multiplied by a ln(factor) + b (section 3.4)."""
     truncate: bool = True
+    """Whether the bounds of the ramp are rounded to whole pairs."""
 
     def apply(self, frequencies: torch.Tensor) -> tuple[torch.Tensor, float]:
         low, high = self._pair(self.beta_fast), self._pair(self.beta_slow)

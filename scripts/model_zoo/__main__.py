@@ -40,7 +40,7 @@ class Outcome:
 
 
 def main() -> int:
-    """Run the families of the command line; returns the exit code."""
+    """Run the families of the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--family", nargs="+", choices=FAMILIES, default=list(FAMILIES))
@@ -75,7 +75,7 @@ def train(checkout: Path, family: str, folder: Path) -> Outcome:
 
 
 def run(checkout: Path, folder: Path, params: dict[str, Any], steps: int) -> list[float]:
-    """Train some steps, from the last checkpoint if there is one; returns the losses, or none."""
+    """Train some steps, from the last checkpoint if there is one; return the losses, or none."""
     init = params["trainer"]["init"]
     init["loop"] = {"num_steps": steps, "eval_frequency": steps, "eval_steps": 2}
     file = folder / "params.yaml"

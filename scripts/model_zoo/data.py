@@ -141,7 +141,7 @@ def _name(number: int) -> str:
 
 
 def _write_vocabulary(folder: Path, special: list[str]) -> Path:
-    """Write a vocabulary whose word ``w9`` is token 9; returns its path."""
+    """Write a vocabulary whose word ``w9`` is token 9; return its path."""
     words = [*special, *(f"w{token}" for token in range(len(special), VOCABULARY))]
     path = folder / "vocabulary.txt"
     path.write_text("\n".join(words) + "\n")

@@ -35,7 +35,7 @@ def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def train(name: str, options: dict[str, Any], device: str) -> Results:
-    """Train with one optimizer; returns losses and final weights."""
+    """Train with one optimizer; return losses and final weights."""
     backend = cstorch.backend(device)
     cstorch.amp.enable_mixed_precision(False)
     with backend.device:

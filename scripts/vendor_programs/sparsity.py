@@ -37,7 +37,7 @@ def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def train(config: Any, device: str) -> Results:
-    """Train with one configuration of sparsity; returns losses and final weights."""
+    """Train with one configuration of sparsity; return losses and final weights."""
     backend = cstorch.backend(device)
     cstorch.amp.enable_mixed_precision(False)
     with backend.device:

@@ -32,7 +32,7 @@ from wsc.core.payload import Payload
 from wsc.core.units import KIB, MIB
 
 _PREFIX = struct.Struct("<II")
-_NUMBERS = 1 << 32
+_NUMBERS = 1 << 32  # numbers of frames wrap around at 32 bits
 _BUFFER_BYTES = 64 * KIB
 _PIECE_BYTES = 1 * MIB  # the peer takes one within the stall time-out
 
@@ -58,7 +58,7 @@ def write_all(connection: socket.socket, content: bytes | bytearray | memoryview
 
 
 class FrameWriter:
-    """Writes messages to a connection."""
+    """The writing side of a connection: messages as frames."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -85,7 +85,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Reads records and messages from a connection."""
+    """The reading side of a connection: records and messages."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -36,6 +36,7 @@ from wsc.core.errors import WaferStreamError
 from wsc.core.units import KIB
 
 _MOST_STRANGERS = 64
+"""Connections at a time that have not shown a certificate of the directory yet."""
 _MOST_HELLO_BYTES = 4 * KIB
 
 

@@ -1,4 +1,4 @@
-"""The link between hosts: TCP under TLS 1.3 with certificates on both sides.
+"""The TCP link between hosts: TLS 1.3 with certificates on both sides.
 
 Every role listens, and opens a connection to every role that it sends to. A connection carries one
 direction: ``Hello`` and ``Welcome`` of ``wire.proto``, then the messages (see ``frames``). A thread
@@ -40,7 +40,7 @@ from wsc.core.errors import WaferStreamError
 from wsc.core.messages import Envelope
 from wsc.core.payload import Arena
 
-_RETRY_S = 0.05
+_RETRY_S = 0.05  # pause before a peer that does not listen yet is tried again
 _CLOSE_S = 5.0  # how long close() waits for peers to read what was sent
 _LAST_MESSAGES_S = 1.0  # a peer's last messages may arrive after the end of the way to it
 _MOST_WELCOME_BYTES = 64
@@ -198,10 +198,10 @@ class TcpEndpoint:
         return None
 
     def _is_welcome(self, connection: ssl.SSLSocket, target: str) -> bool:
-        """Say who this is; return whether the peer takes messages.
+        """Send the name of this role to a peer; return whether the peer takes messages.
 
         Raises:
-            ApplianceRuntimeServerError: It never will.
+            ApplianceRuntimeServerError: The peer refuses this role for good.
         """
         hello = Hello(version=PROTOCOL_VERSION, session=self._session, role=self.name)
         write_record(connection, hello.SerializeToString())

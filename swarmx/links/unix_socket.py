@@ -53,7 +53,9 @@ from wsc.core.units import KIB
 
 _MORE, _LAST = b"+", b"."
 _PIECE_BYTES = 32 * KIB
+"""A longer message is sent in several records."""
 _RETRY_S = 0.002
+"""Pause before a peer that does not listen yet is tried again."""
 
 
 class SocketEndpoint:

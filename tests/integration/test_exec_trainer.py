@@ -267,7 +267,7 @@ def whole(program: Path) -> tuple[Path, Logged]:
 
 
 def train(program: Path, folder: Path, *options: str, num_csx: int = 1) -> Logged:
-    """Run the program; returns what it has logged."""
+    """Run the program; return what it has logged."""
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(program)

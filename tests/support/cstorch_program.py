@@ -95,7 +95,7 @@ def evaluation_step(backend: cstorch.Backend) -> TracedStep:
 
 
 def losses(step: TracedStep, loop: cstorch.utils.data.DataExecutor) -> list[float]:
-    """Run a loop; returns the loss of every activation step as a closure receives it."""
+    """Run a loop; return the loss of every activation step as a closure receives it."""
     seen: list[float] = []
 
     @cstorch.step_closure

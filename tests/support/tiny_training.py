@@ -107,7 +107,7 @@ def train_on_cluster(
     machine: Mapping[str, Any] | None = None,
     inspect: Callable[[cstorch.Backend], Any] = cstorch.Backend.weights_digest,
 ) -> Any:
-    """Train for ``steps`` steps; returns the result of ``inspect``, by default the weights' digest.
+    """Train for ``steps`` steps; return the result of ``inspect``, by default the weights' digest.
 
     The run is on ``device``, CSX or CPU. It continues from the checkpoint ``restore`` and writes one to ``save``, at the end or every
     ``save_every`` steps; ``machine`` changes sections of the emulated machine.

@@ -24,6 +24,7 @@ from timing.kernels.grid import Cycles, Grid
 from timing.kernels.single_pe import axpy_cycles, wavelets
 
 ACCUMULATOR_BYTES = 4
+"""Sums are fp32."""
 SIGNAL_CYCLES = 1
 """One instruction, by which a thread of a PE reports to another that a buffer is full, or free."""
 

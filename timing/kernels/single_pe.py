@@ -17,6 +17,7 @@ from wsc.core.program import BYTES_PER_ELEMENT
 VectorOp = Literal["copy", "add", "multiply", "fma", "sum"]
 
 HALF_BYTES = 2
+"""Size of a 16-bit number, for which a PE has the faster rates."""
 
 
 def elements_per_cycle(fabric: FabricSpec, op: VectorOp, dtype: str) -> float:

@@ -83,7 +83,7 @@ def _validate(given: argparse.Namespace) -> int:
 
 
 def _check_registered(params: Params) -> None:
-    """Validate model and data loaders with the classes that they name; raises ConfigError."""
+    """Validate model and data loaders with the classes that they name; raise ConfigError."""
     # Importing torch takes seconds: report a wrong file before that.
     from modelzoo.data.registry import check_section  # noqa: PLC0415
     from modelzoo.models.registry import check_model  # noqa: PLC0415

@@ -49,7 +49,7 @@ def write_curve(
     use: MachineUse | None = None,
     command: str = "",
 ) -> Path:
-    """Write a curve as ``name.json``, ``name.png`` and ``name.html``; returns the page's path.
+    """Write a curve as ``name.json``, ``name.png`` and ``name.html``; return the page's path.
 
     Where GPU clusters are compared, also writes ``gpus.png``; elsewhere removes that of an earlier
     curve.

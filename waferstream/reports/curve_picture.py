@@ -117,7 +117,7 @@ def _draw_gpu_curve(axes: Axes, curve: GpuCurve, color: str) -> style.EndLabel:
 
 
 def draw_rates(axes: Axes, result: CurveResult, error_bar: ErrorBar | None) -> list[style.EndLabel]:
-    """Draw emulated, ideal and measured throughput; returns the labels of the curves."""
+    """Draw emulated, ideal and measured throughput; return the labels of the curves."""
     counts = [point.num_csx for point in result.points]
     emulated = [point.emulated.samples_per_s for point in result.points]
     measured = [p.run.measured.samples_per_s for p in result.points if p.run is not None]

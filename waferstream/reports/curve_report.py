@@ -33,6 +33,7 @@ _VISIBLE_SHARE = 0.0005  # a cause with a smaller share at every point has no co
 MOST_ROWS = 25
 """Rows of a table on a terminal."""
 MOST_SPOTS = 8
+"""Numbers of systems named as efficient ones."""
 _WORTH_SAYING = 1.1  # less is within the error of a prediction
 
 CAUSES = {

@@ -21,6 +21,7 @@ from wsc.core.units import format_count
 
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)
 MOST_GPUS = 1024
+"""Largest cluster that is compared."""
 ACCURACY_NOTE = (
     "GPU throughput is modelled: fitted on 12 and checked on 90 other published rows of ZeRO-3 and "
     "ZeRO-2, 4.3 % mean error, with 124M to 65B parameters on 8 to 256 GPUs. Extrapolated: all "

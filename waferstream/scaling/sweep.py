@@ -37,7 +37,7 @@ PLAIN_REQUEST = SimulationRequest()
 
 
 def parse_sweep(text: str, where: str) -> tuple[int, ...]:
-    """Parse numbers of systems; returns each once, in ascending order.
+    """Parse numbers of systems; return each once, in ascending order.
 
     Args:
         text: Parts separated by commas: a number, a range with both ends (``4-8``), or a range

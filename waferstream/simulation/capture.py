@@ -122,7 +122,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
 
 
 def load_captured(path: Path) -> CapturedStep | None:
-    """Load a cached step; returns None if there is none, or, with a warning, if it is damaged."""
+    """Load a cached step; return None if there is none, or, with a warning, if it is damaged."""
     if not path.exists():
         return None
     try:

@@ -274,7 +274,7 @@ class Trainer:
         return self._saver.newest or self._restorer.path
 
     def _saves_in_background(self) -> bool:
-        """Whether checkpoints are written while training goes on."""
+        """Return whether checkpoints are written while training goes on."""
         if self._init.checkpoint.async_save and self._init.autorestart is not None:
             log.info("Checkpoints are saved at once: restarts (autorestart) begin from them")
             return False

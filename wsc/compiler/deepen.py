@@ -228,7 +228,7 @@ def _sequence(node: fx.Node) -> int | None:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """Return what tells the storages of living tensors apart."""
+    """Return the address of a tensor's storage, which is unique among living tensors."""
     address: int = tensor.untyped_storage()._cdata
     return address
 

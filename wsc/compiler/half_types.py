@@ -75,7 +75,7 @@ def stochastic(x: torch.Tensor, half: str, key: int, place: int) -> torch.Tensor
 
 
 def stochastic_(x: torch.Tensor, half: str, key: int, place: int) -> torch.Tensor:
-    """Round numbers to a half type by chance in place; returns them."""
+    """Round numbers to a half type by chance in place; return them."""
     return x.copy_(stochastic(x, half, key, place))
 
 
@@ -84,7 +84,7 @@ torch.fx.node.has_side_effect(stochastic_)
 
 
 def nearest_(x: torch.Tensor, half: str) -> torch.Tensor:
-    """Round numbers to the nearest of a half type in place; returns them."""
+    """Round numbers to the nearest of a half type in place; return them."""
     return x.copy_(nearest(x, half))
 
 

@@ -36,7 +36,7 @@ _NUMBERS = frozenset(
 
 
 class RefuseHostReads(TorchFunctionMode):
-    """Raise ApplianceCompilationError for a call that reads the value of a traced tensor.
+    """A mode that refuses calls that read the value of a traced tensor.
 
     Buffers have values, which may be read as long as no step writes them.
     """

@@ -26,7 +26,7 @@ _INDEXED = {_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.defaul
 
 
 class KnownValues(TorchDispatchMode):
-    """Runs ops that need the values of tensors, where constants alone decide them."""
+    """A mode that runs ops that need the values of tensors, where constants alone decide them."""
 
     def __init__(self, buffers: Collection[torch.Tensor]) -> None:
         TorchDispatchMode.__init__(self)

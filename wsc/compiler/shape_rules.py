@@ -27,6 +27,7 @@ from wsc.core.errors import ApplianceCompilationError
 
 _aten = torch.ops.aten
 _ALIGNMENT_BYTES = 16
+"""Alignment of the rows of a grouped product, which ``torch._grouped_mm`` requires."""
 
 _INPUT_OF_NORM = {
     _aten.native_batch_norm.default: 0,

@@ -34,6 +34,7 @@ from wsc.core.units import counted
 
 FLAG = "csx.performance.micro_batch_size"
 AUTO_MICRO_BATCHES = 8
+"""Micro-batches that ``auto`` leaves in a batch, so that 1 to 8 systems cut it alike."""
 
 
 class SizeRange(Config):

@@ -27,6 +27,7 @@ from wsc.core.stream_plan import Bucket
 
 _WORD_BYTES = 8
 _ROW_WORDS = 5
+"""Table of a payload: int64 words, the number of rows first; a row for each sparse weight."""
 FEWEST_SAVED_BYTES = 64
 """A weight that saves less is dense; more than the table and the padding of one weight take."""
 

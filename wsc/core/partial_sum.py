@@ -27,7 +27,7 @@ def one_by_one(act: Callable[..., object], operands: Operands) -> None:
 
 @dataclass(frozen=True)
 class Credit:
-    """Returns a borrowed payload: puts the message that says so into an outbox."""
+    """The return of a borrowed payload: a call puts its message into an outbox."""
 
     envelope: Envelope
     outbox: list[Envelope]
@@ -116,7 +116,7 @@ class PartialSum:
 
 
 def _add_into(target: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
-    """``target = left + right`` in fp32, in one pass where the gradients are fp32 already."""
+    """Write ``left + right`` to ``target`` in fp32; in one pass if they are fp32 already."""
     if left.dtype == torch.float32:
         torch.add(left, right, out=target)
     else:

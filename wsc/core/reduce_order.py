@@ -64,7 +64,7 @@ def root(num_micro_batches: int) -> Subtree:
 
 
 class Merger(Generic[Value]):
-    """Adds sibling subtrees, and only those, as they arrive in any order.
+    """Sums of sibling subtrees, and only of those, which may arrive in any order.
 
     ``add(left, right)`` returns the sum; ``left`` always holds the lower micro-batches. It may
     reuse either operand's storage. Values are not None.

@@ -23,7 +23,7 @@ from csnode.fabric.simulator import run
 from timing.kernels.resident import gradient_block
 from wsc.core.errors import ApplianceCompilationError
 
-_BUFFERS = 2
+_BUFFERS = 2  # one is filled while the other is used
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class History:
 
 
 class Recorder:
-    """Collects the history of a run."""
+    """The history of a run while it is recorded."""
 
     def __init__(self, queues: Queues, colours: list[int], num_pes: int) -> None:
         self._queues, self._colours, self._num_pes = queues, np.array(colours), num_pes

@@ -22,6 +22,7 @@ from wsc.core.program import BYTES_PER_ELEMENT
 from wsc.core.segment import Phase
 
 SMALL_LAYER_BYTES = 256 * 1024
+"""A layer that streams fewer bytes is joined with a neighbour: each segment has fixed costs."""
 
 
 @dataclass(frozen=True)

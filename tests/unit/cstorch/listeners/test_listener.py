@@ -23,7 +23,7 @@ Numbers = dict[str, float]
 
 
 def heard(listeners: list[TensorListener], shape: Shape, device: str = "CSX") -> list[float]:
-    """Train one step with listeners; returns its loss."""
+    """Train one step with listeners; return its loss."""
     handles = [register_traced_tensor_hook(listener) for listener in listeners]
     try:
         with running_backend(shape, device) as backend:
