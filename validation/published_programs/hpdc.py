@@ -20,7 +20,7 @@ from timing.kernels.collectives import depth_cycles
 def cost(
     fabric: FabricSpec, contention: float, energy: float, links: int, distance: int, depth: int
 ) -> float:
-    """Return the cycles of the model for given contention, energy, links, distance and depth."""
+    """Return the cycles of the model: ``max(C, E / N + L) + (2 T_R + 1) D`` (see the module)."""
     line = fabric.cycles_per_wavelet
     spread = line * energy / links + fabric.hop_cycles * distance
     return max(line * contention, spread) + depth_cycles(fabric) * depth

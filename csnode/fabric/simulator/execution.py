@@ -222,10 +222,10 @@ class Cores:
                 case _:
                     np.maximum.at(self.finish_cycles, self.threads.pe[here], now)
 
-    def _set_up(self, threads: Array, time: int) -> None:
+    def _set_up(self, threads: Array, cycle: int) -> None:
         self.threads.word[threads] = 0
         self.threads.is_issued[threads] = True
-        self.threads.agenda.add(threads, time)
+        self.threads.agenda.add(threads, cycle)
 
     def _open(self, threads: Array) -> None:
         """Listen to the colour, or send, after the set-up."""

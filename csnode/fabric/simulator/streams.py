@@ -186,10 +186,10 @@ class Streams:
         number, rest = np.divmod(offset, np.maximum(run, 1))
         return np.where(run > 0, number * self._table.store_pitch[row] + rest, without)
 
-    def _close(self, threads: Array, sources: Array, time: int) -> None:
+    def _close(self, threads: Array, sources: Array, cycle: int) -> None:
         """End streams that have passed their last word."""
         if threads.size:
             self._ramps.leave(sources[sources >= 0])
-            self._threads.proceed(threads, time)
+            self._threads.proceed(threads, cycle)
             if (sources < 0).any():
                 self._senders = self._senders[self._threads.is_issued[self._senders]]

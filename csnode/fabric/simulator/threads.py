@@ -29,13 +29,13 @@ class Agenda:
         """Cycle of the first entry, or NEVER."""
         return self._times[0] if self._times else NEVER
 
-    def add(self, threads: Array, time: int) -> None:
-        """Schedule threads for cycle ``time``."""
+    def add(self, threads: Array, cycle: int) -> None:
+        """Schedule threads for a cycle."""
         if threads.size:
-            if time not in self._threads:
-                heapq.heappush(self._times, time)
-                self._threads[time] = []
-            self._threads[time].append(threads)
+            if cycle not in self._threads:
+                heapq.heappush(self._times, cycle)
+                self._threads[cycle] = []
+            self._threads[cycle].append(threads)
 
     def due(self, now: int) -> Array:
         """Remove and return the threads that are due by ``now``."""
@@ -78,11 +78,11 @@ class Threads:
         instruction = self._table.instructions[self.pc[thread]]
         return f"PE {self.pe[thread]} at {instruction}, word {self.word[thread]}"
 
-    def proceed(self, threads: Array, time: int) -> None:
-        """Advance threads to the next instruction at ``time``."""
+    def proceed(self, threads: Array, cycle: int) -> None:
+        """Advance threads to the next instruction, at which they continue in a cycle."""
         self.pc[threads] += 1
         self.is_issued[threads] = False
-        self.agenda.add(threads, time)
+        self.agenda.add(threads, cycle)
 
     def by_instruction(self, threads: Array) -> list[tuple[int, Array]]:
         """Group threads by the row of the table that they are at."""
