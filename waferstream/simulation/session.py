@@ -38,7 +38,7 @@ from waferstream.simulation.activation_zeros import zeros_of
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study, study_of
-from waferstream.training.session import make_backend
+from waferstream.training.backend import make_backend
 from waferstream.training.tracing import TraceRequest
 from wsc.core.errors import ConfigError
 from wsc.core.terminal import line_width

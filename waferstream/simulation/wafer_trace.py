@@ -28,7 +28,7 @@ from waferstream.reports.wafer_trace_picture import trace_picture
 from waferstream.reports.wafer_traces import KernelTrace
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.wafer_trace_request import FLAG, WaferTraceRequest
-from waferstream.training.session import make_backend
+from waferstream.training.backend import make_backend
 from wsc.core.errors import ConfigError, nearest
 from wsc.core.files import replacing
 from wsc.core.program import Program

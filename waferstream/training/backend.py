@@ -1,0 +1,63 @@
+"""Build the backend that a configuration describes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cstorch
+from appliance.spec import ClusterSpec
+from cstorch.backend import Backend
+from timing.record import DEFAULT_LIMIT
+from waferstream.config.callbacks import CheckLoss
+from waferstream.config.params import Params
+from waferstream.training.tracing import TraceRequest
+
+COMPILED = "cached_compile"
+"""The folder of the compile cache in the folder of the model."""
+
+
+def make_backend(
+    params: Params,
+    cluster: ClusterSpec,
+    trace: TraceRequest | None = None,
+    compile_dir: Path | None = None,
+) -> Backend:
+    """Build the backend of a configuration.
+
+    Args:
+        params: The configuration.
+        cluster: The machine.
+        trace: What activities are recorded for, if they are.
+        compile_dir: The compile cache, unless the configuration names one.
+    """
+    init = params.trainer.init
+    job = init.backend.cluster_config
+    precision = init.precision
+    cstorch.amp.enable_mixed_precision(precision.enabled)
+    cstorch.amp.set_half_dtype(precision.fp16_type)
+    csx = cstorch.backends.csx
+    csx.precision.optimization_level = precision.precision_opt_level
+    csx.precision.stochastic_rounding = precision.stochastic_rounding
+    backend = cstorch.backend(
+        init.backend.backend_type,
+        cluster_config=cstorch.ClusterConfig(
+            num_csx=job.num_csx,
+            max_wgt_servers=job.max_wgt_servers,
+            num_workers_per_csx=job.num_workers_per_csx,
+            job_labels=job.job_labels,
+            job_priority=job.job_priority,
+            job_time_sec=job.job_time_sec,
+            cluster=cluster,
+            autorestart=init.autorestart,
+            record=trace is not None,
+            record_limit=DEFAULT_LIMIT if trace is None else trace.limit,
+        ),
+        compile_dir=init.backend.compile_dir or compile_dir or init.model_dir / COMPILED,
+        compile_only=init.backend.compile_only,
+        validate_only=init.backend.validate_only,
+        seed=init.seed,
+        check_loss=init.callback(CheckLoss) is not None,
+    )
+    backend.logs_progress = False  # observers report it
+    backend.bars = ("eval",)
+    return backend
