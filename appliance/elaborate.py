@@ -23,6 +23,7 @@ from memoryx.optim.cost import (
 )
 from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec
+from memoryx.sparsity.held_bytes import held_bytes, packable
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from memoryx.tiers import fill_tiers, tiers_of
 from simulator.costed_program import CostedProgram
@@ -37,7 +38,7 @@ from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import switch_name, worker_name
 from wsc.core.micro_batches import check_batch
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import MASTER_BYTES, TensorSpec
+from wsc.core.program import TensorSpec
 from wsc.core.role import RoleSpec
 from wsc.core.schedule import Rounds
 from wsc.core.stream_plan import plan_streams
@@ -165,7 +166,7 @@ def plan_installation(
     state_bytes = state_bytes_per_element(optimizer, program.parameter)
     sparse = () if optimizer is None else optimizer.sparsity
     tiers_of(program, machine.memoryx, state_bytes, sparse)
-    weight_bytes = program.num_elements(program.parameter) * (MASTER_BYTES + state_bytes)
+    weight_bytes = held_bytes(program, state_bytes, packable(optimizer)).total
     if size.flash is not None:
         check_bound(size.flash, program.parameter, optimizer)
         weight_bytes = min(weight_bytes, size.flash.resident_bytes * size.num_servers)

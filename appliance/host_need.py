@@ -11,10 +11,11 @@ from appliance.placement import Placement
 from appliance.round_size import activation_bytes, bytes_of_node, micro_batches_of_round
 from appliance.spec import RuntimeSpec
 from memoryx.optim.cost import state_bytes_per_element
+from memoryx.sparsity.held_bytes import HeldBytes, held_bytes, packable
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.installation import Installation
 from wsc.core.messages import server_name
-from wsc.core.program import MASTER_BYTES, Program
+from wsc.core.program import Program
 from wsc.core.stream_plan import GRADIENT_BYTES
 from wsc.core.units import format_bytes
 
@@ -41,70 +42,100 @@ def roles_on(placement: Placement, num_servers: int) -> tuple[HostRoles, ...]:
     )
 
 
-def needs_of(installation: Installation, size: ClusterSize) -> dict[str, int]:
-    """Return the bytes that all roles together need at least, by purpose."""
+@dataclass(frozen=True)
+class ServerNeeds:
+    """The bytes that all weight servers together need at least.
+
+    Args:
+        training: By purpose, while a step is trained.
+        loading: While weights are loaded and masks are made.
+    """
+
+    training: Mapping[str, int]
+    loading: int
+
+
+@dataclass(frozen=True)
+class HostNeed:
+    """The bytes that the roles of a host need at least: by purpose in training, and in loading."""
+
+    training: Mapping[str, int]
+    loading: int
+
+    @property
+    def total(self) -> int:
+        """The larger of both."""
+        return max(self.loading, sum(self.training.values()))
+
+
+def needs_of(installation: Installation, size: ClusterSize) -> HostNeed:
+    """Return the bytes that all roles together need at least."""
     weights = weight_needs(installation, size)
     return needs_on(
         HostRoles(1.0, size.num_csx, size.lanes), weights, installation.program, size.num_csx
     )
 
 
-def needs_on(
-    roles: HostRoles, weights: Mapping[str, int], program: Program, num_csx: int
-) -> dict[str, int]:
-    """Return the bytes that the roles of one host need at least, by purpose.
+def needs_on(roles: HostRoles, weights: ServerNeeds, program: Program, num_csx: int) -> HostNeed:
+    """Return the bytes that the roles of one host need at least.
 
     Copies of weights on their way, the interpreters of the roles, and pages that the allocator
     keeps come on top.
 
     Args:
         roles: The roles.
-        weights: The bytes of all weight servers, by purpose.
+        weights: The bytes of all weight servers.
         program: What the systems compute.
         num_csx: The systems of the cluster.
     """
     fixed, each = bytes_of_node(program, roles.lanes)
     lanes = min(roles.lanes, -(-program.num_micro_batches // num_csx))
-    needs = {name: round(num_bytes * roles.part_of_servers) for name, num_bytes in weights.items()}
+    part = roles.part_of_servers
+    needs = {name: round(num_bytes * part) for name, num_bytes in weights.training.items()}
     activations = f"activations of {roles.num_systems} x {lanes} micro-batches"
     needs[activations] = roles.num_systems * (fixed + lanes * each)
-    return {purpose: num_bytes for purpose, num_bytes in needs.items() if num_bytes}
+    training = {purpose: num_bytes for purpose, num_bytes in needs.items() if num_bytes}
+    return HostNeed(training, round(weights.loading * part))
 
 
-def weight_needs(installation: Installation, size: ClusterSize) -> dict[str, int]:
-    """Return the bytes that all weight servers together need, by purpose."""
-    program = installation.program
-    state_bytes = state_bytes_per_element(installation.optimizer, program.parameter)
+def weight_needs(installation: Installation, size: ClusterSize) -> ServerNeeds:
+    """Return the bytes that all weight servers together need."""
+    program, optimizer = installation.program, installation.optimizer
+    state_bytes = state_bytes_per_element(optimizer, program.parameter)
+    held = held_bytes(program, state_bytes, packable(optimizer))
     share = -(-program.num_micro_batches // size.num_csx)
     has_rounds = share > installation.rounds.per_node
     resident = None if size.flash is None else size.flash.resident_bytes * size.num_servers
-    return server_needs(program, state_bytes, resident, has_rounds=has_rounds)
+    return server_needs(program, held, resident, has_rounds=has_rounds)
 
 
 def server_needs(
-    program: Program, state_bytes: int, resident_bytes: int | None, *, has_rounds: bool
-) -> dict[str, int]:
-    """Return the bytes that all weight servers together need, by purpose.
+    program: Program, held: HeldBytes, resident_bytes: int | None, *, has_rounds: bool
+) -> ServerNeeds:
+    """Return the bytes that all weight servers together need.
 
     Args:
         program: What the systems compute.
-        state_bytes: Optimizer state of one element.
+        held: What masters and state take without flash.
         resident_bytes: Weights and state that stay beside flash; None without flash.
         has_rounds: Whether a step has several rounds, over which gradients are summed.
     """
-    trained = program.num_elements(program.trained)
     weights = {
-        "fp32 weights": MASTER_BYTES * program.num_elements(program.parameter),
-        "optimizer state": state_bytes * trained,
+        "fp32 weights": held.masters,
+        "optimizer state": held.state,
+        "sparse weights, their state and masks": held.sparse,
     }
+    loading = held.loading
     if resident_bytes is not None:
-        weights = {"weights and state beside flash": min(resident_bytes, sum(weights.values()))}
-    return {**weights, "gradient sums": GRADIENT_BYTES * trained if has_rounds else 0}
+        weights = {"weights and state beside flash": min(resident_bytes, held.total)}
+        loading = min(resident_bytes, loading)
+    sums = GRADIENT_BYTES * program.num_elements(program.trained) if has_rounds else 0
+    return ServerNeeds({**weights, "gradient sums": sums}, loading)
 
 
 def needs_of_hosts(
-    program: Program, state_bytes: int, runtime: RuntimeSpec, num_servers: int, placement: Placement
-) -> list[int]:
+    program: Program, held: HeldBytes, runtime: RuntimeSpec, num_servers: int, placement: Placement
+) -> list[HostNeed]:
     """Return the bytes that the roles of each host of a placement need at least.
 
     Rounds are those of a run whose program is on the first host. Where its memory is unknown they
@@ -112,7 +143,7 @@ def needs_of_hosts(
 
     Args:
         program: What the systems compute.
-        state_bytes: Optimizer state of one element.
+        held: What masters and state take without flash.
         runtime: How the cluster runs.
         num_servers: Weight servers.
         placement: The hosts of all roles.
@@ -120,13 +151,13 @@ def needs_of_hosts(
     num_csx, roles = placement.num_systems, roles_on(placement, num_servers)
     lanes = max(each.lanes for each in roles)
     resident = None if runtime.flash is None else runtime.flash.resident_bytes * num_servers
-    weights = server_needs(program, state_bytes, resident, has_rounds=False)
+    in_memory = held.total if resident is None else min(held.total, resident)
     free = placement.hosts[0].free_bytes or 0
-    budget = activation_bytes(runtime.activation_memory, sum(weights.values()), free)
+    budget = activation_bytes(runtime.activation_memory, in_memory, free)
     per_node = micro_batches_of_round(program, num_csx, lanes, budget)
     has_rounds = -(-program.num_micro_batches // num_csx) > per_node
-    weights = server_needs(program, state_bytes, resident, has_rounds=has_rounds)
-    return [sum(needs_on(each, weights, program, num_csx).values()) for each in roles]
+    weights = server_needs(program, held, resident, has_rounds=has_rounds)
+    return [needs_on(each, weights, program, num_csx) for each in roles]
 
 
 def check_hosts(installation: Installation, size: ClusterSize, placement: Placement) -> None:
@@ -140,7 +171,7 @@ def check_hosts(installation: Installation, size: ClusterSize, placement: Placem
     program, num_csx = installation.program, placement.num_systems
     for host, roles in zip(placement.hosts, roles_on(placement, size.num_servers), strict=True):
         needs = needs_on(roles, weights, program, num_csx)
-        if host.free_bytes is not None and sum(needs.values()) > host.free_bytes:
+        if host.free_bytes is not None and needs.total > host.free_bytes:
             raise _exceeded(needs, host.free_bytes, f"host {host.address}", OTHER_HOSTS)
 
 
@@ -157,8 +188,7 @@ def check_host(installation: Installation, size: ClusterSize, free: int | None =
     """
     free = free_bytes() + swap_bytes() if free is None else free
     needs = needs_of(installation, size)
-    total = sum(needs.values())
-    if total <= free:
+    if needs.total <= free:
         return
     raise _exceeded(needs, free, "this host, on which all roles run", _OWN_HOST)
 
@@ -176,14 +206,13 @@ OTHER_HOSTS = (
 )
 
 
-def _exceeded(
-    needs: Mapping[str, int], free: int, where: str, remedy: str
-) -> ApplianceResourceExhausted:
+def _exceeded(needs: HostNeed, free: int, where: str, remedy: str) -> ApplianceResourceExhausted:
+    parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in needs.training.items())
     return ApplianceResourceExhausted(
-        f"training needs at least {format_bytes(sum(needs.values()))} of memory on one host",
+        f"training needs at least {format_bytes(needs.total)} of memory on one host",
         code="model-exceeds-host",
         where=where,
-        value=", ".join(f"{name} {format_bytes(size)}" for name, size in needs.items()),
+        value=f"{parts}; while weights are loaded {format_bytes(needs.loading)}",
         rule=f"{format_bytes(free)} are free, swap included",
         remedy=remedy,
     )

@@ -7,6 +7,7 @@ from itertools import accumulate
 from math import prod
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from memoryx.optim.rule import Shape
@@ -50,7 +51,7 @@ class Dram:
 
     def allocate(self, shapes: Sequence[Shape]) -> list[torch.Tensor]:
         starts, total_bytes = packed(shapes, _ALIGNMENT_BYTES)
-        return views_at(torch.zeros(total_bytes // MASTER_BYTES), starts, shapes)
+        return views_at(_untouched(total_bytes // MASTER_BYTES), starts, shapes)
 
     def use(self, tensors: Iterable[torch.Tensor]) -> None:
         """Do nothing."""
@@ -82,6 +83,17 @@ class Made(Mapping[str, torch.Tensor]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def _untouched(num_elements: int) -> torch.Tensor:
+    """Return zeros whose pages take memory when they are first written.
+
+    ``torch.zeros`` writes all of them; a state that is packed before its first update needs none.
+    """
+    spare = _ALIGNMENT_BYTES // MASTER_BYTES
+    flat = np.zeros(num_elements + spare, np.float32)
+    first = -(flat.ctypes.data // MASTER_BYTES) % spare
+    return torch.from_numpy(flat[first : first + num_elements])
 
 
 def packed(shapes: Sequence[Shape], alignment_bytes: int) -> tuple[list[int], int]:

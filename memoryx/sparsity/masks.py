@@ -9,7 +9,7 @@ import torch
 from memoryx.memory import Made, Memory
 from memoryx.optim.rule import Shape
 from memoryx.sparsity.mask import SparsityMask, words_shape
-from memoryx.sparsity.packing import Packing
+from memoryx.sparsity.packing import Packing, place_dtype
 from memoryx.sparsity.patterns import first_mask, next_mask
 from wsc.core.nonzeros import Index
 from wsc.core.sparsity import WeightSparsity
@@ -61,8 +61,7 @@ class Masks(Mapping[str, SparsityMask]):
         mask = self._masks[name]
         if packing is None or version != mask.version:
             places = torch.nonzero(self.dense(name).view(-1)).view(-1)
-            fits = mask.num_elements <= torch.iinfo(torch.int32).max
-            packing = Packing(mask.shape, places.to(torch.int32) if fits else places)
+            packing = Packing(mask.shape, places.to(place_dtype(mask.num_elements)))
             self._packings[name] = mask.version, packing
         return packing
 

@@ -38,13 +38,7 @@ class Packing:
         Args:
             num_tensors: The master and the tensors of its optimizer state.
         """
-        size, values = prod(self.shape), self.num_values
-        packed_bytes = _num_held(values) * num_tensors * STATE_BYTES_PER_ELEMENT
-        packed_bytes += values * self.places.element_size()
-        return (
-            size % BLOCK_ELEMENTS == 0
-            and packed_bytes < size * num_tensors * STATE_BYTES_PER_ELEMENT
-        )
+        return packed_bytes(prod(self.shape), self.num_values, num_tensors) is not None
 
     @property
     def num_values(self) -> int:
@@ -76,6 +70,25 @@ class Packing:
         whole = torch.zeros(self.shape)
         whole.view(-1).index_copy_(0, self.places.long(), self.values(held))
         return whole
+
+
+def packed_bytes(num_elements: int, num_values: int, num_tensors: int) -> int | None:
+    """Return the bytes of a packed weight, its state and its places; None if it is held whole.
+
+    Args:
+        num_elements: Elements of the weight.
+        num_values: Those that are not masked.
+        num_tensors: The master and the tensors of its optimizer state.
+    """
+    found = _num_held(num_values) * num_tensors * STATE_BYTES_PER_ELEMENT
+    found += num_values * place_dtype(num_elements).itemsize
+    pays = found < num_elements * num_tensors * STATE_BYTES_PER_ELEMENT
+    return found if pays and num_elements % BLOCK_ELEMENTS == 0 else None
+
+
+def place_dtype(num_elements: int) -> torch.dtype:
+    """Return the smallest type that holds the places of a weight with so many elements."""
+    return torch.int32 if num_elements <= torch.iinfo(torch.int32).max else torch.int64
 
 
 def _num_held(num_values: int) -> int:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance.jobs.job import ClusterJob
 from appliance.jobs.queue import running
@@ -26,6 +26,9 @@ from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell
 from wsc.core.units import format_bytes
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from appliance.host_need import HostNeed
 
 DEFAULT_FILE = Path("cluster.yaml")
 
@@ -150,7 +153,7 @@ def _plan(given: argparse.Namespace) -> int:
     placement = _placer(spec, given.hosts).place(given.num_csx)
     workers = min(given.num_csx, spec.runtime.input_workers)
     num_servers = spec.machine.memoryx.weight_servers
-    needs = None if given.params is None else _needs(given.params, spec, placement)
+    needs = () if given.params is None else _needs(given.params, spec, placement)
     rows = plan_rows(placement, num_servers, workers, needs)
     code = show(given, rows)
     if any(row["FITS"] == "no" for row in rows):
@@ -160,21 +163,26 @@ def _plan(given: argparse.Namespace) -> int:
     return code
 
 
-def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[int]:
+def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed]:
     """Return the bytes that the training of a params file needs at least on each host."""
     from appliance.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
+    from memoryx.sparsity.held_bytes import held_bytes, packable  # noqa: PLC0415
     from waferstream.config.params import load_params  # noqa: PLC0415
-    from waferstream.simulation.session import captured_studies  # noqa: PLC0415
+    from waferstream.simulation.session import captured_studies, labels_of  # noqa: PLC0415
+    from wsc.core.optimizer import OptimizerSpec  # noqa: PLC0415
 
-    (study,) = captured_studies(load_params(path), [spec])
+    params = load_params(path)
+    (study,) = captured_studies(params, [spec])
     program = study.costed(placement.num_systems).program
-    state_bytes = study.simulator.update.state_bytes
-    num_servers = spec.machine.memoryx.weight_servers
-    return needs_of_hosts(program, state_bytes, spec.runtime, num_servers, placement)
+    simulator, num_servers = study.simulator, spec.machine.memoryx.weight_servers
+    rule = OptimizerSpec(labels_of(params, study).optimizer, (), sparsity=tuple(simulator.sparse))
+    sparse = packable(rule) if simulator.sparse else ()
+    held = held_bytes(program, simulator.update.state_bytes, sparse)
+    return needs_of_hosts(program, held, spec.runtime, num_servers, placement)
 
 
 def plan_rows(
-    placement: Placement, num_servers: int, num_workers: int, needs: Sequence[int] | None = None
+    placement: Placement, num_servers: int, num_workers: int, needs: Sequence[HostNeed] = ()
 ) -> list[Row]:
     """Return a row for each host that has roles, with their names by kind.
 
@@ -182,11 +190,11 @@ def plan_rows(
         placement: Where the roles run.
         num_servers: Weight servers.
         num_workers: Input workers.
-        needs: Bytes that the roles of each host need at least, if the model is known.
+        needs: What the roles of each host need at least, if the model is known.
     """
     table = placement.roles(num_servers, num_workers)
     hosts = {host.address: host for host in placement.hosts}
-    needed = dict(zip(hosts, needs or (), strict=False))
+    needed = dict(zip(hosts, needs, strict=False))
     kinds = {"COORDINATOR": "crd", "MEMORYX": "wgt", "SWARMX": "br", "CSX": "csx", "WORKERS": "wrk"}
     return [
         {
@@ -196,23 +204,25 @@ def plan_rows(
                 title: ",".join(name for name in names if name.rpartition("-")[0] == kind)
                 for title, kind in kinds.items()
             },
-            "NEEDS": _shown(needed.get(address)),
-            "FREE": _shown(hosts[address].free_bytes),
-            "FITS": _fits(needed.get(address), hosts[address].free_bytes),
+            **_memory(needed.get(address), hosts[address].free_bytes),
         }
         for address, names in table.items()
         if names
     ]
 
 
-def _shown(num_bytes: int | None) -> str:
-    return "" if num_bytes is None else format_bytes(num_bytes)
+def _memory(need: HostNeed | None, free: int | None) -> Row:
+    """Return the cells of a host's memory: needed in training and in loading, free, enough or not.
 
-
-def _fits(need: int | None, free: int | None) -> str:
-    if need is None or free is None:
-        return ""
-    return "yes" if need <= free else "no"
+    Those of unknown numbers are empty.
+    """
+    fits = "" if need is None or free is None else "yes" if need.total <= free else "no"
+    return {
+        "NEEDS": "" if need is None else format_bytes(sum(need.training.values())),
+        "LOADING": "" if need is None else format_bytes(need.loading),
+        "FREE": "" if free is None else format_bytes(free),
+        "FITS": fits,
+    }
 
 
 def _placer(spec: ClusterSpec, hosts: Sequence[Host] | None) -> Placer:

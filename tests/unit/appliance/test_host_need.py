@@ -22,6 +22,7 @@ from appliance.placement import Host, Placement, Placer
 from appliance.spec import RuntimeSpec
 from appliance.strategies import ServerStrategy
 from memoryx.flash_spec import FlashSpec
+from memoryx.sparsity.held_bytes import held_bytes
 from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from tests.support.tiny_run import run_here, write_run
@@ -39,21 +40,21 @@ def installed(size: ClusterSize) -> Installation:
 def test_need_grows_with_systems_but_not_that_of_the_weights() -> None:
     """Every system has activations of its own; gradient sums are kept over several rounds only."""
     one, two = ClusterSize(1, activation_bytes=1), ClusterSize(2, activation_bytes=1)
-    on_one, on_two = needs_of(installed(one), one), needs_of(installed(two), two)
+    on_one, on_two = (needs_of(installed(size), size).training for size in (one, two))
     weights = 4 * sum(weight.numel() for weight in Regression().parameters())
     assert on_one["fp32 weights"] == on_two["fp32 weights"] == on_one["gradient sums"] == weights
     assert on_two["activations of 2 x 1 micro-batches"] == pytest.approx(
         2 * on_one["activations of 1 x 1 micro-batches"]
     )
     flash = replace(one, flash=FlashSpec(path=Path(), resident_bytes=8))
-    assert needs_of(installed(one), flash)["weights and state beside flash"] == 8
+    assert needs_of(installed(one), flash).training["weights and state beside flash"] == 8
     whole = ClusterSize(1)
-    assert "gradient sums" not in needs_of(installed(whole), whole)
+    assert "gradient sums" not in needs_of(installed(whole), whole).training
 
 
 def test_host_without_the_memory_is_refused_with_numbers_and_ways_out() -> None:
     size = ClusterSize(1)
-    need = sum(needs_of(installed(size), size).values())
+    need = needs_of(installed(size), size).total
     check_host(installed(size), size, free=need)
     with raises(ApplianceResourceExhausted, "model-exceeds-host") as caught:
         check_host(installed(size), size, free=need - 1)
@@ -67,9 +68,9 @@ def test_a_plan_needs_as_much_as_the_run(free_bytes: int | None) -> None:
     size = ClusterSize(1, activation_bytes="auto" if free_bytes else 1)
     whole = installed(size)
     placed = Placer((Host("0", "10.0.0.0", 1, free_bytes=free_bytes),)).place(1)
-    found = needs_of_hosts(whole.program, 0, RuntimeSpec(), 1, placed)
-    assert found == [sum(needs_of(whole, size).values())]
-    assert ("gradient sums" in needs_of(whole, size)) == (free_bytes is None)
+    held = held_bytes(whole.program, 0)
+    assert needs_of_hosts(whole.program, held, RuntimeSpec(), 1, placed) == [needs_of(whole, size)]
+    assert ("gradient sums" in needs_of(whole, size).training) == (free_bytes is None)
 
 
 @pytest.mark.parametrize("servers", ["PACK", "SPREAD"])
@@ -77,7 +78,7 @@ def test_each_host_must_have_the_memory_of_its_own_roles(servers: ServerStrategy
     """Together the hosts need what one would; the error names the host that lacks it."""
     size = ClusterSize(2, num_servers=2)
     whole = installed(size)
-    free = sum(needs_of(whole, size).values())
+    free = needs_of(whole, size).total
 
     def placement(*free_bytes: int) -> Placement:
         hosts = tuple(
@@ -88,7 +89,7 @@ def test_each_host_must_have_the_memory_of_its_own_roles(servers: ServerStrategy
     check_hosts(whole, size, placement(free, free))
     weights = weight_needs(whole, size)
     needs = [
-        sum(needs_on(roles, weights, whole.program, 2).values())
+        needs_on(roles, weights, whole.program, 2).total
         for roles in roles_on(placement(free, free), size.num_servers)
     ]
     assert sum(needs) == free

@@ -128,6 +128,7 @@ def test_plan_shows_the_memory_that_each_host_needs(
     assert first["FREE"] == second["FREE"] == first["FITS"] == ""
     assert float(first["NEEDS"].split()[0]) > 0
     assert first["NEEDS"] != second["NEEDS"]
+    assert (first["LOADING"] == "0 B", second["LOADING"]) == (False, "0 B")
 
 
 @pytest.mark.parametrize(("gib", "fits"), [(0, "no"), (1, "yes")])
