@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from appliance.emulated_clock import EmulatedClock
+from appliance.health.link_waits import longest_waits
 from appliance.health.stragglers import Stragglers
 from appliance.norm_results import NormKernels
 from appliance.step_results import StepResult, combine
@@ -67,6 +68,7 @@ class InstalledPrograms:
         in_order = {n: tensor_norms[n] for n in program.trained if n in tensor_norms}
         step_norms = self._norms.gathered(reports)
         stragglers = self._stragglers.take(reports, job.steps)
+        link_waits = longest_waits(reports)
         skipped = 0 if job.loss_scale is None else job.loss_scale.num_skipped_steps
         for step in job.steps:
             parts = [returned[step, index] for index in range(program.num_micro_batches)]
@@ -74,10 +76,10 @@ class InstalledPrograms:
             of_coordinator = {**self.state.advance(program, parts), **of_norms}
             values = combine(program, parts, of_coordinator)
             timing = self.clock.step(job.mode, step, self.training, skipped)
-            watched = in_order if step == job.last_step else {}
+            watched, waits = (in_order, link_waits) if step == job.last_step else ({}, {})
             scale, slow = scales.get(step), stragglers.get(step, ())
             skipped = skipped if scale is None else scale.num_skipped_steps
-            yield StepResult(step, values, norms.get(step), timing, scale, watched, slow)
+            yield StepResult(step, values, norms.get(step), timing, scale, watched, slow, waits)
 
     def _load(self, installation: Installation) -> None:
         """Load a program into the emulated clock."""

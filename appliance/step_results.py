@@ -36,6 +36,8 @@ class StepResult:
     is fixed. ``tensor_norms`` are the norms by parameter, in master order, where they are watched.
     ``timing`` is that of the emulated machine, None on CPU and GPU, where nothing is emulated.
     ``stragglers`` are the systems that have been slow for a few steps, if they are looked for.
+    ``link_waits`` of the last step of a job has the seconds of the job for which a role has waited
+    for messages on their way between two hosts, by link.
     """
 
     step: int
@@ -45,6 +47,7 @@ class StepResult:
     loss_scale: LossScale | None = None
     tensor_norms: Mapping[str, TensorNorms] = field(default_factory=dict)
     stragglers: tuple[str, ...] = ()
+    link_waits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def was_skipped(self) -> bool:

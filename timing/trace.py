@@ -33,7 +33,9 @@ ATTRIBUTION_OF: Mapping[str, str] = {
 }  # fmt: skip
 """The cause to which a wait for an activity is charged, where it has another name."""
 
-_CAUSES = frozenset(("compute", "overhead", "straggler", "weights", "input", "reduce", "idle"))
+_CAUSES = frozenset(
+    ("compute", "overhead", "straggler", "weights", "input", "reduce", "idle", "link")
+)
 _LINKS = (
     "CS inputs in", "CS weights in", "CS gradients out",
     "SwarmX down", "SwarmX up", "MemoryX out", "MemoryX in",

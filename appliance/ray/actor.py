@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -15,10 +14,12 @@ import ray
 import torch
 
 from appliance.cores import CorePool, cores_of_host
+from appliance.health.link_waits import LinkWaits
 from appliance.health.pulse import PulseWriter
 from appliance.ray.far_disk import FarDisk
 from appliance.ray.heap import give_back_freed, keep_freed
 from appliance.ray.metrics import RoleMetrics
+from appliance.ray.presence import Presence
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address, Endpoint, aborted, stalled
@@ -28,7 +29,6 @@ from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
 from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Abort, Envelope
-from wsc.core.payload import Payload
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
 
 _NO_LINK = Address("", "")
@@ -38,29 +38,6 @@ LEAVE_JOB = signal.SIGUSR1
 """The signal on which a role leaves its job, if it has one: its coordinator is lost."""
 
 _GRACE_S = 5.0  # the watch finds who keeps a role waiting before the role gives up
-
-
-@dataclass(frozen=True)
-class Presence:
-    """Location of a started role.
-
-    ``host`` is Ray's id of the host and ``host_address`` what people call it, empty on a private
-    Ray. ``clock_ns`` is the time of day at which the host's performance counter was zero.
-    """
-
-    host: str
-    pid: int
-    address: Address
-    log_path: str
-    pulse: Payload
-    host_address: str = ""
-    clock_ns: int = 0
-
-    @property
-    def where(self) -> str:
-        """The host and the log file, for errors."""
-        host = f"host {self.host_address}, " if self.host_address else ""
-        return f"{host}log: {self.log_path}"
 
 
 class HostedProcess:
@@ -201,25 +178,27 @@ class RoleActor(HostedProcess):
         if self._was_called:  # tensors came or went, of other sizes than those of a step
             give_back_freed()
             self._was_called = False
-        state = self._role.begin(job)
+        state, waits = self._role.begin(job), LinkWaits(job)
         try:
-            self._converse(state, job.first_step)
+            self._converse(state, job.first_step, waits)
         finally:
             state.leave()  # the memory that it computes in belongs to the next job
         if job.is_protected:
             self._send_tallies()
-        return state.report()
+        return waits.add_to(state.report())
 
-    def _converse(self, state: RunningJob, step: int) -> None:
+    def _converse(self, state: RunningJob, step: int, waits: LinkWaits) -> None:
         """Handle messages as they arrive, or wait for what the role computes meanwhile."""
         self._pulse.work("start", step)
         self._send(state.start())
         while not state.finished:
+            begin_ns = time.perf_counter_ns()
             envelope = self._counted_message(state)
             if envelope is None:
                 self._pulse.work("kernels", step)
                 self._send(state.work())
                 continue
+            waits.note(begin_ns, envelope)
             message = envelope.message
             if isinstance(message, Abort) or self._leaves:
                 raise aborted(self._role.name)

@@ -20,12 +20,13 @@ from appliance.coordinator import Coordinator
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.placement import Placer
-from appliance.ray.actor import HostedProcess, Presence
+from appliance.ray.actor import HostedProcess
 from appliance.ray.actors import signal_processes, wait_until_ended
 from appliance.ray.connection import enter, leave, lost_process
 from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts import look_at, watch_over
 from appliance.ray.places import on_host, release
+from appliance.ray.presence import Presence
 from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.recovery.roles import RecoverableRoles
 from appliance.roles import in_parts

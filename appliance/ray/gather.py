@@ -12,8 +12,8 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from appliance.host_memory import why_killed
-from appliance.ray.actor import Presence
 from appliance.ray.connection import lost_process
+from appliance.ray.presence import Presence
 from appliance.ray.survey import silent_hosts
 from wsc.core.errors import (
     ApplianceDeadlockError,

@@ -18,14 +18,15 @@ import ray
 import torch
 
 from appliance.health.diagnosis import all_wait
+from appliance.health.link_waits import between_hosts
 from appliance.health.watch import HealthWatch
 from appliance.placement import Placer
-from appliance.ray.actor import Presence
 from appliance.ray.actors import start_actor, wait_until_ended
 from appliance.ray.connection import enter, leave
 from appliance.ray.gather import gather
 from appliance.ray.hosts import watch_over
 from appliance.ray.places import Places
+from appliance.ray.presence import Presence
 from appliance.ray.survey import placer_on, survey
 from appliance.spec import RuntimeSpec
 from swarmx.links.endpoint import Address
@@ -98,7 +99,11 @@ class RayRoles:
     def run(self, job: Job) -> list[Report]:
         self._running = {role: actor.run.remote(job) for role, actor in self._actors.items()}
         reports = self._gather(self._running)
-        return [self._on_own_clock(role, report) for role, report in reports.items()]
+        host_of = {role: presence.host_address for role, presence in self._presences.items()}
+        return [
+            self._on_own_clock(role, between_hosts(report, host_of))
+            for role, report in reports.items()
+        ]
 
     def install(self, installation: Installation) -> None:
         shared = ray.put(installation)  # sent once per host, not once per role

@@ -14,12 +14,12 @@ from ray.exceptions import RayError
 
 from appliance.coordinator import Coordinator
 from appliance.placement import Placement, Placer
-from appliance.ray.actor import Presence
 from appliance.ray.actors import clear_actors, signal_processes, start_actor, wait_until_ended
 from appliance.ray.connection import enter, leave, lost_process
 from appliance.ray.coordinator import HostedCoordinator, RayCluster, coordinator_actor
 from appliance.ray.gather import check_ray
 from appliance.ray.places import Places
+from appliance.ray.presence import Presence
 from appliance.ray.survey import await_free_cpus, placer_on, survey, with_free_cpus
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError

@@ -42,6 +42,7 @@ from swarmx.links.wire import (
     encode_header,
     envelope_of,
     payload_of,
+    stamped,
 )
 from wsc.core.messages import Envelope
 from wsc.core.payload import Payload
@@ -126,7 +127,7 @@ class GrpcEndpoint:
             raise peer_gone(self.name, target)
         if outbound.queue.qsize() >= MOST_WAITING:
             raise queue_full(self.name, self.name)
-        outbound.queue.put(envelope)
+        outbound.queue.put(stamped(envelope))
 
     def receive(self, timeout_s: float) -> Envelope:
         """Return the next message; messages that a peer sent before it closed still arrive."""

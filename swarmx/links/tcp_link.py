@@ -34,7 +34,7 @@ from swarmx.links.outbound import Outbound
 from swarmx.links.received import ReceivedSlabs
 from swarmx.links.secure_socket import HANDSHAKE_S, dial, listen_at
 from swarmx.links.tls import TlsSpec
-from swarmx.links.wire import PROTOCOL_VERSION, DamagedMessageError
+from swarmx.links.wire import PROTOCOL_VERSION, DamagedMessageError, stamped
 from swarmx.links.wire_pb2 import Hello, Welcome  # type: ignore[attr-defined]  # made at import
 from wsc.core.errors import WaferStreamError
 from wsc.core.messages import Envelope
@@ -131,7 +131,7 @@ class TcpEndpoint:
             raise peer_gone(self.name, target)
         if outbound.is_full:
             raise queue_full(self.name, self.name)
-        outbound.put(envelope)
+        outbound.put(stamped(envelope))
         self._slabs.release(envelope)
 
     def receive(self, timeout_s: float) -> Envelope:

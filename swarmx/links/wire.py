@@ -7,7 +7,8 @@ that is not one of ours ends in a DamagedMessageError, whatever its bytes.
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+import time
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 from google.protobuf.message import DecodeError
@@ -26,7 +27,7 @@ from wsc.core.watch import ORIGINS, Finding
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Changes with ``wire.proto`` and with the order of the bytes on a connection."""
 
 _DEEPEST_LEVEL = 62  # micro-batch indices are 64-bit integers on the wire
@@ -53,6 +54,11 @@ def payload_of(envelope: Envelope) -> Payload | None:
     return getattr(envelope.message, "payload", None)
 
 
+def stamped(envelope: Envelope) -> Envelope:
+    """Return a message with the time of day, as it leaves for another host."""
+    return replace(envelope, sent_ns=time.time_ns())
+
+
 def encode_header(envelope: Envelope, shared: SharedPayload | None = None) -> bytes:
     """Encode everything but the bytes of the payload.
 
@@ -69,6 +75,7 @@ def encode_header(envelope: Envelope, shared: SharedPayload | None = None) -> by
         source=envelope.source,
         target=envelope.target,
         number=envelope.number,
+        sent_ns=envelope.sent_ns,
         payload_bytes=payload.num_bytes if payload else 0,
         **{_field_name(type(message)): _to_wire(values)},
     )
@@ -130,7 +137,8 @@ def envelope_of(header: Header, payload: Payload | None) -> Envelope:
     }
     if field == "step_done":
         values["results"] = _results(body, payload)
-    return Envelope(header.source, header.target, _KINDS[field](**values), header.number)
+    message = _KINDS[field](**values)
+    return Envelope(header.source, header.target, message, header.number, header.sent_ns)
 
 
 def _write_place(field: Any, shared: SharedPayload) -> None:

@@ -112,6 +112,15 @@ def test_messages_that_wait_are_counted(links: list[Link]) -> None:
     assert c.num_waiting() == 5
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_messages_between_hosts_state_when_they_were_sent(kind: str) -> None:
+    """Those in shared memory need not: nothing is on its way for long."""
+    with opened(kind, "a", "b") as (a, b):
+        a.endpoint.send(released("a", "b", 1))
+        sent_ns = b.endpoint.receive(10).sent_ns
+    assert (sent_ns > 0) == (kind in ("tcp", "grpc", ON_OTHER_HOSTS))
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_payload_keeps_its_bits(links: list[Link], dtype: torch.dtype) -> None:
     """The receiver gets the bits of the sender, NaNs included."""

@@ -10,10 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.network import refusal
+from tests.support.tiny_run import digest_of as weights_in
+from tests.support.tiny_run import run_here, write_run
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
+from waferstream.reports.summary import SUMMARY_NAME
 from wsc.checkpoint.reader import Reader
 
 pytestmark = [
@@ -31,6 +35,7 @@ begin = time.perf_counter()
 socket.socket().connect_ex((sys.argv[1], 9))
 print(time.perf_counter() - begin)
 """
+SIX_STEPS: dict[str, Any] = {"init__loop": {"max_steps": 6}, "init__checkpoint": {"steps": 6}}
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -99,12 +104,31 @@ def test_address_with_port_finds_the_token_by_itself(hosts: MiniatureHosts, expe
     assert digest_of(done) == expected
 
 
-def test_slow_link_changes_no_weight(hosts: MiniatureHosts, expected: str) -> None:
-    """20 ms in each direction and 100 Mbit/s to and from the third host."""
+def test_slow_link_is_told_and_changes_no_weight(
+    hosts: MiniatureHosts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """20 ms in each direction and 100 Mbit/s to and from the third host, in a run of six steps.
+
+    The systems of that host wait for the first weights of a step at least those 20 ms.
+    """
+    code, out, err = run_here([*write_run(tmp_path, **SIX_STEPS), "--mode=train"], capsys)
+    assert code == 0, err
+    flags = write_run(hosts.folder(0), **SIX_STEPS)
+    runtime = {"address": "auto", "placement": "SPREAD"}
+    (hosts.folder(0) / "cluster.yaml").write_text(yaml.safe_dump({"runtime": runtime}))
+    trace = hosts.folder(0) / "trace.json"
+    command = [sys.executable, "run.py", *flags, "--mode=train", "--num_csx=6", f"--trace={trace}"]
     with hosts.network.slow_link(2, delay_ms=20, megabits=100):
         assert round_trip_s(hosts, 0, 2) >= 0.04
-        done = attempt(hosts, num_csx=6)
-    assert digest_of(done) == expected
+        hosts.run(0, command)
+    summary = json.loads((hosts.folder(0) / "model_dir" / SUMMARY_NAME).read_text())
+    assert summary["weights_sha256"] == weights_in(out)
+    link = f"{hosts.network.address(0)} to {hosts.network.address(2)}"
+    assert summary["link_waits"][link] >= 5 * 0.02
+    slices = json.loads(trace.read_text())["traceEvents"]
+    waits = [each for each in slices if link in each.get("args", {}).get("detail", "")]
+    assert {each["args"]["attribution"] for each in waits} == {"link"}
+    assert sum(each["dur"] for each in waits) >= 5 * 20_000
 
 
 def test_every_cpu_can_be_used(hosts: MiniatureHosts, expected: str) -> None:

@@ -175,6 +175,7 @@ def _rates_section(summary: RunSummary) -> Section:
                     f"in {measured.seconds:.2f} s",
                     **_start_up(summary.start_up),
                     **({"Stragglers": _stragglers(summary)} if summary.stragglers else {}),
+                    **({"Waits for links": _link_waits(summary)} if summary.link_waits else {}),
                 }
             )
         )
@@ -189,6 +190,10 @@ def _start_up(start_up: StartUp | None) -> dict[str, str]:
 
 def _stragglers(summary: RunSummary) -> str:
     return ", ".join(f"{name} in {steps:,} steps" for name, steps in summary.stragglers.items())
+
+
+def _link_waits(summary: RunSummary) -> str:
+    return ", ".join(f"{link} for {wait_s:.2f} s" for link, wait_s in summary.link_waits.items())
 
 
 def _energy_section(summary: RunSummary, emulated: Emulated) -> Section:

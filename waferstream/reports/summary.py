@@ -86,6 +86,7 @@ class RunSummary:
     ``train`` and ``eval`` are curves of losses, ``rates`` of throughput. Steps count from 1;
     ``last_step`` is included. ``start_up`` is the time of the emulated machine before the first
     step; ``stragglers`` has the systems that were slow in real time, each with the steps;
+    ``link_waits`` has the links between hosts, each with the seconds for which roles waited for it;
     ``programs`` has what was compiled or validated where nothing was executed;
     ``regions`` has the PEs that computed each layer, where ``runtime.engine`` names the wafer.
     """
@@ -111,6 +112,7 @@ class RunSummary:
     emulated: Emulated | None = None
     start_up: StartUp | None = None
     stragglers: Mapping[str, int] = field(default_factory=dict)
+    link_waits: Mapping[str, float] = field(default_factory=dict)
     programs: tuple[ProgramReport, ...] = ()
     regions: tuple[LayerRegion, ...] = ()
 

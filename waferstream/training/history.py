@@ -22,6 +22,7 @@ class History:
         self.seconds = 0.0
         self.samples = 0
         self.stragglers: Counter[str] = Counter()  # steps by system
+        self.link_waits: dict[str, float] = {}  # seconds by link
 
     def began(self, first_step: int, last_step: int) -> None:
         """Do nothing: steps count when they are done."""
@@ -35,6 +36,9 @@ class History:
         self.timings.extend(log.timings)
         self.seconds += log.seconds
         self.stragglers.update(log.stragglers)
+        for waits in log.link_waits:
+            for link, seconds in waits.items():
+                self.link_waits[link] = self.link_waits.get(link, 0.0) + seconds
         self.samples += sum(timing.batch_size for timing in log.timings)
 
     def evaluated(self, log: EvaluationLog) -> None:

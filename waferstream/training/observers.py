@@ -44,6 +44,7 @@ class TrainingLog:
     steps_left_in_stage: int
     steps_left: int
     stragglers: tuple[str, ...] = ()  # one name for each step
+    link_waits: tuple[Mapping[str, float], ...] = ()  # seconds by link, of each step
 
 
 @dataclass(frozen=True)
@@ -284,6 +285,7 @@ class TrainingReporter:
             seconds=tracker.elapsed_s - self._told_s,
             timings=tuple(result.timing for result in self._untold if result.timing),
             stragglers=tuple(name for result in self._untold for name in result.stragglers),
+            link_waits=tuple(result.link_waits for result in self._untold),
             steps_left_in_stage=stage.last - newest.step,
             steps_left=self._plan.end - newest.step,
         )

@@ -28,6 +28,8 @@ from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
 
+_TOLD_SHARE = 0.01  # of the time of a run: shorter waits for a link are not logged
+
 PICTURE_NAME = "loss.png"
 """The picture of a run's losses in its folder, and of all losses in the folder of the model."""
 
@@ -74,6 +76,7 @@ def summarize(
         emulated=emulated,
         start_up=backend.start_up,
         stragglers=dict(history.stragglers),
+        link_waits=dict(history.link_waits),
         programs=tuple(backend.program_reports),
         regions=_regions(init, cluster.runtime.engine, backend.training),
     )
@@ -97,6 +100,9 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
         log.info(
             "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
         )
+    for link, seconds in history.link_waits.items():
+        if seconds > _TOLD_SHARE * history.seconds:
+            log.info("Roles waited %.2f seconds for the link %s.", seconds, link)
     if history.timings:
         if history.timings[-1].attribution.shares()["overhead"] > 0.5:
             log.info("%s", OVERHEAD_NOTE)

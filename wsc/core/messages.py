@@ -18,7 +18,7 @@ Envelopes address roles by name. The names are those of cluster_interface.md, se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from wsc.core.payload import Payload
@@ -224,12 +224,14 @@ class Envelope:
     """A message with the names of its sender and receiver.
 
     ``number`` counts the messages of this direction (wsc.core.message_numbers); 0 is none.
+    ``sent_ns`` is the time of day at which a link between hosts took it; 0 within a host.
     """
 
     source: str
     target: str
     message: Message
     number: int = 0
+    sent_ns: int = field(default=0, compare=False)
 
 
 COORDINATOR = "crd-0"

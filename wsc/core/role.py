@@ -88,6 +88,8 @@ class Report:
     parameter; ``findings`` has the first value that is not finite, of every step that has one.
     Both are empty unless the job watches them. ``step_norms`` has the norms of each step that the
     program asks for (NormResults). ``num_lost`` counts the activities that a trace lacks.
+    ``link_waits`` has the seconds for which the role has waited for messages that were on their way
+    from other hosts, by their senders.
     """
 
     role: str
@@ -100,6 +102,7 @@ class Report:
     step_norms: dict[int, dict[NormInput, float]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     num_lost: int = 0
+    link_waits: dict[str, float] = field(default_factory=dict)
 
 
 class Waiting(NamedTuple):

@@ -14,6 +14,8 @@ from waferstream.reports.summary import SUMMARY_NAME
 from wsc.core.activities import Interval, Place
 from wsc.core.role import Report
 
+LINK = "10.0.0.1 to 10.0.0.2"
+
 
 def reports(durations: Mapping[str, Sequence[int]]) -> list[Report]:
     """Reports of systems whose kernels took so many nanoseconds in step 1, 2, ..."""
@@ -54,10 +56,10 @@ def test_nothing_is_computed_without_a_factor() -> None:
     assert Stragglers(None).take(reports(slow), range(1, 4)) == {}
 
 
-def test_straggler_is_in_log_and_summary(
+def test_slow_system_and_slow_link_are_in_log_and_summary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run whose second system always computes ten times as long."""
+    """A run of three jobs whose second system computes ten times as long, and waits for a link."""
     take = Stragglers.take
 
     def slowed(
@@ -65,17 +67,22 @@ def test_straggler_is_in_log_and_summary(
     ) -> dict[int, tuple[str, ...]]:
         for report in found:
             factor = 10 if report.role == "csx-1" else 1
+            report.link_waits = {LINK: 0.5 * factor}
             report.intervals = [
                 replace(each, start_ns=0, end_ns=factor) for each in report.intervals
             ]
         return take(watch, found, steps)
 
     monkeypatch.setattr(Stragglers, "take", slowed)
-    flags = write_run(tmp_path, init__loop={"max_steps": 4}, init__checkpoint={"steps": 4})
+    flags = write_run(tmp_path, init__loop={"max_steps": 4}, init__checkpoint={"steps": 2})
     cluster = {"runtime": {"kind": "local", "straggler_factor": 2}}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
     code, out, err = run_here([*flags, "--num_csx=2", "--mode=train"], capsys)
     assert code == 0, err
     assert "csx-1 is a straggler" in out + err
+    assert f"15.00 seconds for the link {LINK}" in out + err
     summary = json.loads((tmp_path / "model_dir" / SUMMARY_NAME).read_text())
     assert summary["stragglers"] == {"csx-1": 2}
+    assert summary["link_waits"] == {LINK: 15.0}
+    page = next((tmp_path / "model_dir").rglob("*.html")).read_text()
+    assert f"{LINK} for 15.00 s" in page
