@@ -64,11 +64,10 @@ def open_link(
         ConfigError: The files of ``tls`` cannot be used.
         ClusterJobInitError: The role cannot listen.
     """
-    endpoint: Endpoint
+    limits = start_timeout_s, stall_timeout_s
     match kind:
         case "shared_memory":
-            endpoint = SocketEndpoint(role, session, start_timeout_s, stall_timeout_s)
-            return Link(endpoint, arena or SharedArena())
+            return Link(SocketEndpoint(role, session, *limits), arena or SharedArena())
         case "grpc":
             from swarmx.links.grpc_link import open_grpc  # noqa: PLC0415 - loads C libraries
 
@@ -78,12 +77,10 @@ def open_link(
             from swarmx.links.tcp_link import open_tcp  # noqa: PLC0415 - loads C libraries
 
             arena = arena or MemoryArena()
-            limits = start_timeout_s, stall_timeout_s
             return Link(open_tcp(role, session, host, *limits, arena, tls), arena)
         case "auto":
             from swarmx.links.auto_link import open_auto  # noqa: PLC0415 - loads C libraries
 
             arena = arena or SharedArena()
-            limits = start_timeout_s, stall_timeout_s
             return Link(open_auto(role, session, host, *limits, arena, tls, memory), arena)
     assert_never(kind)

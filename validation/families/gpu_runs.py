@@ -76,7 +76,7 @@ def gpu_run(row: Row) -> GpuRun:
 
 
 def _foundry(row: Row) -> GpuRun:
-    """LLM Foundry: MPT with a vocabulary of 50,368, tied embeddings and learned positions."""
+    """Return a run of LLM Foundry: MPT, vocabulary 50,368, tied embeddings, learned positions."""
     shardings: dict[str, Sharding] = {"FSDP FULL_SHARD": "zero3", "FSDP SHARD_GRAD_OP": "zero2"}
     network = NETWORK_400G if gpu_of(row) in (H100, H200) else NETWORK_200G
     return GpuRun(
@@ -95,18 +95,19 @@ def _foundry(row: Row) -> GpuRun:
 
 
 def _selene(row: Row) -> GpuRun:
+    """Return a run of GenSLM on Selene."""
     return _genslm(row, NETWORK_200G)
 
 
 def _polaris(row: Row) -> GpuRun:
-    """Polaris: 25B alone, the only model whose configuration file is of a run there."""
+    """Return a run of GenSLM on Polaris: 25B, the only model with a configuration from there."""
     if not row.text("workload").endswith("25B"):
         _unstated(row)
     return _genslm(row, NETWORK_50G)
 
 
 def _genslm(row: Row, network: NetworkSpec) -> GpuRun:
-    """GenSLM: vocabulary of 69 codons; ZeRO-3 by default; DDP keeps the optimizer on the GPU."""
+    """Return a run of GenSLM: 69 codons, ZeRO-3 by default; DDP keeps the optimizer on the GPU."""
     shardings: dict[str, Sharding] = {
         "ZeRO-3": "zero3",
         "ZeRO-2": "zero2",
@@ -133,7 +134,7 @@ def _genslm(row: Row, network: NetworkSpec) -> GpuRun:
 
 
 def _torchtitan(row: Row) -> GpuRun:
-    """TorchTitan: Llama 3 with heads of 128; 8B recomputes selectively, larger ones in full.
+    """Return a run of TorchTitan: Llama 3, heads of 128; 8B recomputes selectively, others in full.
 
     Eager where neither torch.compile nor tensor parallelism is named. A pipeline gets as many
     micro-batches as it has stages, and overlaps tensor-parallel communication.
@@ -168,7 +169,7 @@ def _torchtitan(row: Row) -> GpuRun:
 
 
 def _megatron(row: Row) -> GpuRun:
-    """Megatron-Core: GPT-3 with a vocabulary of 131,072, split as in NVIDIA's configurations."""
+    """Return a run of Megatron-Core: GPT-3, vocabulary 131,072, split as NVIDIA configures it."""
     if "GPT-3" not in row.text("workload"):
         raise CannotPredict(
             "shape of the model, batch and degrees of parallelism are not stated",
@@ -202,7 +203,7 @@ def _megatron(row: Row) -> GpuRun:
 
 
 def _pythia(row: Row) -> GpuRun:
-    """Pythia: GPT-NeoX with fused attention on AWS; its configuration reads data from /fsx.
+    """Return a run of Pythia: GPT-NeoX with fused attention on AWS; it reads data from /fsx.
 
     There is no calibration row, so nothing is fitted.
     """
@@ -239,7 +240,7 @@ def _pythia(row: Row) -> GpuRun:
 
 
 def _unstated(row: Row) -> NoReturn:
-    """GenSLM of August 2022: the code fixes ZeRO-3 without offloading; configurations differ."""
+    """Raise CannotPredict for GenSLM of August 2022: its code and configurations contradict."""
     raise CannotPredict(
         "the micro-batch is not stated, public configurations give two, and there is no calibration"
         f" row of {row.text('cluster')}",

@@ -35,24 +35,8 @@ def curve_of_runs(
         WaferStreamError: A run is not a completed training.
     """
     ordered = sorted(runs, key=lambda run: run.num_csx)
-    completed = [_completed(run) for run in ordered]
-    counts = [run.num_csx for run in ordered]
-    emulated = efficiencies(counts, [emulated.samples_per_s for _, _, emulated in completed])
-    measured = efficiencies(counts, [measured.samples_per_s for _, measured, _ in completed])
-    points = tuple(
-        CurvePoint(
-            num_csx=run.num_csx,
-            micro_batch_size=run.micro_batch_size,
-            emulated=on_machine,
-            efficiency=emulated[index],
-            run=TrainedRun(digest, on_host, measured[index]),
-            extrapolated=extrapolations(run.system, run.model.parameters, run.num_csx),
-        )
-        for index, (run, (digest, on_host, on_machine)) in enumerate(
-            zip(ordered, completed, strict=True)
-        )
-    )
-    digests = {digest for digest, _, _ in completed}
+    points = _points(ordered)
+    digests = {point.run.weights_sha256 for point in points if point.run is not None}
     first = ordered[0]
     return CurveResult(
         version=first.version,
@@ -68,6 +52,27 @@ def curve_of_runs(
             weights_sha256=digests.pop() if len(digests) == 1 else None,
         ),
         configuration=configuration,
+    )
+
+
+def _points(runs: Sequence[RunSummary]) -> tuple[CurvePoint, ...]:
+    """Return a point for each run, with its efficiency relative to the first one."""
+    completed = [_completed(run) for run in runs]
+    counts = [run.num_csx for run in runs]
+    emulated = efficiencies(counts, [emulated.samples_per_s for _, _, emulated in completed])
+    measured = efficiencies(counts, [measured.samples_per_s for _, measured, _ in completed])
+    return tuple(
+        CurvePoint(
+            num_csx=run.num_csx,
+            micro_batch_size=run.micro_batch_size,
+            emulated=on_machine,
+            efficiency=emulated[index],
+            run=TrainedRun(digest, on_host, measured[index]),
+            extrapolated=extrapolations(run.system, run.model.parameters, run.num_csx),
+        )
+        for index, (run, (digest, on_host, on_machine)) in enumerate(
+            zip(runs, completed, strict=True)
+        )
     )
 
 

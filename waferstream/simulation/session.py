@@ -184,16 +184,7 @@ def simulate_study(
     program = study.costed(detailed).program
     num_parameters = sum(spec.num_elements for spec in program.parameters)
     start_s = time.perf_counter()
-    points = [
-        replace(
-            point,
-            bill=_bill(request, point, machine.system.name),
-            energy=_energy(request, point, machine.system.name),
-            filled=study.filled(point) if point.num_csx in (counts[0], detailed) else None,
-            extrapolated=extrapolations(machine.system.name, num_parameters, point.num_csx),
-        )
-        for point in study.curve(counts)
-    ]
+    points = _points(study, counts, detailed, request, num_parameters)
     curve_s = time.perf_counter() - start_s
     bill = points[counts.index(detailed)].bill
     return CurveResult(
@@ -205,7 +196,7 @@ def simulate_study(
         weak=study.weak,
         tokens_per_sample=study.tokens_per_sample,
         micro_batch=study.policy.label,
-        points=tuple(points),
+        points=points,
         simulation=SimulationInfo(
             stream_dtype=program.stream_dtype,
             optimizer=labels.optimizer,
@@ -220,6 +211,27 @@ def simulate_study(
             "machine": machine.model_dump(mode="json"),
             **({"params": params.dump()} if params else {}),
         },
+    )
+
+
+def _points(
+    study: Study,
+    counts: tuple[int, ...],
+    detailed: int,
+    request: SimulationRequest,
+    num_parameters: int,
+) -> tuple[CurvePoint, ...]:
+    """Return the points of a curve with bill, energy and what is known about their accuracy."""
+    system = study.simulator.machine.system.name
+    return tuple(
+        replace(
+            point,
+            bill=_bill(request, point, system),
+            energy=_energy(request, point, system),
+            filled=study.filled(point) if point.num_csx in (counts[0], detailed) else None,
+            extrapolated=extrapolations(system, num_parameters, point.num_csx),
+        )
+        for point in study.curve(counts)
     )
 
 

@@ -118,9 +118,7 @@ def compute_num_steps(
             code="num-steps-and-num-epochs",
             value=f"{num_steps} and {num_epochs}",
         )
-    limits: list[float] = []
-    if num_steps is not None:
-        limits.append(num_steps)
+    limits: list[float] = [] if num_steps is None else [num_steps]
     if max_steps is not None:
         limits.append(max_steps - initial_step)
     if num_epochs is not None:
