@@ -56,12 +56,13 @@ _MIXED = {"fp16_type": "bfloat16", "precision_opt_level": 0}
 
 @dataclass(frozen=True)
 class Arm:
-    """One training run: a model, a precision and an engine."""
+    """One training run: a model, a precision, an engine (runtime.engine), and sparse weights."""
 
     model: str
     name: str
     precision: Mapping[str, Any]
-    engine: str = "torch"
+    engine: Any = "torch"
+    sparsity: Any = None
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,13 @@ def train(arm: Arm, steps: int, batch_size: int, length: int, changes: Mapping[s
 def _init(section: Mapping[str, Any], arm: Arm, changes: Mapping[str, Any]) -> InitConfig:
     wider = _WIDER if arm.model == "10M" else {}
     kept = {key: section[key] for key in ("seed", "optimizer", "schedulers")}
+    kept["sparsity"] = arm.sparsity
     precision = {**arm.precision, "max_gradient_norm": 1.0}
     model = {**section["model"], **wider, **changes}
     return validate(InitConfig, {**kept, "model": model, "precision": precision}, arm.name)
 
 
-def _cluster(engine: str) -> cstorch.ClusterConfig:
+def _cluster(engine: Any) -> cstorch.ClusterConfig:
     sections = {"runtime": {"kind": "local", "engine": engine}}
     return cstorch.ClusterConfig(num_csx=1, cluster=validate(ClusterSpec, sections, "precision"))
 

@@ -14,6 +14,7 @@ import torch
 from appliance.elaborate import ClusterSize, elaborate, plan_installation
 from appliance.local import LocalRoles
 from benchmarks.sparsity.model import Layers, update_of
+from csnode.engine.spec import TORCH, EngineSpec
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.precision import CARRIED, StreamPrecision
@@ -82,13 +83,22 @@ def installed(model: Layers, rows: int, width: int, dtype: str, share: float) ->
     return plan_installation(compiled, feed, optimizer, ClusterSize(num_csx=2), MACHINE)
 
 
-class _Arm:
+class Arm:
     """A cluster of two systems in this process, dense or sparse."""
 
-    def __init__(self, width: int, depth: int, rows: int, dtype: str, share: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        depth: int,
+        rows: int,
+        dtype: str,
+        share: float,
+        engine: EngineSpec = TORCH,
+    ) -> None:
         model = Layers(width, depth)
         installation = installed(model, rows, width, dtype, share)
-        specs = elaborate(installation.program.parameters, ClusterSize(num_csx=2), MACHINE, 0)
+        size = ClusterSize(num_csx=2, engine=engine)
+        specs = elaborate(installation.program.parameters, size, MACHINE, 0)
         self._roles = _CountingRoles(specs)
         values = {name: value.detach() for name, value in model.named_parameters()}
         self._roles.fill("wgt-0", values)
@@ -113,7 +123,7 @@ def measure_links(
     """Return bytes and seconds of dense and sparse steps, by type of the stream."""
     results = []
     for dtype in ("bfloat16", "float32"):
-        dense, sparse = (_Arm(width, depth, rows, dtype, s) for s in (0.0, share))
+        dense, sparse = (Arm(width, depth, rows, dtype, s) for s in (0.0, share))
         pairs = [_pair(dense, sparse, is_dense_first=turn % 2 == 0) for turn in range(turns)]
         dense_bytes, sparse_bytes = (ran.num_bytes for ran in pairs[0])
         saved = {name: 1 - sparse_bytes[name] / dense_bytes[name] for name in dense_bytes}
@@ -138,7 +148,7 @@ def measure_links(
     return results
 
 
-def _pair(dense: _Arm, sparse: _Arm, is_dense_first: bool) -> tuple[Ran, Ran]:
+def _pair(dense: Arm, sparse: Arm, is_dense_first: bool) -> tuple[Ran, Ran]:
     """Run a step of both, one after the other; return dense and sparse."""
     if is_dense_first:
         return dense.run(1), sparse.run(1)
