@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import random
 import signal
-import socket
 import sys
 import threading
 import time
@@ -20,15 +20,9 @@ from unittest import mock
 
 import ray
 from ray._private import parameter, services, worker
-from ray._private.authentication.authentication_token_setup import (
-    maybe_enable_token_auth_if_token_available,
-)
-from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both out
-    GRPC_STATUS_CODE_UNIMPLEMENTED,
-    InnerGcsClient,
-)
-from ray.exceptions import RayError, RpcError
+from ray.exceptions import RayError
 
+from appliance.ray.address import accepts, check_address
 from appliance.ray.fork_server import end_workers, is_launcher, workers_forked
 from appliance.ray.session_folders import mark_session, remove_ended_sessions
 from appliance.spec import RuntimeSpec
@@ -37,19 +31,10 @@ from wsc.core.interrupts import deferred
 from wsc.core.units import MIB
 
 _LOOK_S = 1.0
-_GREETING_S = 5.0
-_ANSWER_S = 15.0  # a busy head greets at once, but may take a while to answer a call
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
-
-_START_ONE = "start it with `ray start --head`, or set runtime.address to 'local'"
 
 # What ray.init raises; it raises SystemExit when it gives up on an address.
 _INIT_FAILURES = (RayError, OSError, RuntimeError, ValueError, SystemExit)
-
-# Client preface and empty SETTINGS frame (RFC 9113, sections 3.4 and 6.5): any gRPC server replies
-# with its own SETTINGS, whose type is the fourth byte.
-_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-_SETTINGS_TYPE = 4
 
 # A private instance neither grows nor shows the output of workers: two processes less to start.
 _SMALL = partial(
@@ -79,8 +64,6 @@ _RAYS_GENERATOR = random.Random()
 _early: Future[str] | None = None
 """The start of a private Ray that nobody has used yet; its result is the address."""
 
-_NOT_RAY = "the port is open, but not Ray's (the default is 6379)"
-
 
 def enter(runtime: RuntimeSpec) -> bool:
     """Connect this process to Ray; return False if it was connected already.
@@ -99,7 +82,7 @@ def enter(runtime: RuntimeSpec) -> bool:
         return False
     try:
         if runtime.address != "local":
-            _check_address(runtime.address)
+            check_address(runtime.address)
         _init(runtime.address)
     except _INIT_FAILURES as error:
         leave()
@@ -180,6 +163,12 @@ def leave() -> None:
         end_workers()
 
 
+def _leave_at_exit() -> None:
+    """Let Ray end with this process, before the fork server, which has to wait for its workers."""
+    atexit.unregister(leave)
+    atexit.register(leave)  # behind the fork server: the last one that is registered runs first
+
+
 def lost_process() -> str | None:
     """Return the name of a process of Ray that has died, None if all live.
 
@@ -191,21 +180,9 @@ def lost_process() -> str | None:
     for name in ("gcs_server", "raylet"):
         if any(info.process.poll() is not None for info in node.all_processes.get(name, ())):
             return name
-    if not node.all_processes and not _accepts(node.gcs_address):
+    if not node.all_processes and not accepts(node.gcs_address):
         return "gcs_server"
     return None
-
-
-def _accepts(address: str) -> bool:
-    """Return whether a server accepts a connection there; an answer that is late counts as one."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_GREETING_S).close()
-    except ConnectionError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def give_ray_a_generator() -> None:
@@ -227,6 +204,7 @@ def _init(address: str) -> None:
         stack.enter_context(deferred())
         if is_private:
             stack.enter_context(workers_forked())
+            _leave_at_exit()
             stack.enter_context(mock.patch.object(parameter, "RayParams", _SMALL))
             stack.enter_context(mock.patch.object(services, "ConsolePopen", _OF_OWN_GROUP))
             no_dashboard = mock.patch.object(
@@ -246,75 +224,3 @@ def _init(address: str) -> None:
         folder = Path(node.get_session_dir_path())
         mark_session(folder)
         remove_ended_sessions(folder.parent)
-
-
-def _check_address(address: str) -> None:
-    """Check that Ray listens at an address; ray.init alone would retry for minutes."""
-    where = _latest_instance() if address == "auto" else address
-    host, _, port = where.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ClusterJobInitError(
-            "runtime.address must be local, auto, or host:port",
-            code="ray-address-malformed",
-            where="runtime.address",
-            value=where,
-        )
-    try:
-        _greet(host, int(port))
-        if address != "auto":
-            # ray.init looks for a token in the same way, but only after this request.
-            maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
-            _ask(where)
-    except (OSError, OverflowError) as error:
-        raise ClusterJobInitError(
-            "no Ray cluster answers",
-            code="ray-not-answering",
-            where=f"runtime.address: {where}",
-            value=error,
-            remedy=_START_ONE,
-        ) from error
-
-
-def _latest_instance() -> str:
-    """Return the address that ``ray.init`` would choose for ``auto``.
-
-    It looks at RAY_ADDRESS, at running processes and at the file that `ray start` wrote, which
-    survives an instance that was killed.
-    """
-    try:
-        found: str = services.get_ray_address_from_environment("auto", temp_dir=None)
-    except ConnectionError as error:
-        raise ClusterJobInitError(
-            "no Ray cluster runs on this host",
-            code="ray-not-running",
-            where="runtime.address: auto",
-            remedy=_START_ONE,
-        ) from error
-    return found
-
-
-def _greet(host: str, port: int) -> None:
-    """Raise ConnectionError unless a gRPC server listens there."""
-    with socket.create_connection((host, port), timeout=_GREETING_S) as connection:
-        if os.environ.get("RAY_USE_TLS") == "1":
-            return  # the server answers only with Ray's certificates
-        connection.settimeout(_GREETING_S)
-        connection.sendall(_HTTP2_HELLO)
-        reply = connection.recv(9)
-    if len(reply) < 4 or reply[3] != _SETTINGS_TYPE:
-        raise ConnectionError(_NOT_RAY)
-
-
-def _ask(where: str) -> None:
-    """Request the cluster's id once; ray.init does so up to twenty times.
-
-    Raises:
-        ConnectionError: The server does not know the request, so it is not a head of Ray.
-        RayError: The server refuses to answer, or does not answer in time.
-    """
-    try:
-        InnerGcsClient.standalone(where, None, round(_ANSWER_S * 1000))
-    except RpcError as error:
-        if error.rpc_code == GRPC_STATUS_CODE_UNIMPLEMENTED:
-            raise ConnectionError(_NOT_RAY) from error
-        raise

@@ -124,14 +124,6 @@ def is_launcher(command: bytes) -> bool:
     return os.fsencode(_LAUNCHER) in command.split(b"\0")
 
 
-def _end() -> None:
-    """End Ray before the process that has to wait for its workers."""
-    from appliance.ray.connection import leave  # noqa: PLC0415  (no Ray in the server)
-
-    leave()
-    stop()
-
-
 def _running() -> Server:
     """Return the fork server of this process, a new one if there is none or it is outdated."""
     global _current  # noqa: PLW0603
@@ -141,7 +133,7 @@ def _running() -> Server:
         stop()
     if _current is None:
         _current = start_server()
-        atexit.register(_end)
+        atexit.register(stop)
     return _current
 
 

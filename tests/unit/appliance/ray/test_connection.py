@@ -16,7 +16,7 @@ import pytest
 import ray
 from ray._private import services, worker
 
-from appliance.ray import connection
+from appliance.ray import address, connection
 from appliance.ray.connection import enter, leave
 from appliance.spec import RuntimeSpec
 from tests.support.errors import raises
@@ -70,7 +70,7 @@ def test_port_of_another_service_is_not_ray() -> None:
         answer.start()
         with raises(ClusterJobInitError, "ray-not-answering") as caught:
             enter(RuntimeSpec(address=f"127.0.0.1:{server.getsockname()[1]}"))
-        assert caught.value.value == connection._NOT_RAY
+        assert caught.value.value == address._NOT_RAY
         answer.join()
 
 
@@ -88,13 +88,13 @@ def test_another_grpc_server_is_not_ray() -> None:
     server.start()
     with raises(ClusterJobInitError, "ray-not-answering") as caught:
         enter(RuntimeSpec(address=f"127.0.0.1:{port}"))
-    assert caught.value.value == connection._NOT_RAY
+    assert caught.value.value == address._NOT_RAY
     server.stop(None).wait()
 
 
 def test_silent_grpc_server_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that hangs, or something else that speaks HTTP/2, gets one request."""
-    monkeypatch.setattr(connection, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(address, "_ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         answer = threading.Thread(target=greet_and_fall_silent, args=(server,))
         answer.start()
