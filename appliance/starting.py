@@ -20,6 +20,7 @@ from appliance.recovery.restarts import Starter
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import Elaborate, SupervisedRoles
 from appliance.role_log import coordinated_with_logs, with_logs
+from appliance.roles import Roles
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from simulator.cluster_timing import ClusterTiming
 from timing.record import Record
@@ -154,30 +155,23 @@ def _make_coordinator(
     """
     record = Record(trace_limit) if trace_limit else None
     timing = ClusterTiming(spec.machine, size.num_csx, size.num_servers, record=record)
-    if build is None or autorestart is None:
-        logged = coordinated_with_logs(roles, spec.runtime.log)
-        return Coordinator(
-            parameters,
-            size.num_servers,
-            timing,
-            logged,
-            verification=verification,
-            straggler_factor=spec.runtime.straggler_factor,
-            has_measured_shares=spec.runtime.shares == "measured",
-        )
-    servers = range(size.num_servers) if size.has_replicas else ()
-    replicas = {server_name(index): replica_name(index) for index in servers}
-    policy = Policy(autorestart, num_csx or size.num_csx, replicas)
-    if replicas:
-        roles = ReplicatedRoles(roles, replicas)
-    supervised = SupervisedRoles(roles, build, size.num_servers, policy)
-    logged = coordinated_with_logs(supervised, spec.runtime.log)
+    controlled: Roles = roles
+    policy: Policy | None = None
+    take_story: Callable[[], list[str]] = list
+    if build is not None and autorestart is not None:
+        servers = range(size.num_servers) if size.has_replicas else ()
+        replicas = {server_name(index): replica_name(index) for index in servers}
+        policy = Policy(autorestart, num_csx or size.num_csx, replicas)
+        if replicas:
+            roles = ReplicatedRoles(roles, replicas)
+        supervised = SupervisedRoles(roles, build, size.num_servers, policy)
+        controlled, take_story = supervised, supervised.story.take
     return Coordinator(
         parameters,
         size.num_servers,
         timing,
-        logged,
-        supervised.story.take,
+        coordinated_with_logs(controlled, spec.runtime.log),
+        take_story,
         verification,
         spec.runtime.straggler_factor,
         has_measured_shares=spec.runtime.shares == "measured",
