@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from validation.arguments import add_rows
 from validation.families.prediction import Family
 from validation.families.registry import FAMILIES
 from validation.report.document import write_document, write_error_table
 from validation.report.picture import fidelity_picture
 from validation.report.report import Report
-from validation.rows.reader import PUBLISHED
 from waferstream.reports.benchmark import new_file
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
@@ -74,14 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m validation", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument(
-        "--rows",
-        nargs="+",
-        type=Path,
-        default=PUBLISHED,
-        metavar="FILE",
-        help="CSV files of published measurements (default: those of validation/data)",
-    )
+    add_rows(parser)
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write the report as data")
     parser.add_argument("--markdown", type=new_file, metavar="FILE", help="write it as a page")
     parser.add_argument("--picture", type=new_file, metavar="FILE", help="draw it as PNG")

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+from validation.arguments import add_rows
 from validation.families.prediction import Family, Predictions, family_of
 from validation.families.registry import FAMILIES
 from validation.fit import gpu, wafer
@@ -21,7 +21,7 @@ from validation.fit.calibration import Constants, Fit, calibrate
 from validation.report.constants import constants
 from validation.report.summary import belongs, row_table
 from validation.report.tables import Table, number
-from validation.rows.reader import PUBLISHED, check_unique, read_rows
+from validation.rows.reader import check_unique, read_rows
 from validation.rows.row import Row
 from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
 
@@ -102,14 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m validation.fit", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument(
-        "--rows",
-        nargs="+",
-        type=Path,
-        default=PUBLISHED,
-        metavar="FILE",
-        help="CSV files of published measurements (default: those of validation/data)",
-    )
+    add_rows(parser)
     parser.add_argument("--family", required=True, metavar="NAME", help="family to fit")
     parser.add_argument(
         "--row_ids", nargs="+", metavar="ID", help="rows to fit to (default: all calibration rows)"

@@ -9,6 +9,7 @@ from typing import cast, get_args
 
 from validation.rows.row import COLUMNS, Evidence, Kind, Row, Use, finite
 from validation.rows.units import PER, canonical, unknown_word
+from wsc.core.config_errors import unreadable
 from wsc.core.errors import ConfigError, did_you_mean, nearest
 
 _DATA = Path(__file__).parents[1] / "data"
@@ -66,12 +67,7 @@ def _read_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
                 before = reader.line_num  # a quoted column may hold line breaks
             return header, lines
     except OSError as error:
-        raise ConfigError(
-            "the file cannot be read",
-            code="file-not-readable",
-            where=str(path),
-            value=error.strerror,
-        ) from error
+        raise unreadable(path, error) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(
             "the file is not CSV text", code="file-not-csv", where=str(path), value=error

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from wsc.core.config_errors import explain
+from wsc.core.config_errors import explain, unreadable
 from wsc.core.errors import ConfigError
 from wsc.core.yaml_limits import MOST_BYTES, check_limits
 
@@ -126,12 +126,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise ConfigError(
-            "the file cannot be read",
-            code="file-not-readable",
-            where=str(path),
-            value=error.strerror,
-        ) from error
+        raise unreadable(path, error) from error
     if len(content) > MOST_BYTES:
         raise ConfigError(
             "the file is too large",

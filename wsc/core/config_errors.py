@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -58,6 +59,16 @@ def explain(
         value=None if isinstance(value, Mapping | BaseModel) else repr(value),
         rule="; or: ".join(rules),
         remedy=next(filter(None, map(_remedy, same)), None),
+    )
+
+
+def unreadable(path: Path, error: OSError) -> ConfigError:
+    """Return the ConfigError for a file that the system does not let us read."""
+    return ConfigError(
+        "the file cannot be read",
+        code="file-not-readable",
+        where=str(path),
+        value=error.strerror,
     )
 
 

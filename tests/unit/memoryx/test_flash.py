@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from memoryx.journal import Journal
 from memoryx.optim.rule import RULES, rule_named
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
+from tests.support.disks import full_disk
 from tests.support.errors import raises
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts
@@ -168,20 +167,10 @@ def test_nothing_has_a_name_and_space_is_given_back(tmp_path: Path) -> None:
     del one, other, store
 
 
-@contextmanager
-def files_limited_to(num_bytes: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_full_disk_is_found_when_memory_is_taken(tmp_path: Path) -> None:
     """Masters that fit, and state that does not: the space is reserved."""
     size = sum(spec.num_bytes for spec in SPECS) + len(SPECS) * 4096
-    with files_limited_to(size):
+    with full_disk(size):
         store = WeightStore(SPECS, flash(tmp_path))
         with raises(ApplianceResourceExhausted, "flash-path-full"):
             store.train_with(trained("Adam"))
