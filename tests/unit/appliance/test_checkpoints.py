@@ -228,7 +228,7 @@ def test_only_files_called_like_checkpoints_are_removed(tmp_path: Path) -> None:
     assert notes.exists()
 
 
-def test_checkpoint_that_is_not_finite_is_kept_but_not_continued_from(
+def test_checkpoint_with_nan_is_kept_but_not_continued_from(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It replaces no good one, and goes with the next."""

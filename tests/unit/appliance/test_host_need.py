@@ -52,7 +52,7 @@ def test_need_grows_with_systems_but_not_that_of_the_weights() -> None:
     assert "gradient sums" not in needs_of(installed(whole), whole).training
 
 
-def test_host_without_the_memory_is_refused_with_numbers_and_ways_out() -> None:
+def test_host_without_the_memory_is_refused_with_ways_out() -> None:
     size = ClusterSize(1)
     need = needs_of(installed(size), size).total
     check_host(installed(size), size, free=need)

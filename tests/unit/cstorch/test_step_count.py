@@ -36,7 +36,7 @@ class Scheduled(Program):
         return loss
 
 
-def test_resumed_program_draws_the_random_numbers_of_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_resumed_program_draws_the_same_random_numbers(tmp_path: Path) -> None:
     """All states are loaded, as programs for the real machine do; steps go on counting."""
     path, data = tmp_path / "c.mdl", loader()
     with running_backend() as backend:

@@ -47,7 +47,7 @@ def test_a_program_in_the_cache_is_not_compiled_again() -> None:
     assert again.total_ps == first.total_ps - first.compile_ps < first.total_ps
 
 
-def test_release_1_sends_weights_as_slowly_as_checkpoints_are_written() -> None:
+def test_release_1_sends_weights_as_slowly_as_checkpoints() -> None:
     """One process instead of several side by side."""
     old, new = (initial_weights_ps(SPEC, LLAMA2_7B, release=release) for release in (1, 2))
     assert old == SPEC.transfer_start_ps + checkpoint_ps(SPEC, LLAMA2_7B, 0)

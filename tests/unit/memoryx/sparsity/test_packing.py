@@ -130,7 +130,7 @@ def test_packing_returns_what_it_packs(num_values: int) -> None:
     assert torch.equal(packing.pack(packing.values(held)), held)
 
 
-def test_ninety_percent_zeros_save_three_quarters_of_masters_and_state() -> None:
+def test_ninety_percent_zeros_save_three_quarters_of_the_memory() -> None:
     """The memory of whole tensors is free again; all that places values counts."""
     one = store("static")
     step(one, 1)

@@ -83,7 +83,7 @@ def test_curve_page_states_energy_and_no_cost_without_a_price() -> None:
         assert text in parsed.text
 
 
-def test_curve_page_states_the_energy_of_a_step_without_a_token_budget() -> None:
+def test_curve_page_states_a_steps_energy_without_token_budget() -> None:
     parsed = Parsed.of(curve_page(SIMULATION, PICTURE))
     assert "4 x 23 kW under load" in parsed.text
     assert "25.6 Wh" in parsed.text

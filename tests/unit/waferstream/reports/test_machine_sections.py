@@ -67,7 +67,7 @@ def test_region_section_joins_equal_layers_and_states_counted_cycles() -> None:
     assert "decoder.1" not in cells
 
 
-def test_attribution_section_explains_overhead_where_it_is_most_of_a_step() -> None:
+def test_attribution_section_explains_overhead_that_dominates() -> None:
     for causes, is_there in ((Attribution(1, 9), True), (Attribution(9, 1), False)):
         parsed = Parsed.of(Page("a", "b", [attribution_section(causes, 1)]))
         assert (OVERHEAD_NOTE in parsed.text) == is_there
