@@ -11,6 +11,7 @@ from typing import Literal
 
 from appliance.input_worker import WorkerSpec
 from appliance.round_size import activation_bytes, micro_batches_of_round, most_micro_batches
+from csnode.device import DeviceName
 from csnode.engine.regions import check_layers, check_region
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.node import NodeSpec
@@ -61,6 +62,7 @@ class ClusterSize:
     activation_bytes: int | Literal["auto"] = "auto"
     flash: FlashSpec | None = None  # where weight servers keep masters and state, if not in DRAM
     engine: EngineSpec = TORCH  # what computes the kernels of nodes
+    device: DeviceName = "cpu"  # where torch computes them
 
 
 def elaborate(
@@ -136,6 +138,7 @@ def _nodes(
             lanes=size.lanes,
             sram_bytes=machine.system.sram_bytes,
             engine=size.engine,
+            device=size.device,
         )
 
 

@@ -33,7 +33,8 @@ from wsc.core.role import RoleSpec
 class Host:
     """A host: its id at Ray, its address, the systems that it can take, its cores, its rack.
 
-    ``free_bytes`` is the memory that was free when it was asked, swap included; None if unknown.
+    ``free_bytes`` is the memory that was free when it was asked, swap included, and ``gpus`` what
+    Ray counts; both None if unknown.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Host:
     cores: int = 1
     rack: str = ""
     free_bytes: int | None = None
+    gpus: int | None = None
 
 
 @dataclass(frozen=True)

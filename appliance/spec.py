@@ -10,6 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
 from appliance.strategies import ServerStrategy, Strategy
+from csnode.device import DeviceName
 from csnode.engine.spec import TORCH, EngineName, EngineSpec
 from csnode.fabric.region import working_wafer
 from memoryx.flash_spec import FlashSpec
@@ -77,7 +78,8 @@ class RuntimeSpec(Config):
 
     activation_memory: PositiveInt | Literal["auto"] = "auto"
     """Bytes of a host that activations may take. They decide how many micro-batches a node takes in
-    a round (appliance.round_size), not the weights. ``auto`` takes half of what is free."""
+    a round (appliance.round_size), not the weights. ``auto`` takes half of what is free; with
+    ``device: cuda`` it takes half of the memory of the GPUs of the host of the program."""
 
     flash: FlashSpec | None = None
     """Files in which weight servers keep masters and optimizer state, of which only so many bytes
@@ -86,6 +88,11 @@ class RuntimeSpec(Config):
     engine: Annotated[EngineSpec, before(_named, EngineName | EngineSpec)] = TORCH
     """What computes the kernels of CS nodes: ``torch``, ``wafer`` or ``wafer-cycles``, or a mapping
     that says it by layer and by kind of kernel (csnode.engine)."""
+
+    device: DeviceName = "cpu"
+    """Where torch computes the kernels of CS nodes. ``cuda``: on the GPUs of the node's host, taken
+    in turn, with at most eight systems each; weights and gradients are copied while kernels run.
+    The trained weights have other bits than on ``cpu``, the same for every shape of a cluster."""
 
     placement: Strategy = "PACK"
     """How systems take hosts: ``PACK`` fills one after the other, that of the program first;
@@ -151,6 +158,21 @@ class RuntimeSpec(Config):
         if self.link == "auto" and self.address == "local":
             return "shared_memory"
         return self.link
+
+    @model_validator(mode="after")
+    def _torch_computes_on_gpus(self) -> RuntimeSpec:
+        is_whole = self.engine.is_torch and self.engine.sparse_products == "none"
+        if self.device == "cuda" and not is_whole:
+            raise ConfigError(
+                "runtime.device: cuda must go with whole products of torch",
+                code="gpu-without-torch",
+                where="runtime.device, runtime.engine",
+                value=f"device: cuda, engine: {self.engine.default}, "
+                f"sparse_products: {self.engine.sparse_products}",
+                rule="the processor computes the array of PEs, and products of non-zeros",
+                remedy="set runtime.device: cpu, or remove runtime.engine",
+            )
+        return self
 
     @model_validator(mode="after")
     def _tls_has_a_network(self) -> RuntimeSpec:

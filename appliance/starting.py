@@ -107,7 +107,7 @@ class LocalStarter:
 
 def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:
     """Return how many micro-batches a node runs side by side so that all host cores are busy."""
-    if runtime.kind == "local":
+    if runtime.kind == "local" or runtime.device != "cpu":
         return 1
     return max(1, cores_of_host(runtime.cores) // num_csx)
 

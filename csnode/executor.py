@@ -9,7 +9,6 @@ end of a segment. From one call to the next the executor keeps the indexes of sp
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -17,11 +16,12 @@ from types import MappingProxyType
 
 import torch
 
+from csnode.device import Device
 from csnode.engine.binding import built
 from csnode.engine.crossover import SparseProducts
 from csnode.engine.packed_weight import NonZeros, PackedWeight
 from csnode.engine.spec import TORCH, EngineSpec
-from csnode.gradients import GradientSums, SlabMemory
+from csnode.gradients import GradientSums
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from csnode.running import Executed, Passed, Running
@@ -29,13 +29,12 @@ from csnode.sparse_weights import SparseWeights
 from wsc.compiler.half_types import nearest
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import CARRIED, DTYPES, dtype_in_program, read_stream
-from wsc.core.activities import Interval, Place
+from wsc.core.activities import Place
 from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.packed_weights import PackedWeights
-from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload, byte_ranges, unpack
 from wsc.core.program import Program
 from wsc.core.rng import stream_key
@@ -56,6 +55,7 @@ class Executor:
         seed: int,
         context: RoleContext,
         lanes: Lanes,
+        device: Device,
         engine: EngineSpec = TORCH,
     ) -> None:
         self.program = installation.program
@@ -74,19 +74,20 @@ class Executor:
         self._segments = [sized.segments for sized in installation.sized]
         self._kernels = [
             [
-                built(kernel, segment, engine, self._sparse.gradient_patterns)
+                built(kernel, segment, engine, self._sparse.gradient_patterns, device.torch_device)
                 for kernel, segment in zip(sized.kernels, sized.segments, strict=True)
             ]
             for sized in installation.sized
         ]
         self._pieces = _planned_pieces(self.program)
         self._seed = seed
-        self._memory = SlabMemory(context.arena)
+        self._device = device
         self._cores = context.cores
         self._lanes = lanes
 
     def begin(self, job: Job) -> None:
         """Take the rounds of a job."""
+        self._device.begin()
         self.rounds = job.rounds_of(self._installed_rounds)
 
     def unpack(
@@ -145,11 +146,14 @@ class Executor:
             examine: Looks for values that are not finite.
             after: The segment before, of the same micro-batches, if it may still run.
         """
-        views = self._weights(segment_step, payloads)
+        needed = {b.index: payloads[b.index] for b in segment_step.weights}
+        placed = self._device.place(needed)
+        with self._device.computing():
+            views = self._weights(segment_step, needed, placed)
         total, node_of = self.program.num_micro_batches, self.rounds.node_of
         sums = {
             owner: GradientSums(
-                segment_step.gradients, total, self._memory, self._sparse.gradient_indexes
+                segment_step.gradients, total, self._device.memory, self._sparse.gradient_indexes
             )
             for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
         }
@@ -162,37 +166,38 @@ class Executor:
             segment = self.segment(segment_step, batch)
             kernel = self._kernels[self.program.is_short(batch.index)][segment.index]
             weights = [views[name] for name in segment.weights]
-            with self._cores.lease():
-                detail = f"micro-batch {batch.index}"
-                start_ns = time.perf_counter_ns()
+            with self._cores.lease(), self._device.computing():
+                start = self._device.mark()
                 try:
                     batch.run(segment, kernel, weights)
                 except Exception as error:
-                    where = f"{segment_step.label}, {detail} of step {step}"
+                    where = f"{segment_step.label}, micro-batch {batch.index} of step {step}"
                     raise _kernel_failed(where, error) from error
                 found = None if examine is None else examine(segment, batch)
                 batch.is_finite &= found is None  # the next segment may run before this is told
                 sums[node_of(batch.index)].offer(batch.index, batch.take_gradients())
-                stop_ns = time.perf_counter_ns()
+                stop = self._device.mark()
             held_bytes = self.held_bytes(batch) if segment_step.stashes else 0
             batch.drop(segment.drops)
             round_index = self.rounds.round_of(batch.index)
             place = Place(self.program.mode, step, round_index, segment.layer, segment.phase)
-            return Passed(Interval("compute", start_ns, stop_ns, place, detail), found, held_bytes)
+            return Passed(batch.index, place, start, stop, found, held_bytes)
 
         befores = [None] * len(batches) if after is None else after.passed
         passed = [
             self._lanes.submit(partial(pass_one, batch, before))
             for batch, before in zip(batches, befores, strict=True)
         ]
-        return Running(segment_step, passed, sums)
+        weight_bytes = sum(payload.num_bytes for payload in needed.values())
+        departure = self._device.depart(sums)
+        return Running(segment_step, passed, departure, weight_bytes, self._device.is_staged)
 
     def finish(self, running: Running) -> Executed:
         """Wait until a segment has run; return what it left, or raise what its kernels raised."""
         passed = [each.result() for each in running.passed]
         return Executed(
-            [each.interval for each in passed],
-            {owner: of_owner.take(self._for_each) for owner, of_owner in running.sums.items()},
+            [each.interval() for each in passed],
+            running.departure.arrive(),
             [each.not_finite for each in passed],
             max((each.held_bytes for each in passed), default=0),
         )
@@ -205,27 +210,31 @@ class Executor:
         """Return an input as kernels hold it: the half type in fp32 where the program says so."""
         half = self.program.stream_dtype
         is_held = self.program.holds_fp32 and values.dtype == dtype_in_program(half)
-        return nearest(values, half) if is_held else values
+        return self._device.hold(nearest(values, half) if is_held else values)
 
     def held_bytes(self, batch: MicroBatch) -> int:
         """Return the bytes of a micro-batch on the wafer.
 
-        Where kernels hold the half type in fp32, what it takes is planned instead of measured.
+        Where kernels hold the half type in fp32, or another device holds what they stash, what it
+        takes is planned instead of measured.
         """
-        if not self.program.holds_fp32:
+        if not (self.program.holds_fp32 or self._device.is_staged):
             return batch.num_bytes
         held = {self._pieces[name] for name in batch.values if name in self._pieces}
         return sum(num_bytes for _, num_bytes in held)
 
     def _weights(
-        self, step: SegmentStep, payloads: Mapping[int, Payload]
+        self,
+        step: SegmentStep,
+        payloads: Mapping[int, Payload],
+        placed: Mapping[int, Payload],
     ) -> dict[str, torch.Tensor]:
-        """Return the segment's weights as views of the slabs in which they arrived."""
+        """Return the segment's weights as views of where the device has placed its payloads."""
         dtype = self.program.stream_dtype
         views: dict[str, torch.Tensor] = {}
         for bucket in step.weights:
-            payload = payloads[bucket.index]
-            packed = PackedWeights.read(bucket, payload, self._sparse.indexes)
+            payload = placed[bucket.index]
+            packed = PackedWeights.read(bucket, payloads[bucket.index], self._sparse.indexes)
             self._sparse.note(bucket, packed)
             if packed is not None:
                 setting = self._engine.sparse_products_of(self.program.segments[step.segment].layer)
@@ -250,11 +259,6 @@ class Executor:
                 yield spec.name, PackedWeight(NonZeros(values, pattern), setting)
                 continue
             yield spec.name, (values if index is None else index.unpack(values)).view(spec.shape)
-
-    def _for_each(self, act: Callable[..., object], operands: Operands) -> None:
-        """Act on the tensors of a bucket while a core is held."""
-        with self._cores.lease():
-            one_by_one(act, operands)
 
 
 def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:

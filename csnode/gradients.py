@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 
 from wsc.core.nonzeros import Index
 from wsc.core.packed_weights import gradient_bucket
 from wsc.core.partial_sum import ForEach, PartialSum
-from wsc.core.payload import Arena, unpack
+from wsc.core.payload import Arena, Payload, unpack
 from wsc.core.reduce_order import Merger, Subtree, leaf
 from wsc.core.stream_plan import Bucket
 
@@ -35,6 +35,13 @@ class SharedMerger(Merger[Value]):
             return super()._exchange(subtree, value)
 
 
+class SumMemory(Protocol):
+    """Memory for the fp32 sums of a node."""
+
+    def allocate(self, bucket: Bucket) -> PartialSum:
+        """Return an owned sum, its tensors in bucket order, contents undefined."""
+
+
 class SlabMemory:
     """Slabs of a role for fp32 sums; lanes may allocate them at the same time."""
 
@@ -46,8 +53,15 @@ class SlabMemory:
         """Return an owned sum in a slab, its tensors in bucket order, contents undefined."""
         with self._lock:
             slab = self._arena.allocate(bucket.num_bytes)
-        views = list(unpack(slab.view(torch.float32), bucket.specs))
-        return PartialSum(views, slab, is_owned=True, on_release=slab.free)
+        return owned_sum(bucket, slab, slab.free)
+
+
+def owned_sum(
+    bucket: Bucket, memory: Payload, on_release: Callable[[], None] | None = None
+) -> PartialSum:
+    """Return a sum in a payload, its tensors in bucket order."""
+    views = list(unpack(memory.view(torch.float32), bucket.specs))
+    return PartialSum(views, memory, is_owned=True, on_release=on_release)
 
 
 class GradientSum(NamedTuple):
@@ -69,7 +83,7 @@ class GradientSums:
         self,
         buckets: Sequence[Bucket],
         num_micro_batches: int,
-        memory: SlabMemory,
+        memory: SumMemory,
         indexes: Mapping[str, Index] = MappingProxyType({}),
     ) -> None:
         self._num_micro_batches = num_micro_batches

@@ -47,7 +47,8 @@ class MicroBatch:
         for (place, _), value in zip(segment.results, results, strict=True):
             weight = self.weights.get(place, 1.0)
             if place in self.tensors:
-                self.results[place] = value.clone()  # it may be a view of something larger
+                # A copy on the processor: it may be a view of something larger.
+                self.results[place] = value.to("cpu", copy=True)
             else:
                 self.results[place] = float(value) * weight if weight else 0.0
 

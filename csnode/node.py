@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from csnode.device import DeviceName, device_of
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.executor import Executor
 from csnode.finite import NotFinite, not_finite
 from csnode.gradients import GradientSum
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
+from csnode.results import note_results, with_results
 from csnode.running import Running
 from csnode.sram_ledger import SramLedger
 from csnode.voting import Voting
@@ -51,6 +53,7 @@ class NodeSpec:
     lanes: int
     sram_bytes: int
     engine: EngineSpec = TORCH
+    device: DeviceName = "cpu"
 
     @property
     def name(self) -> str:
@@ -68,12 +71,15 @@ class CSNode:
         self.spec = spec
         self.executors: dict[Mode, Executor] = {}
         self._context = context
-        self._lanes = Lanes(spec.lanes, f"{self.name}-lane")
-        self.most_running = min(spec.lanes, 2)  # segments: with two, lanes never wait for the last
+        self._device = device_of(spec.device, spec.index, context)
+        # One lane gives a staged device the work of all micro-batches, in order.
+        self._lanes = Lanes(1 if self._device.is_staged else spec.lanes, f"{self.name}-lane")
+        # Segments: with two, neither lanes nor device wait for the end of one.
+        self.most_running = 2 if spec.lanes > 1 or self._device.is_staged else 1
 
     def install(self, installation: Installation) -> None:
         self.executors[installation.mode] = Executor(
-            installation, self.spec.seed, self._context, self._lanes, self.spec.engine
+            installation, self.spec.seed, self._context, self._lanes, self._device, self.spec.engine
         )
 
     def begin(self, job: Job) -> NodeJob:
@@ -117,7 +123,6 @@ class NodeJob(JobState[CSNode]):
         self._loss_scales: dict[int, float] = {}  # by step, where it is dynamic
         self._inputs: dict[tuple[int, int], BatchReady] = {}
         self._sent: dict[tuple[RoundOfStep, int, Subtree], PartialSum] = {}
-        self._activation_bytes = 0
         self._sram = SramLedger(role.name, role.spec.sram_bytes)
         self._finite_to = job.watch.finite_to
         self._report = Report(role.name)
@@ -196,7 +201,7 @@ class NodeJob(JobState[CSNode]):
                     return
                 yield self._take_batch(self._now.step, index)
             elif (segment_step := self._next_step()) is not None:
-                self._start(segment_step)
+                yield from self._start(segment_step)
             elif self._running and self._running[0].is_done:
                 yield from self._finish(self._running.popleft())
                 self._num_executed += 1
@@ -220,7 +225,7 @@ class NodeJob(JobState[CSNode]):
         self._batches.append(batch)
         return self.envelope(self.role.spec.worker, BatchReleased(step, index))
 
-    def _start(self, step: SegmentStep) -> None:
+    def _start(self, step: SegmentStep) -> Iterator[Envelope]:
         """Let the lanes run a segment step whose weights have arrived."""
         running = self._executor.start(
             self._now.step,
@@ -232,6 +237,15 @@ class NodeJob(JobState[CSNode]):
             after=self._running[-1] if self._running else None,
         )
         self._running.append(running)
+        if running.has_copied_weights:
+            yield from self._release(step)
+
+    def _release(self, step: SegmentStep) -> Iterator[Envelope]:
+        """Return the weights of a segment step to their sender."""
+        weights = self._weights.get(self._now, {})
+        for bucket in step.weights:
+            del weights[bucket.index]
+            yield self.envelope(self.role.spec.parent, WeightsReleased(*self._now, bucket.index))
 
     def _finish(self, running: Running) -> Iterator[Envelope]:
         """Release the weights of a segment that has run, and send its gradients."""
@@ -240,15 +254,13 @@ class NodeJob(JobState[CSNode]):
         for batch, tensor in zip(self._own, executed.not_finite, strict=False):
             if tensor is not None:
                 found = NotFinite(self._now.step, batch.index, self._num_executed, tensor)
-                segment = self._executor.segment(step, batch)
-                self._report.findings.append(found.finding(segment, self.role.name))
-        weights = self._weights.get(self._now, {})
-        for bucket in step.weights:
-            self._sram.change("weights", -weights.pop(bucket.index).num_bytes)
-            released = WeightsReleased(*self._now, bucket.index)
-            yield self.envelope(self.role.spec.parent, released)
+                finding = found.finding(self._executor.segment(step, batch), self.role.name)
+                self._report.findings.append(finding)
+        self._sram.change("weights", -running.weight_bytes)
+        if not running.has_copied_weights:
+            yield from self._release(step)
         if step.stashes:
-            self._account(executed.held_bytes)
+            self._sram.hold("activations", executed.held_bytes)
         self._voting.note(executed.gradients)
         own = executed.gradients.get(self.role.spec.index, ())
         yield from map(self._send_gradient, own)
@@ -261,17 +273,12 @@ class NodeJob(JobState[CSNode]):
         return self.envelope(self.role.spec.parent, ready)
 
     def _end_round(self) -> Iterator[Envelope]:
-        program = self._executor.program
         is_last_step = self._now.step == self._last_step
-        unread = {*program.state.results, *program.norms.results}
-        if not is_last_step:
-            unread |= {result.position for result in program.tensor_results}
-        places = range(program.num_results + len(program.state.contributions))
-        for batch in self._own:
-            results = tuple(None if place in unread else batch.results[place] for place in places)
-            self._report.results[self._now.step, batch.index] = results
+        note_results(
+            self._report, self._executor.program, self._now.step, self._own, keeps_all=is_last_step
+        )
         self._batches = []
-        self._account(0)
+        self._sram.hold("activations", 0)
         self._weights.pop(self._now, None)
         self._num_executed = 0
         step, round_index = self._now
@@ -288,17 +295,6 @@ class NodeJob(JobState[CSNode]):
         """Give votes and results of a step to the weight servers, where they outlive this node."""
         done = StepDone(step, votes=self._voting.take())
         if self._is_protected and step != self._last_step:
-            report = self._report
-            results = tuple((index, v) for (of, index), v in report.results.items() if of == step)
-            findings = tuple(finding for finding in report.findings if finding.step == step)
-            done = replace(done, results=results, findings=findings)
+            done = with_results(done, self._report)
         for keeper in self._executor.keepers:
             yield self.envelope(keeper, done)
-
-    def _account(self, held_bytes: int) -> None:
-        """Update the ledger with the activations that are held.
-
-        The emulated wafer takes one micro-batch at a time; the others are the host's.
-        """
-        self._sram.change("activations", held_bytes - self._activation_bytes)
-        self._activation_bytes = held_bytes

@@ -6,8 +6,9 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from csnode.gradients import GradientSum, GradientSums
-from wsc.core.activities import Interval
+from csnode.device import Departure, Mark
+from csnode.gradients import GradientSum
+from wsc.core.activities import Interval, Place
 from wsc.core.schedule import SegmentStep
 
 
@@ -28,29 +29,44 @@ class Executed:
 
 
 class Passed(NamedTuple):
-    """What one segment left of one micro-batch."""
+    """What one segment left of one micro-batch, and when its kernels ran."""
 
-    interval: Interval
+    micro_batch: int
+    place: Place
+    start: Mark
+    stop: Mark
     not_finite: str | None
     held_bytes: int
+
+    def interval(self) -> Interval:
+        """Return when the kernels ran, once they have."""
+        detail = f"micro-batch {self.micro_batch}"
+        return Interval("compute", self.start.time_ns, self.stop.time_ns, self.place, detail)
 
 
 @dataclass(frozen=True)
 class Running:
-    """A segment that the lanes run: its micro-batches, in order, and where their sums gather."""
+    """A segment that runs: its micro-batches on the lanes, in order, and its sums of gradients.
+
+    ``weight_bytes`` are those of its payloads; a staged device has copied them, and they are not
+    read any more.
+    """
 
     segment_step: SegmentStep
     passed: list[Future[Passed]]
-    sums: dict[int, GradientSums]
+    departure: Departure
+    weight_bytes: int
+    has_copied_weights: bool
 
     @property
     def is_done(self) -> bool:
-        """Whether every micro-batch has passed, or failed."""
-        return all(each.done() for each in self.passed)
+        """Whether every micro-batch has passed, or failed, and the device is done with them."""
+        return all(each.done() for each in self.passed) and self.departure.is_done
 
     def wait(self) -> None:
         """Return when every micro-batch has passed, failed or never begins."""
         wait(self.passed)
+        self.departure.wait()
 
     def cancel(self) -> None:
         """Let no further micro-batch begin."""

@@ -38,3 +38,11 @@ class SramLedger:
                 rule=f"a system has {format_bytes(self._capacity_bytes)}",
                 remedy="choose a smaller csx.performance.micro_batch_size",
             )
+
+    def hold(self, kind: Kind, num_bytes: int) -> None:
+        """Let the bytes of a kind be so many.
+
+        Of activations they are those of one micro-batch: the emulated wafer takes one at a time,
+        and the others are the host's.
+        """
+        self.change(kind, num_bytes - self._resident_bytes.get(kind, 0))

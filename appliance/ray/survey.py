@@ -208,7 +208,8 @@ def _host(node: Mapping[str, Any], facts: Facts, runtime: RuntimeSpec) -> Host:
     cores = facts.cores if runtime.cores == "auto" else runtime.cores
     rack = str(node.get("Labels", {}).get(_RACK, ""))
     capacity = int(node["Resources"].get("CPU", 0))
-    return Host(node["NodeID"], _address(node), capacity, cores, rack, facts.free_bytes)
+    gpus = int(node["Resources"].get("GPU", 0))
+    return Host(node["NodeID"], _address(node), capacity, cores, rack, facts.free_bytes, gpus)
 
 
 def with_free_cpus(hosts: Sequence[Host], num_systems: int) -> tuple[Host, ...]:

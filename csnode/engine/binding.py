@@ -13,7 +13,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import torch
+
 from csnode.engine.array import WaferArray
+from csnode.engine.elsewhere import PROCESSOR, moved
 from csnode.engine.fabric import FabricArray
 from csnode.engine.gradient_products import bind_gradients
 from csnode.engine.kernels import KERNELS, PRODUCTS
@@ -38,6 +41,7 @@ def built(
     segment: Segment,
     engine: EngineSpec,
     patterns: Mapping[str, Pattern] = MappingProxyType({}),
+    device: torch.device = PROCESSOR,
 ) -> Callable[..., tuple[Any, ...]]:
     """Return a kernel as a callable, its calls bound to the engines of the segment.
 
@@ -46,10 +50,13 @@ def built(
         segment: What it computes.
         engine: What computes its calls.
         patterns: Weights whose gradients are sparse, whenever the kernel runs.
+        device: Where torch computes; on another than the processor, it computes everything.
 
     Raises:
-        ApplianceCompilationError: An engine has no kernel for an op.
+        ApplianceCompilationError: An engine, or the device, has no kernel for an op.
     """
+    if device != PROCESSOR:
+        return moved(kernel, segment.layer, device)
     setting = engine.sparse_products_of(segment.layer)
     if engine.is_torch and setting == "none":
         return kernel.build()

@@ -7,7 +7,9 @@ from functools import partial
 
 from appliance.cluster import Cluster
 from appliance.elaborate import ClusterSize
+from appliance.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts
 from appliance.host_need import check_host, check_hosts
+from appliance.placement import Placement
 from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
@@ -27,9 +29,10 @@ def size_of(config: ClusterConfig) -> ClusterSize:
         num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
         num_workers=min(workers, runtime.input_workers, config.num_csx),
         lanes=lanes_on(runtime, config.num_csx),
-        activation_bytes=runtime.activation_memory,
+        activation_bytes=bytes_of_activations(runtime, config.num_csx),
         flash=runtime.flash,
         engine=runtime.engine,
+        device=runtime.device,
         is_verified=runtime.verify.fraction > 0,
         has_replicas=config.autorestart is not None
         and runtime.recovery.weight_servers == "replica",
@@ -49,10 +52,12 @@ def start_filled(
 
     Raises:
         ApplianceResourceExhausted: A host has too little memory for its roles.
+        ClusterJobInitError: A host has too few GPUs for its systems.
     """
     size, runtime = size_of(config), config.cluster.runtime
     if runtime.kind == "local" or runtime.address == "local":  # all roles are on this host
         check_host(installation, size)
+        check_gpus(runtime.device, size.num_csx)
     parameters = installation.program.parameters
     for kind, count in (("Weight", size.num_servers), ("Worker", size.num_workers)):
         waiting = f"Waiting for all {kind} pods to be running, current running: 0/{count}."
@@ -70,7 +75,7 @@ def start_filled(
             seed,
             config.trace_limit,
             config.autorestart,
-            partial(check_hosts, installation, size),
+            partial(_check_placement, installation, size),
         )
     log.info("Poll ingress success: Job ingress ready")
     log.info("Preparing to execute using %d CSX", size.num_csx)
@@ -84,6 +89,12 @@ def start_filled(
         cluster.shutdown()
         raise
     return cluster
+
+
+def _check_placement(installation: Installation, size: ClusterSize, placement: Placement) -> None:
+    """Check that each host has the memory and the GPUs for its roles, as far as it is known."""
+    check_hosts(installation, size, placement)
+    check_gpus_of_hosts(size.device, placement)
 
 
 def _log_staged(config: ClusterConfig) -> None:

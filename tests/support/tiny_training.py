@@ -55,6 +55,7 @@ class Shape:
     flash: tuple[Path, int] | None = None  # folder and resident bytes of each weight server
     has_replicas: bool = False
     engine: Any = "torch"  # what computes the kernels of nodes
+    device: str = "cpu"  # where torch computes them
 
 
 def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
@@ -79,6 +80,7 @@ def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
             "kind": shape.kind,
             "link": shape.link,
             "engine": shape.engine,
+            "device": shape.device,
             "verify": {"fraction": shape.verified},
             "faults": {"stated": shape.faults, "folder": shape.folder},
             "flash": shape.flash

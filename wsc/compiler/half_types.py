@@ -97,5 +97,5 @@ def _random_bits(x: torch.Tensor, count: int, key: int, place: int) -> torch.Ten
     generator = torch.Generator().manual_seed(stream_key(key, "rounding", place))
     quads = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
     quads.random_(-(2**63), None, generator=generator)  # all 64 bits
-    drawn = quads.view(torch.int16)[: x.numel()].view(x.shape)
+    drawn = quads.view(torch.int16)[: x.numel()].view(x.shape).to(x.device)
     return drawn.to(torch.int32).bitwise_and_((1 << count) - 1)

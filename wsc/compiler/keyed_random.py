@@ -1,4 +1,7 @@
-"""Random kernels with an explicit key: the same key and position give the same bits everywhere."""
+"""Random kernels with an explicit key: the same key and position give the same bits everywhere.
+
+Also on another device than the processor: numbers are drawn on the processor, and copied.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,20 @@ def _generator(key: int, position: int) -> torch.Generator:
     return torch.Generator().manual_seed(stream_key(key, position))
 
 
+def _drawn_into(x: torch.Tensor, draw: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Overwrite a tensor with numbers that ``draw`` writes into one of the processor."""
+    if x.device.type == "cpu":
+        return draw(x)
+    return x.copy_(draw(torch.empty_like(x, device="cpu")))
+
+
+def _drawn(draw: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
+    """Return what ``draw`` returns on the processor, on the device of the options."""
+    device = options.pop("device", None)
+    drawn = draw(*args, **options)
+    return drawn if device is None else drawn.to(device)
+
+
 def _overwriting(argument: int) -> Callable[[Kernel], Kernel]:
     """Mark a random kernel that overwrites its argument at a position."""
 
@@ -42,16 +59,15 @@ def _overwriting(argument: int) -> Callable[[Kernel], Kernel]:
 @_overwriting(2)
 def bernoulli_(key: int, position: int, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
     """Run ``x.bernoulli_(p)``: overwrite ``x`` with ones (probability ``p``) and zeros."""
-    return x.bernoulli_(p, generator=_generator(key, position))
+    return _drawn_into(x, lambda t: t.bernoulli_(p, generator=_generator(key, position)))
 
 
 @_random
 def bernoulli(key: int, position: int, x: torch.Tensor, p: float | None = None) -> torch.Tensor:
     """Run ``torch.bernoulli``: one draw per element, with probability ``p`` or else ``x``."""
-    generator = _generator(key, position)
     if p is None:
-        return torch.bernoulli(x, generator=generator)
-    return torch.empty_like(x).bernoulli_(p, generator=generator)
+        return torch.bernoulli(x.cpu(), generator=_generator(key, position)).to(x.device)
+    return bernoulli_(key, position, torch.empty_like(x), p)
 
 
 @_random
@@ -61,7 +77,7 @@ def native_dropout(
     """Run ``aten.native_dropout``: return the scaled input and the mask of kept elements."""
     if not train or p == 0.0:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    keep = torch.empty_like(x).bernoulli_(1.0 - p, generator=_generator(key, position)).bool()
+    keep = bernoulli_(key, position, torch.empty_like(x), 1.0 - p).bool()
     scale = 1.0 / (1.0 - p) if p < 1.0 else 0.0
     return x * keep * scale, keep
 
@@ -69,25 +85,25 @@ def native_dropout(
 @_random
 def rand_like(key: int, position: int, x: torch.Tensor, **options: Any) -> torch.Tensor:
     """Run ``torch.rand_like``: uniform on [0, 1)."""
-    return torch.empty_like(x, **options).uniform_(generator=_generator(key, position))
+    return uniform_(key, position, torch.empty_like(x, **options))
 
 
 @_random
 def randn_like(key: int, position: int, x: torch.Tensor, **options: Any) -> torch.Tensor:
     """Run ``torch.randn_like``: standard normal."""
-    return torch.empty_like(x, **options).normal_(generator=_generator(key, position))
+    return normal_(key, position, torch.empty_like(x, **options))
 
 
 @_random
 def rand(key: int, position: int, size: Sequence[int], **options: Any) -> torch.Tensor:
     """Run ``torch.rand``: uniform on [0, 1)."""
-    return torch.rand(size, generator=_generator(key, position), **options)
+    return _drawn(torch.rand, size, generator=_generator(key, position), **options)
 
 
 @_random
 def randn(key: int, position: int, size: Sequence[int], **options: Any) -> torch.Tensor:
     """Run ``torch.randn``: standard normal."""
-    return torch.randn(size, generator=_generator(key, position), **options)
+    return _drawn(torch.randn, size, generator=_generator(key, position), **options)
 
 
 @_random
@@ -95,13 +111,14 @@ def randint(key: int, position: int, *bounds_and_size: Any, **options: Any) -> t
     """Run ``torch.randint``: uniform integers of [0, high) or [low, high)."""
     *bounds, size = bounds_and_size
     low, high = bounds if len(bounds) == 2 else (0, *bounds)
-    return torch.randint(low, high, size, generator=_generator(key, position), **options)
+    generator = _generator(key, position)
+    return _drawn(torch.randint, low, high, size, generator=generator, **options)
 
 
 @_random
 def randperm(key: int, position: int, n: int, **options: Any) -> torch.Tensor:
     """Run ``torch.randperm``: a permutation of n numbers."""
-    return torch.randperm(n, generator=_generator(key, position), **options)
+    return _drawn(torch.randperm, n, generator=_generator(key, position), **options)
 
 
 @_random
@@ -110,16 +127,20 @@ def multinomial(
 ) -> torch.Tensor:
     """Run ``torch.multinomial``: indices drawn with probabilities in proportion to weights."""
     generator = _generator(key, position)
-    return torch.multinomial(weights, num_samples, replacement, generator=generator)
+    drawn = torch.multinomial(weights.cpu(), num_samples, replacement, generator=generator)
+    return drawn.to(weights.device)
 
 
 @_random
 def normal(key: int, position: int, *moments_and_size: Any, **options: Any) -> torch.Tensor:
     """Run ``torch.normal``: means and deviations as tensors or, with a size, as numbers."""
-    drawn: torch.Tensor = torch.ops.aten.normal(
-        *moments_and_size, generator=_generator(key, position), **options
-    )
-    return drawn
+    arguments = []
+    for each in moments_and_size:
+        if isinstance(each, torch.Tensor):
+            options.setdefault("device", each.device)
+        arguments.append(each.cpu() if isinstance(each, torch.Tensor) else each)
+    generator = _generator(key, position)
+    return _drawn(torch.ops.aten.normal, *arguments, generator=generator, **options)
 
 
 @_overwriting(2)
@@ -127,7 +148,7 @@ def normal_(
     key: int, position: int, x: torch.Tensor, mean: float = 0.0, std: float = 1.0
 ) -> torch.Tensor:
     """Run ``x.normal_(mean, std)``."""
-    return x.normal_(mean, std, generator=_generator(key, position))
+    return _drawn_into(x, lambda t: t.normal_(mean, std, generator=_generator(key, position)))
 
 
 @_overwriting(2)
@@ -135,13 +156,13 @@ def uniform_(
     key: int, position: int, x: torch.Tensor, low: float = 0.0, high: float = 1.0
 ) -> torch.Tensor:
     """Run ``x.uniform_(low, high)``."""
-    return x.uniform_(low, high, generator=_generator(key, position))
+    return _drawn_into(x, lambda t: t.uniform_(low, high, generator=_generator(key, position)))
 
 
 @_overwriting(2)
 def exponential_(key: int, position: int, x: torch.Tensor, rate: float = 1.0) -> torch.Tensor:
     """Run ``x.exponential_(rate)``."""
-    return x.exponential_(rate, generator=_generator(key, position))
+    return _drawn_into(x, lambda t: t.exponential_(rate, generator=_generator(key, position)))
 
 
 @_overwriting(3)
@@ -149,10 +170,13 @@ def rrelu_with_noise(
     key: int, position: int, x: torch.Tensor, noise: torch.Tensor, *bounds_and_mode: Any
 ) -> torch.Tensor:
     """Run ``aten.rrelu_with_noise``: ``noise`` gets the drawn slopes, 1 where ``x`` is positive."""
+    drawn = noise.cpu()  # itself, where it is on the processor
     sloped: torch.Tensor = torch.ops.aten.rrelu_with_noise(
-        x, noise, *bounds_and_mode, generator=_generator(key, position)
+        x.cpu(), drawn, *bounds_and_mode, generator=_generator(key, position)
     )
-    return sloped
+    if drawn is not noise:
+        noise.copy_(drawn)
+    return sloped.to(x.device)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

@@ -93,14 +93,16 @@ class Index:
     def pack(self, dense: torch.Tensor) -> torch.Tensor:
         """Return the present elements of a tensor of any shape, flat."""
         flat = dense.reshape(-1)
-        return flat if self.encoding == "dense" else flat.index_select(0, self.places)
+        if self.encoding == "dense":
+            return flat
+        return flat.index_select(0, self.places.to(flat.device))
 
     def unpack(self, values: torch.Tensor) -> torch.Tensor:
         """Return a flat tensor with these present elements, zeros elsewhere."""
         if self.encoding == "dense":
             return values
-        dense = torch.zeros(self.num_elements, dtype=values.dtype)
-        return dense.index_copy_(0, self.places, values)
+        dense = torch.zeros(self.num_elements, dtype=values.dtype, device=values.device)
+        return dense.index_copy_(0, self.places.to(values.device), values)
 
 
 def _gaps(places: _Bytes) -> _Bytes:

@@ -1,0 +1,186 @@
+"""Queues of work for a device that computes beside the processor: the lowest layer of staging.
+
+A device has three queues. Copies into it, kernels, and copies out of it run side by side; work in
+one queue runs in order. Between queues only events order work: a queue waits for an event of
+another one (CUDA C++ Programming Guide, section "Streams"). Kernels of all lanes share one queue,
+so values that they compute need no events among themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import torch
+
+_NS_PER_MS = 1e6
+
+
+class Event(Protocol):
+    """A point in a queue, reached when all work before it is done."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the point is reached."""
+
+    def wait(self) -> None:
+        """Return when the point is reached."""
+
+    @property
+    def time_ns(self) -> int:
+        """When it was reached (``time.perf_counter_ns`` clock); asked once it is done."""
+
+
+class Queue(Protocol):
+    """Work of one kind, in order."""
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Copy a tensor later; neither may change before an event recorded afterwards is done."""
+
+    def record(self) -> Event:
+        """Return the point behind all work so far."""
+
+    def wait(self, event: Event) -> None:
+        """Begin work that follows only when an event of another queue is done."""
+
+
+class Streams(Protocol):
+    """The queues of a device, and the memory from which they copy."""
+
+    device: torch.device
+
+    @property
+    def inward(self) -> Queue:
+        """The queue of copies into the device."""
+
+    @property
+    def compute(self) -> Queue:
+        """The queue of kernels."""
+
+    @property
+    def outward(self) -> Queue:
+        """The queue of copies out of the device."""
+
+    def computing(self) -> AbstractContextManager[None]:
+        """Let ops of torch in the block run on the compute queue."""
+
+    def host_bytes(self, num_bytes: int) -> torch.Tensor:
+        """Return bytes of the host that a queue can copy while the processor goes on."""
+
+    def align_clock(self) -> None:
+        """Compare the clock of the device with that of the host."""
+
+
+class CudaStreams:
+    """The queues of one GPU: streams of CUDA, and page-locked memory of the host.
+
+    Args:
+        index: The GPU, of those that this process sees.
+    """
+
+    def __init__(self, index: int) -> None:
+        # Without, cuBLAS may choose another algorithm in each call (torch, "Reproducibility").
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        self.device = torch.device("cuda", index)
+        with torch.cuda.device(self.device):
+            self._stream = torch.cuda.Stream()
+            self.inward = _CudaQueue(torch.cuda.Stream(), self)
+            self.compute = _CudaQueue(self._stream, self)
+            self.outward = _CudaQueue(torch.cuda.Stream(), self)
+        self.align_clock()
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Let ops of torch in the block run on the compute queue, with the same bits each time."""
+        with torch.cuda.stream(self._stream), _reproducible():
+            yield
+
+    def host_bytes(self, num_bytes: int) -> torch.Tensor:
+        """Return page-locked bytes of the host."""
+        return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
+
+    def align_clock(self) -> None:
+        """Note when an event of the device was reached on the clock of the host."""
+        self.origin = torch.cuda.Event(enable_timing=True)
+        self.origin.record(self._stream)
+        self.origin.synchronize()
+        self.origin_ns = time.perf_counter_ns()
+
+
+class _CudaQueue:
+    def __init__(self, stream: torch.cuda.Stream, streams: CudaStreams) -> None:
+        self._stream, self._streams = stream, streams
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        with torch.cuda.stream(self._stream):
+            target.copy_(source, non_blocking=True)
+
+    def record(self) -> Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self._stream)
+        return _CudaEvent(event, self._streams)
+
+    def wait(self, event: Event) -> None:
+        assert isinstance(event, _CudaEvent), "an event of other streams"
+        self._stream.wait_event(event.event)
+
+
+class _CudaEvent:
+    def __init__(self, event: torch.cuda.Event, streams: CudaStreams) -> None:
+        self.event = event
+        self._origin, self._origin_ns = streams.origin, streams.origin_ns
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self.event.query())
+
+    def wait(self) -> None:
+        self.event.synchronize()
+
+    @property
+    def time_ns(self) -> int:
+        elapsed_ms: float = self._origin.elapsed_time(self.event)
+        return self._origin_ns + round(elapsed_ms * _NS_PER_MS)
+
+
+@contextmanager
+def _reproducible() -> Iterator[None]:
+    """Choose deterministic algorithms without TF32 in the block, whatever the process uses."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    deterministic: Any = torch.utils.deterministic
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        deterministic.fill_uninitialized_memory,
+        (cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic),
+        (matmul.allow_tf32, matmul.allow_bf16_reduced_precision_reduction),
+    )
+    torch.use_deterministic_algorithms(True)
+    deterministic.fill_uninitialized_memory = False
+    cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = False, False, True
+    matmul.allow_tf32, matmul.allow_bf16_reduced_precision_reduction = False, False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        deterministic.fill_uninitialized_memory = before[2]
+        cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before[3]
+        matmul.allow_tf32, matmul.allow_bf16_reduced_precision_reduction = before[4]
+
+
+def num_gpus() -> int:
+    """Return the GPUs that this process sees; it keeps no context of CUDA."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def streams_of_gpu(node: int) -> Streams:
+    """Return the queues of the GPU of a node: the GPUs of a host are taken in turn."""
+    return CudaStreams(node % num_gpus())
+
+
+def memory_of_gpus() -> list[int]:
+    """Return the bytes of each GPU that this process sees."""
+    return [torch.cuda.get_device_properties(i).total_memory for i in range(num_gpus())]

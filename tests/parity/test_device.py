@@ -1,0 +1,88 @@
+"""Training on a staged device: the bits of the same kernels where nothing is copied.
+
+The device is the processor, behind queues that run as late as they may (DeferredStreams): only CUDA
+itself is missing. Where torch sees a GPU the same runs are on it, too; they repeat and do not depend
+on the shape of the cluster.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from appliance.elaborate import ClusterSize
+from tests.support.deferred_streams import DeferredStreams
+from tests.support.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+    start,
+)
+from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
+
+SHALLOW = GPT | {"num_hidden_layers": 1}
+SECTIONS: dict[str, dict[str, Any]] = {
+    "clipping-dropout": {"model": SHALLOW | {"dropout_rate": 0.2}},
+    "loss-scale": {
+        "model": SHALLOW,
+        "precision": {"fp16_type": "cbfloat16", "loss_scaling_factor": "dynamic"},
+    },
+    "sparse": {
+        "model": SHALLOW,
+        "sparsity": {"algorithm": "rigl", "sparsity": 0.75, "update": {"freq": 1}},
+    },
+}
+by_sections = pytest.mark.parametrize("sections", SECTIONS.values(), ids=SECTIONS)
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU of CUDA")
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``device: cuda`` be the processor, behind queues that run late."""
+    monkeypatch.setattr("appliance.gpus.num_gpus", lambda: 1)
+    monkeypatch.setattr("appliance.gpus.memory_of_gpus", lambda: [1 << 30])
+    monkeypatch.setattr("csnode.device.streams_of_gpu", lambda _: DeferredStreams())
+
+
+@pytest.mark.usefixtures("staged")
+@by_sections
+def test_staged_training_has_the_bits_of_the_plain_one(sections: dict[str, Any]) -> None:
+    """With two systems, of which one checks a part of the other's gradients."""
+    train = partial(train_on_cluster, init_config(**sections), steps=2)
+    assert train(Shape(2, servers=2, verified=0.5, device="cuda")) == train(Shape())
+
+
+@pytest.mark.usefixtures("staged")
+@pytest.mark.parametrize("num_csx", [1, 2])
+@pytest.mark.parametrize("trains", [True, False])
+def test_staged_steps_have_the_results_of_plain_ones(trains: bool, num_csx: int) -> None:
+    """Losses, emulated time, and the activations that the ledger of SRAM counts."""
+    model, batches = Regression(), random_batches(2, rows=10)
+    compiled = compile_model(model, batches[0], num_micro_batches=5, trains=trains)
+    update = sgd(model) if trains else None
+    found = []
+    for device in ("cpu", "cuda"):
+        size = ClusterSize(num_csx, lanes=2, activation_bytes=1, device=device)
+        installed = installation(compiled, partial(random_batches, 2, 10), update, size)
+        cluster = start(installed, model, size)
+        steps = cluster.run("train" if trains else "eval", 1, 2)
+        held = {role: peaks["activations"] for role, peaks in cluster.peak_bytes().items()}
+        found.append((steps, held, cluster.digest()))
+    assert found[0] == found[1]
+
+
+@on_a_gpu
+@pytest.mark.nightly
+@by_sections
+def test_training_on_a_gpu_does_not_depend_on_the_shape(sections: dict[str, Any]) -> None:
+    """It repeats, too."""
+    init = init_config(**sections)
+
+    train = partial(train_on_cluster, init, steps=3)
+    digests = {train(Shape(n, servers=n, device="cuda")) for n in (1, 1, 2, 3)}
+    assert len(digests) == 1
