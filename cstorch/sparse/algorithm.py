@@ -5,10 +5,11 @@ Names, arguments and defaults are the vendor's (cluster_interface.md, section 3.
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Self, get_args
 from weakref import WeakSet
 
 import torch
@@ -103,6 +104,12 @@ class SparsityAlgorithm:
             self._names[parameter] = name
         _APPLIED.add(self)
 
+    def unapplied(self) -> Self:
+        """Return the same algorithm, applied to no model."""
+        other = copy.copy(self)
+        other._names, other.view = {}, MaskView()
+        return other
+
     def apply(self, target: Any) -> None:
         """Apply the algorithm to a model, or to its optimizer."""
         target.apply(self)
@@ -143,10 +150,19 @@ class SparsityAlgorithm:
         """Return the first mask as words, where a function of the user's makes it.
 
         Raises:
-            ConfigError: The function gives no mask of the parameter's shape.
+            ConfigError: The function gives no mask of the parameter's shape, or there are no values
+                that it could read.
         """
         if not callable(self._init):
             return None
+        if parameter.is_meta:
+            raise ConfigError(
+                "a function that makes masks needs the values of its weight",
+                code="mask-without-values",
+                where=name,
+                rule="a simulation has none",
+                remedy="simulate with the name of a method as init_method",
+            )
         level = tabulated(self._level, 0)
         share = torch.tensor(0.0 if level is None else level.at(0))
         with torch.no_grad():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ import cstorch
 from appliance.batches import batch_leaves
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.current import existing_backend
+from cstorch.optim.group_spec import sparse_weights
 from cstorch.optim.optimizer import Optimizer
+from cstorch.sparse import SparsityAlgorithm
 from cstorch.trace import TracedStep
 from modelzoo.user_classes import compute_loss
 from simulator.simulator import Simulator
@@ -31,8 +33,10 @@ from waferstream.simulation.study import Study
 from wsc.compiler.scale import CAPTURED_SIZES
 from wsc.core.errors import ConfigError
 from wsc.core.loading import UNKNOWN_LOADING
+from wsc.core.sparsity import WeightSparsity
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
+Sparsity = SparsityAlgorithm | float | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,9 @@ def simulate(
     optimizer: MakeOptimizer | None = None,
     cluster: ClusterSpec | Path | str | None = None,
     weak_scaling: bool = False,
+    sparsity: Sparsity | None = None,
+    num_steps: int | None = None,
+    sparsity_step: int | None = None,
 ) -> Simulation:
     """Predict the time of a training step on each number of systems, without training.
 
@@ -81,22 +88,57 @@ def simulate(
         optimizer: Function of the parameters that makes the optimizer, AdamW by default.
         cluster: The machine, or its YAML file; a CS-2 by default.
         weak_scaling: Whether every system gets a batch of the size of ``batch``.
+        sparsity: Which weights are sparse: an algorithm, or what ``cstorch.sparse.configure``
+            takes. It need not be applied to the model, and is applied to none afterwards.
+        num_steps: The steps of the training, over which densities are averaged. Without it they
+            are those that step 1 finds.
+        sparsity_step: The step whose densities count instead.
 
     Raises:
-        ConfigError: A number of systems or the batch is wrong, or a backend exists already.
+        ConfigError: A number of systems, the batch or the sparsity is wrong, or a backend exists
+            already.
         WaferStreamError: The step cannot be compiled, or the model does not fit the machine.
     """
     counts = _checked_counts(num_csx)
     size, policy = _batch_size(batch), cstorch.backends.csx.performance.policy
     policy.check(size * counts[-1] if weak_scaling else size, counts[-1])
-    step, simulator, labels = _captured(
-        model, batch, counts[-1], loss_fn, optimizer or _adamw, cluster
-    )
-    sparsity, line = simulated_sparsity(step, LoopConfig())
-    simulator = replace(simulator, sparsity=sparsity)
+    sparse = None if sparsity is None else _algorithm(sparsity)
+    last = max(num_steps or 1, sparsity_step or 1)
+    make = _Make(optimizer or _adamw, sparse, last)
+    step, simulator, labels = _captured(model, batch, counts[-1], loss_fn, make, cluster)
+    loop = LoopConfig(max_steps=num_steps)
+    charged, line = simulated_sparsity(step, loop, sparsity_step)
+    simulator = replace(simulator, sparsity=charged)
     study = Study(simulator, size, step.tokens_per_sample, policy, weak_scaling, line)
     result = simulate_study(study, labels, counts, counts[-1], SimulationRequest())
     return Simulation(result, study)
+
+
+@dataclass(frozen=True)
+class _Make:
+    """What makes the optimizer of a model, whose weights are sparse until a last step."""
+
+    function: MakeOptimizer
+    sparsity: SparsityAlgorithm | None
+    last_step: int
+
+    def of(self, model: nn.Module) -> Optimizer:
+        optimizer = self.function(model.parameters())
+        if self.sparsity is not None:
+            model.apply(self.sparsity)
+            optimizer.apply(self.sparsity)
+        return optimizer
+
+    def sparse_weights(self, model: nn.Module) -> Iterator[WeightSparsity]:
+        """Yield the sparsity of each weight, with levels until the last step."""
+        names: dict[torch.Tensor, str] = {p: name for name, p in model.named_parameters()}
+        return sparse_weights(self.sparsity, names, self.last_step, seed=0)
+
+
+def _algorithm(sparsity: Sparsity) -> SparsityAlgorithm:
+    if isinstance(sparsity, SparsityAlgorithm):
+        return sparsity.unapplied()
+    return cstorch.sparse.configure(sparsity)
 
 
 def _captured(
@@ -104,7 +146,7 @@ def _captured(
     batch: Any,
     num_csx: int,
     loss_fn: Callable[..., torch.Tensor] | None,
-    make_optimizer: MakeOptimizer,
+    make_optimizer: _Make,
     cluster: ClusterSpec | Path | str | None,
 ) -> tuple[CapturedStep, Simulator, Labels]:
     """Capture the step on at most ``num_csx`` systems, and name what is simulated."""
@@ -121,8 +163,9 @@ def _captured(
     try:
         copied = _without_values(model)
         cstorch.compile(copied, backend)
-        optimizer = make_optimizer(copied.parameters())
-        step = _capture(copied, loss_fn, optimizer, batch)
+        optimizer = make_optimizer.of(copied)
+        captured = _capture(copied, loss_fn, optimizer, batch)
+        step = replace(captured, sparse=tuple(make_optimizer.sparse_weights(copied)))
         simulator = Simulator(
             step.program,
             backend.cluster_config.cluster.machine,

@@ -54,6 +54,34 @@ def test_weak_scaling_gives_every_system_the_batch() -> None:
     assert four.samples_per_s * four.step_ps == pytest.approx(4 * one.samples_per_s * one.step_ps)
 
 
+def rising(step: torch.Tensor) -> float:
+    """Return the share of zeros of a schedule that is a function of the step."""
+    return min(0.09 * float(step), 0.9)
+
+
+def test_stated_step_of_a_sparse_schedule_is_simulated() -> None:
+    """By default the first one, or the mean over the stated steps; the schedule may be code."""
+    model, batch = nn.Linear(512, 512, bias=False), (torch.zeros(4, 512), torch.zeros(4, 512))
+    pruned = cstorch.sparse.GMP(rising, update={"freq": 1})
+
+    def simulated_ps(**options: Any) -> int:
+        given = {"loss_fn": nn.MSELoss(), "sparsity": pruned, **options}
+        found = cstorch.simulate(model, batch, **given)
+        return int(found.points[0].emulated.step_ps)
+
+    first, mean, late = (
+        simulated_ps(**options) for options in ({}, {"num_steps": 20}, {"sparsity_step": 11})
+    )
+    assert first > mean > late
+    assert simulated_ps(sparsity=0.9) == simulated_ps(sparsity={"sparsity": 0.9})
+    with raises(ConfigError, "sparsity-without-model"):  # it was applied to no model
+        pruned.assigned()
+    with raises(ConfigError, "sparsity-step-beyond-run"):
+        simulated_ps(num_steps=20, sparsity_step=21)
+    with raises(ConfigError, "mask-without-values"):
+        simulated_ps(sparsity=cstorch.sparse.Static(0.5, init_method=lambda p, _: p != 0))
+
+
 def test_simulate_leaves_the_model_to_be_trained() -> None:
     model = nn.Linear(8, 4)
     before = model.weight.detach().clone()
