@@ -1,4 +1,4 @@
-"""The emulated clock of a running cluster: its timing model, told how sparse each step is."""
+"""The emulated clock of a running cluster: its timing model, with the sparsity of each step."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class UserCode:
         return cls(tuple(sys.path), tuple(_installers))
 
     def install(self) -> None:
-        """Let this process import whatever its starter can."""
+        """Let this process import everything that its starter can import."""
         sys.path.extend(path for path in self.search_path if path not in sys.path)
         for module in self.installers:
             prepare_imports_with(module)

@@ -55,7 +55,7 @@ class CostedProgram:
         sparsity: StepSparsity = DENSE_STEP,
         sparse: Sequence[WeightSparsity] = (),
     ) -> CostedProgram:
-        """Cost a program on machines of one kind, whatever their number of systems.
+        """Cost a program on machines of one kind, for any number of systems.
 
         Zeros of sparse weights neither stream nor compute; ``sparse`` are the weights that have
         masks, whose largest density in the run decides the room in MemoryX.

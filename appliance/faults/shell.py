@@ -1,4 +1,4 @@
-"""The shell that makes a role fail: it sees every message, and the role knows nothing of it.
+"""A wrapper that makes a role fail on demand: it sees every message of the role.
 
 A role without a fault has no shell.
 """

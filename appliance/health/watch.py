@@ -1,7 +1,7 @@
-"""The watch over the processes of a cluster: it finds those that are stopped or stalled, ends them.
+"""The watch over the processes of a cluster: finds and ends those that are stopped or stalled.
 
-A process that is found is killed, so that it cannot come back in the midst of what replaced it. To
-everyone else it is a process that died, and the watch can tell why.
+A process that is found is killed, so that it cannot come back beside its replacement. To all other
+processes it is one that died, and the watch states why.
 """
 
 from __future__ import annotations

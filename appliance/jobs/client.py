@@ -146,7 +146,7 @@ class JobClient:
         return self._request.model_copy(update={"priority": priority})
 
     def _wait(self, name: str | None, spec: QueueSpec) -> None:
-        """Wait in the queue; say why where the reason changes."""
+        """Wait in the queue, and log the reason whenever it changes."""
         assert name is not None, "a job that queues is stored"
         self._registry.move(name, Phase.QUEUED)
         reason = ""

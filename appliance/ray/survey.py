@@ -92,7 +92,7 @@ class Survey:
 
 
 def placer_on(hosts: Sequence[Host], runtime: RuntimeSpec, fan_out: int) -> Placer:
-    """Return what places roles on hosts as the configuration says."""
+    """Return the placer of roles on hosts that the configuration asks for."""
     return Placer(tuple(hosts), fan_out, runtime.placement, runtime.server_placement)
 
 

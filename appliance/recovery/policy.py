@@ -66,7 +66,7 @@ class Decision(NamedTuple):
 
 
 class Policy:
-    """The rules, and what they remember of a run.
+    """The decision after a failure, from the rules above and the failures of the run so far.
 
     Args:
         limits: What the user allows.

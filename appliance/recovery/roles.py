@@ -28,10 +28,10 @@ class RecoverableRoles(Roles, Protocol):
         """
 
     def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
-        """Let the cluster consist of ``specs``, all connected anew; return the new roles.
+        """Replace lost and changed roles, and connect all of ``specs`` anew; return the new roles.
 
-        Those that are not lost, and whose spec is as before, live on with what they hold. After a
-        failure of this method itself, roles that were new count as lost.
+        Roles that are not lost and have the same spec as before keep their contents. After a
+        failure of this method itself, new roles count as lost.
 
         Raises:
             ClusterJobInitError: A new role does not start.

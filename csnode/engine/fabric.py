@@ -1,4 +1,4 @@
-"""The same kernels on the simulator of the fabric: equal bits, and the cycles of the very program.
+"""Kernels of the array on the simulator of the fabric: the same bits, and counted cycles.
 
 Shapes that do not divide are padded with zeros, softmax with minus infinity; no bit depends on it.
 """

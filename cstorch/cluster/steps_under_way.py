@@ -9,7 +9,7 @@ from wsc.core.program import Mode
 
 @dataclass(frozen=True)
 class StepsUnderWay:
-    """Steps that the cluster runs; ``before`` is the newest one that it told when they began."""
+    """Steps of a running job; ``before`` is the newest step that the cluster reported before."""
 
     mode: Mode
     first: int
@@ -17,5 +17,5 @@ class StepsUnderWay:
     before: int
 
     def newest(self, told: int) -> int:
-        """Return the newest step that has begun, from the one that the cluster tells now."""
+        """Return the newest step that has begun, from the step that the cluster reports now."""
         return self.first if told == self.before else min(max(told, self.first), self.last)

@@ -95,9 +95,16 @@ class HostBackend(Backend):
         loss_scale: LossScale | None,
         state: OptimizerState | None,
     ) -> LossScale | None:
-        """End a step of training with its update, of which the weight server has the ``state``.
+        """End a step of training with its update.
 
-        Returns the next loss scale if it is dynamic.
+        Args:
+            gradients: Gradients of the batch, by parameter.
+            optimizer: The update rule.
+            loss_scale: The scale by which the gradients are to be divided; None without one.
+            state: The optimizer's state, which the weight server holds.
+
+        Returns:
+            The next loss scale if it is dynamic.
         """
         step, host = self.global_step + 1, self._host()
         self._train_with(optimizer, state)

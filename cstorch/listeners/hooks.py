@@ -80,7 +80,7 @@ def register_traced_tensor_hook(hook: Hook) -> RemovableHandle:
 
 
 def itself(name: str) -> tuple[str]:
-    """Return the name of a tensor that hooks hear once."""
+    """Return the only name under which hooks get a tensor: its own."""
     return (name,)
 
 
@@ -88,7 +88,7 @@ def itself(name: str) -> tuple[str]:
 def traced_tensors(model: nn.Module, names: Names = itself) -> Iterator[None]:
     """Call the hooks in ``while_traced`` for what the modules of ``model`` return.
 
-    ``names`` gives the names under which hooks hear a tensor, by its own.
+    ``names`` gives the names under which hooks get a tensor, by its own.
     """
     if not while_traced:
         yield
@@ -113,7 +113,7 @@ def traced_tensors(model: nn.Module, names: Names = itself) -> Iterator[None]:
 
 @contextmanager
 def heard_outlines() -> Iterator[list[Outline]]:
-    """Yield a list of what the hooks in ``while_traced`` hear inside the block."""
+    """Yield a list of name, shape and dtype of the tensors that hooks get inside the block."""
     heard: list[Outline] = []
 
     def note(tensor: torch.Tensor, name: str) -> None:

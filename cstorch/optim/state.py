@@ -43,7 +43,7 @@ class SavedState(Protocol):
 
 
 class StateHolder(Holder, Protocol):
-    """The backend, as the state of an optimizer sees it."""
+    """The part of the backend that the state of an optimizer uses."""
 
     @property
     def seed(self) -> int:
@@ -144,7 +144,7 @@ class OptimizerState:
         return self._holder() is holder
 
     def earlier_updates(self, done: int) -> int:
-        """Return the updates before step 1 of training, of which ``done`` steps are done."""
+        """Return the number of updates before step 1 of a training that has done ``done`` steps."""
         self._earlier_updates = self.updates - done
         return self._earlier_updates
 

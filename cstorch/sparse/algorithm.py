@@ -201,7 +201,7 @@ class SparsityAlgorithm:
         weights: Sequence[tuple[torch.Tensor, str]],
         update: int,
     ) -> None:
-        """Call the hooks with what an algorithm of this group asks for."""
+        """Call the hooks with the share of zeros that an algorithm of this group asks for."""
         parameter, name = weights[0]
         if hooks := algorithm._hooks_with(self, "_target_hooks"):
             target = algorithm.spec(name, parameter, update, 0).target(update)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RecordedScheduler(Protocol):
-    """A scheduler as the recorder sees it: a hyper-parameter that follows a schedule."""
+    """The part of a scheduler that the recorder uses: a hyper-parameter that follows a schedule."""
 
     @property
     def key(self) -> str:
@@ -51,7 +51,7 @@ class RecordedScheduler(Protocol):
 
 
 class RecordedOptimizer(Protocol):
-    """An optimizer as the recorder sees it."""
+    """The part of an optimizer that the recorder uses."""
 
     param_groups: list[dict[str, Any]]
 
@@ -76,7 +76,7 @@ class RecordedOptimizer(Protocol):
 
 
 class RecordedScaler(Protocol):
-    """A dynamic loss scale as the recorder sees it."""
+    """The part of a dynamic loss scale that the recorder uses."""
 
     rule: LossScaleRule
     current: LossScale

@@ -73,7 +73,7 @@ def next_mask(
 
 
 def largest(score: torch.Tensor, share: float, spec: WeightSparsity) -> torch.Tensor:
-    """Return the mask of the largest scores, of which a share is left out in every group."""
+    """Return the mask that keeps the largest scores; a share of each group is masked."""
     count = kept_of(score.numel() // spec.groups, share)
     return _top(score, [count] * spec.groups, spec)
 

@@ -25,9 +25,11 @@ class Inbox:
     """What has arrived, in order: any thread puts, one thread receives."""
 
     def __init__(self, role: str, notify: Callable[[], None] | None = None) -> None:
-        """Args:
-        role: Whose inbox it is.
-        notify: Called after every arrival.
+        """Make an empty inbox.
+
+        Args:
+            role: The role that receives from it.
+            notify: Called after every arrival.
         """
         self._role = role
         self._notify = notify

@@ -89,7 +89,7 @@ class Grid:
 
     @cached_property
     def replicas_per_row(self) -> int:
-        """How often the hidden dimension lies side by side in a row."""
+        """Copies of the hidden dimension side by side in a row."""
         return self.fabric.columns // self.hidden_pes
 
     @cached_property

@@ -255,7 +255,7 @@ def _check_same_backend(phases: Sequence[Params], where: str) -> None:
 
 
 def check_phases(phases: Sequence[Params], mode: Mode) -> None:
-    """Refuse a phase that would silently start afresh, since the one before it saves nothing.
+    """Refuse a phase that would silently start from scratch, as the one before it saves nothing.
 
     Raises:
         ConfigError: A training phase continues from the newest checkpoint of a model folder in

@@ -66,7 +66,7 @@ class Extent(_Plain):
 
     @property
     def num_bytes(self) -> int:
-        """The size of the tensor, whatever the file says."""
+        """The size of the tensor by its shape and dtype, not by the file."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 

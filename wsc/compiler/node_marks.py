@@ -32,6 +32,6 @@ def marked_for_recompute(mark: str, call: int) -> Iterator[None]:
 
 
 def loss_scale_placeholder() -> torch.Tensor:
-    """Return a scalar of a step whose value, the dynamic loss scale, each step is told."""
+    """Return a marked fp32 scalar that stands for the dynamic loss scale, an input of each step."""
     with fx_traceback.annotate({LOSS_SCALE_KEY: True}):
         return torch.full((), 1.0, dtype=torch.float32)

@@ -172,7 +172,7 @@ class StepDone:
 
 @dataclass(frozen=True)
 class Abort:
-    """The receiver ends its part of the job that began with ``step``, whatever it waits for."""
+    """The receiver ends its part of the job that began with ``step``, even while it waits."""
 
     step: int
 

@@ -50,9 +50,9 @@ class Dispute:
         return tuple(sorted({ballot.system for ballot in self.ballots}))
 
     def wrong(self) -> tuple[str, ...]:
-        """Return the systems that most others contradict; none where votes can't tell.
+        """Return the systems that most others contradict; none if the votes do not decide.
 
-        A system that has changed its mind was wrong once.
+        A system whose two votes differ was wrong once.
         """
         supporters = {
             ballot.digest: {b.system for b in self.ballots if b.digest == ballot.digest}

@@ -1,4 +1,4 @@
-"""Products with streamed weights: activations rest, weights pass by, outputs lie as inputs do.
+"""Products with streamed weights: activations stay, weights pass, outputs are spread as inputs.
 
 Row 0 of the fabric is the edge at which weights enter. The rows below hold the tokens, the columns
 the features, as many side by side as a column has::

@@ -1,4 +1,4 @@
-"""Numbers of a captured step that every step is told anew, as inputs of its graph."""
+"""Inputs of a captured graph for numbers that change from step to step."""
 
 from __future__ import annotations
 
