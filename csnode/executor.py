@@ -30,7 +30,7 @@ from wsc.compiler.half_types import nearest
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import CARRIED, DTYPES, dtype_in_program, read_stream
 from wsc.core.activities import Place
-from wsc.core.errors import ApplianceError
+from wsc.core.errors import ApplianceError, ApplianceResourceExhausted, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
@@ -273,7 +273,17 @@ def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:
     return {**found, **{spec.name: (index, spec.num_bytes) for index, spec in inputs}}
 
 
-def _kernel_failed(where: str, error: Exception) -> ApplianceError:
+def _kernel_failed(where: str, error: Exception) -> WaferStreamError:
+    if isinstance(error, torch.OutOfMemoryError):
+        return ApplianceResourceExhausted(
+            "a GPU has too little memory for its systems",
+            code="gpu-memory-exhausted",
+            where=where,
+            value=str(error).partition(". ")[0],
+            rule="a GPU holds activations, and the weights of two segments for each system",
+            remedy="lower runtime.activation_memory or csx.performance.micro_batch_size, or let "
+            "fewer systems share the GPU",
+        )
     return ApplianceError(
         "a kernel failed",
         code="kernel-failed",

@@ -95,7 +95,7 @@ class CudaStreams:
     @contextmanager
     def computing(self) -> Iterator[None]:
         """Let ops of torch in the block run on the compute queue, with the same bits each time."""
-        with torch.cuda.stream(self._stream), _reproducible():
+        with torch.cuda.stream(self._stream), reproducible():
             yield
 
     def host_bytes(self, num_bytes: int) -> torch.Tensor:
@@ -147,7 +147,7 @@ class _CudaEvent:
 
 
 @contextmanager
-def _reproducible() -> Iterator[None]:
+def reproducible() -> Iterator[None]:
     """Choose deterministic algorithms without TF32 in the block, whatever the process uses."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     deterministic: Any = torch.utils.deterministic

@@ -113,6 +113,7 @@ def open_cluster(
     torch.set_num_threads(1)  # this process only asks for steps
     cstorch.amp.enable_mixed_precision(workload.precision != "fp32")
     cstorch.backends.csx.precision.optimization_level = 1 if workload.precision == "bf16" else 0
+    cstorch.backends.csx.performance.micro_batch_size = workload.micro_batch or "auto"
     runtime = runtime or RuntimeSpec(kind="ray", cores=workload.cores)
     config = cstorch.ClusterConfig(
         num_csx=num_csx, cluster=ClusterSpec(runtime=runtime), record=trace is not None

@@ -306,3 +306,17 @@ def test_node_reports_sram_peaks_by_kind() -> None:
     assert peaks.keys() == {"weights", "activations", "gradients", "total"}
     assert peaks["weights"] == max(bucket.num_bytes for bucket in driver.plan.weights)
     assert peaks["gradients"] == sum(bucket.num_bytes for bucket in driver.plan.gradients)
+
+
+def test_gpu_without_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the segment, the micro-batch and the step."""
+
+    def fail(*_: object) -> Never:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    driver = Driver(index=1)
+    driver.send_batch(1)
+    monkeypatch.setattr(MicroBatch, "run", fail)
+    with raises(ApplianceResourceExhausted, "gpu-memory-exhausted") as caught:
+        driver.send_weights(0, 0)
+    assert "micro-batch 1 of step 1" in str(caught.value.where)
