@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from csnode.engine.crossover import Product, largest_density
 from csnode.engine.sparse_products import Pattern, sampled, times
 from waferstream.reports.benchmark import new_file, new_result
 from wsc.compiler.precision import DTYPES
@@ -59,6 +60,17 @@ def speed_up(results: Mapping[str, Mapping[str, float]]) -> float:
     """Return the time of all dense products over that of each product's faster form."""
     pairs = [(one["dense_s"], one["sparse_s"]) for one in results.values()]
     return sum(dense_s for dense_s, _ in pairs) / sum(map(min, pairs))
+
+
+def lost_by_auto(points: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield each product that ``sparse_products: auto`` computes in the clearly slower form."""
+    for point in points:
+        (rows, inputs, outputs), density = point["shape"], point["density"]
+        for name, one in point["products"].items():
+            kind: Product = "gradient" if name == "weight gradients" else "activations"
+            ratio = one["dense_s"] / one["sparse_s"]
+            if density <= largest_density("auto", kind, rows, inputs * outputs) and ratio < 1 / 1.1:
+                yield f"{rows} x {inputs} x {outputs}, density {density}, {name}: {ratio:.2f}"
 
 
 def _forms(shape: tuple[int, int, int], density: float, dtype: torch.dtype) -> tuple[Forms, Forms]:
@@ -116,6 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             print(f"  density {density:4.2f}: {', '.join(ratios)}; all {speed_up(found):.2f}")
     result["dtype"], result["points"] = options.dtype, points
+    lost = list(lost_by_auto(points))
+    print("auto loses nothing" if not lost else "auto loses at\n  " + "\n  ".join(lost))
     write_json(options.json, result)
 
 

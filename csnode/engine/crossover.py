@@ -20,7 +20,7 @@ Product = Literal["activations", "gradient"]
 """``activations``: of activations, or of their gradients, with a weight. ``gradient``: of both, at
 the places of a weight's non-zeros."""
 
-FEWEST_ELEMENTS = 2**18
+FEWEST_ELEMENTS = 2**19
 """Elements of a weight below which a dense product takes less than the calls of a sparse one."""
 
 CROSSOVERS: Mapping[Product, tuple[tuple[int, float], ...]] = {

@@ -1,9 +1,9 @@
 """Gradients of sparse weights, computed at the places of their non-zeros.
 
 In a kernel the gradient of a weight is a product of two values that are no weights. Where nothing
-but casts and transpositions lies between that product and the returned gradient, the call is
-replaced by one that knows the weight. Its result is then flat: the values of the non-zeros, as the
-gradient travels.
+but casts, roundings to nearest and transpositions lies between that product and the returned
+gradient, the call is replaced by one that knows the weight. Its result is then flat: the values of
+the non-zeros, as the gradient travels.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ import torch
 
 from csnode.engine.crossover import SparseProducts, largest_density
 from csnode.engine.sparse_products import Pattern, sampled
+from wsc.compiler.half_types import nearest
 from wsc.core.segment import Segment
 
 _ATEN = "torch.ops.aten."
-_PRODUCT, _TURN, _CAST = f"{_ATEN}mm.default", f"{_ATEN}t.default", f"{_ATEN}_to_copy.default"
+_PRODUCT, _TURN = f"{_ATEN}mm.default", f"{_ATEN}t.default"
+_NEAREST = f"{nearest.__module__}.{nearest.__name__}".replace(".", "_")  # as torch.fx writes it
+_ELEMENTWISE = frozenset({f"{_ATEN}_to_copy.default", _NEAREST})
+"""Calls that do to the values of non-zeros what they do to a whole gradient."""
 
 Bound = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -82,7 +86,7 @@ def _product_of(
                 return call, is_turned
             case name if name == _TURN:
                 is_turned = not is_turned
-            case name if name != _CAST:
+            case name if name not in _ELEMENTWISE:
                 return None
         value = call.args[0]
     return None

@@ -27,7 +27,7 @@ with warnings.catch_warnings():  # torch says once in a process that these tenso
 class Pattern:
     """Where a weight of two dimensions is not zero, as the products read it.
 
-    It takes at most 12 bytes for each non-zero.
+    It takes at most 12 bytes for each non-zero, and 4 for each row and column.
     """
 
     def __init__(self, index: Index, shape: tuple[int, int]) -> None:

@@ -11,6 +11,7 @@ import torch
 from csnode.engine.binding import built
 from csnode.engine.sparse_products import Pattern, sampled
 from csnode.engine.spec import EngineSpec
+from wsc.compiler.half_types import nearest
 from wsc.core.kernel_source import KernelSource
 from wsc.core.nonzeros import Index
 from wsc.core.segment import Segment
@@ -25,6 +26,8 @@ PATTERNS = MappingProxyType({"w": Pattern(Index.of(MASK), (OUTPUTS, INPUTS))})
 SEGMENT = Segment(0, "backward", "layer", (), ("w",), ("slope", "x"), ("y",), (), (), ())
 PLAIN = ("y = t(slope)", "mm = mm(y, x)", "a = t(mm);  mm = None", "b = t(a);  a = None")
 TURNED = ("y = t(x)", "mm = mm(y, slope);  y = None", "b = t(mm);  mm = None", "y = t(x)")
+NEAREST = "wsc_compiler_half_types_nearest"
+ROUNDED = (*PLAIN[:2], f"n = {NEAREST}(mm, 'cbfloat16')", "a = t(n)", "b = t(a)")
 CAST = (*PLAIN[:3], "c = _to_copy(a, dtype = torch.float64)", "b = t(c)")
 
 
@@ -39,7 +42,8 @@ def gradient(
     for op in ("t", "mm", "mul", "_to_copy"):
         text = text.replace(f" {op}(", f" torch.ops.aten.{op}.default(")
     text = text.replace("mul.default", "mul.Tensor")
-    _, found = built(KernelSource(text, {}, {}), SEGMENT, engine, patterns)(SLOPE, X)
+    source = KernelSource(text, {NEAREST: (nearest.__module__, nearest.__name__)}, {})
+    _, found = built(source, SEGMENT, engine, patterns)(SLOPE, X)
     assert isinstance(found, torch.Tensor)
     return found
 
@@ -49,6 +53,11 @@ def test_only_values_of_non_zeros_are_computed(lines: tuple[str, ...]) -> None:
     """Through transpositions and casts, which a flat gradient passes as it is."""
     expected = sampled(SLOPE, X, PATTERNS["w"])
     assert torch.equal(gradient(lines), expected.double() if lines is CAST else expected)
+
+
+def test_values_of_non_zeros_are_rounded_as_a_whole_gradient_is() -> None:
+    expected = nearest(sampled(SLOPE, X, PATTERNS["w"]), "cbfloat16")
+    assert torch.equal(gradient(ROUNDED), expected)
 
 
 @pytest.mark.parametrize(
