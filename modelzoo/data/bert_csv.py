@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from pydantic import Field, PositiveInt
 
-from modelzoo.data.csv_file import CsvRows, listed_files, numbers, open_folders, words
+from modelzoo.data.csv_file import CsvRows, listed_files, number, numbers, open_folders, words
 from modelzoo.data.masking import WORDS, MaskedBatches, Masking
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, Samples
@@ -169,9 +169,7 @@ class WordSamples:
             if self._has_pairs:
                 segments = numbers(row["segment_ids"], self.name, most=shape[1])
                 features["token_type_ids"][place, : len(segments)] = segments
-                features["next_sentence_label"][place] = numbers(row["is_random_next"], self.name)[
-                    0
-                ]
+                features["next_sentence_label"][place] = number(row["is_random_next"], self.name)
         return {name: torch.from_numpy(values) for name, values in features.items()}
 
     def _tokens(self, row: Mapping[str, str]) -> list[str]:

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from modelzoo.data.source import located, starts_of_parts
 from wsc.core.errors import DataError
 from wsc.core.units import MIB
 
@@ -41,17 +42,25 @@ class CsvFile:
         return len(self.ends) - 1
 
     def read(self, rows: np.ndarray) -> list[dict[str, str]]:
-        """Return the values of rows by column; DataError for a row with other columns."""
-        found = []
-        with self.path.open("rb") as file:
-            for row in rows:
-                start = int(self.ends[row])
-                file.seek(start)
-                values = _fields(file.read(int(self.ends[row + 1]) - start), self.path)
-                if len(values) != len(self.columns):
-                    raise _damaged(self.path, f"row {row + 1} has {len(values)} values")
-                found.append(dict(zip(self.columns, values, strict=True)))
-        return found
+        """Return the values of rows by column.
+
+        Raises:
+            DataError: The file cannot be read, or a row has another number of values.
+        """
+        try:
+            with self.path.open("rb") as file:
+                return [self._read_one(file, int(row)) for row in rows]
+        except OSError as error:
+            raise _damaged(self.path, error.strerror or str(error)) from error
+
+    def _read_one(self, file: BinaryIO, row: int) -> dict[str, str]:
+        """Return the values of one row by column."""
+        start = int(self.ends[row])
+        file.seek(start)
+        values = _fields(file.read(int(self.ends[row + 1]) - start), self.path)
+        if len(values) != len(self.columns):
+            raise _damaged(self.path, f"row {row + 1} has {len(values)} values")
+        return dict(zip(self.columns, values, strict=True))
 
 
 class CsvRows:
@@ -60,7 +69,7 @@ class CsvRows:
     def __init__(self, files: Sequence[CsvFile], name: str) -> None:
         self.name = name
         self._files = files
-        self._starts = np.cumsum([0, *map(len, files)])
+        self._starts = starts_of_parts([len(file) for file in files])
 
     @property
     def columns(self) -> frozenset[str]:
@@ -72,12 +81,11 @@ class CsvRows:
 
     def read(self, indices: np.ndarray) -> list[dict[str, str]]:
         """Return the rows at int64 ``indices``, in that order."""
-        parts = np.searchsorted(self._starts, indices, side="right") - 1
+        parts, inside = located(self._starts, indices)
         rows: list[dict[str, str]] = [{}] * len(indices)
         for part in np.unique(parts):
             (places,) = np.nonzero(parts == part)
-            inside = indices[places] - self._starts[part]
-            for place, row in zip(places, self._files[part].read(inside), strict=True):
+            for place, row in zip(places, self._files[part].read(inside[places]), strict=True):
                 rows[place] = row
         return rows
 
@@ -137,12 +145,28 @@ def numbers(text: str, where: str, most: int | None = None) -> list[int]:
     """Return the whole numbers that a value of a row lists, or the one that it is.
 
     Raises:
-        DataError: It is no such list, or has more than ``most`` numbers.
+        DataError: It is no such list, a number is not whole or does not fit int64, or there are
+            more than ``most`` numbers.
     """
-    found = [int(each) for each in _listed(text, where, int | float)]
+    found = _listed(text, where, int | float)
     if most is not None and len(found) > most:
         raise _damaged(Path(where), f"{len(found)} numbers, {most} at most")
-    return found
+    if wrong := [each for each in found if not _is_int64(each)]:
+        raise _damaged(Path(where), f"{wrong[0]} is not a whole number of 64 bits")
+    return [int(each) for each in found]
+
+
+def number(text: str, where: str) -> int:
+    """Return the whole number that a value of a row is; DataError if it is none."""
+    found = numbers(text, where, most=1)
+    if not found:
+        raise _damaged(Path(where), f"{text[:40]!r} is not a number")
+    return found[0]
+
+
+def _is_int64(value: float) -> bool:
+    is_whole = isinstance(value, int) or value.is_integer()
+    return is_whole and -(2**63) <= value < 2**63
 
 
 def _listed(text: str, where: str, kind: type | UnionType) -> list[Any]:

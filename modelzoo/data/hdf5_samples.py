@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from modelzoo.data.hdf5_file import Hdf5File
-from modelzoo.data.source import Batch, Samples
+from modelzoo.data.source import Batch, Samples, located, starts_of_parts
 from wsc.core.errors import DataError
 
 _SMALL_SHARE = 0.05
@@ -27,14 +27,14 @@ class Hdf5Samples:
         self.name = name
         self._features, self._length = first.features, first.length
         self._files = files
-        self._starts = _starts([file.num_sequences for file in files])
+        self._starts = starts_of_parts([file.num_sequences for file in files])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def read(self, indices: np.ndarray) -> Batch:
         sequences = np.empty((len(indices), len(self._features), self._length), dtype=np.int64)
-        parts, rows = _locate(self._starts, indices)
+        parts, rows = located(self._starts, indices)
         for part in np.unique(parts):
             inside = parts == part
             sequences[inside] = self._files[part].read(rows[inside])
@@ -50,13 +50,13 @@ class Subset:
         self.name = samples.name
         self._samples = samples
         self._first = np.array([start for start, _ in bounds])
-        self._starts = _starts([stop - start for start, stop in bounds])
+        self._starts = starts_of_parts([stop - start for start, stop in bounds])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def read(self, indices: np.ndarray) -> Batch:
-        parts, rows = _locate(self._starts, indices)
+        parts, rows = located(self._starts, indices)
         return self._samples.read(self._first[parts] + rows)
 
 
@@ -113,17 +113,6 @@ def parse_subset(text: str) -> tuple[tuple[float, float], ...]:
     if not rising or any(len(pair) != 2 or pair[0] == pair[1] for pair in ranges):
         raise ValueError(rule)
     return tuple((start, stop) for start, stop in ranges)
-
-
-def _starts(sizes: Sequence[int]) -> np.ndarray:
-    """Return the start of each part in the whole; the last entry is the size of the whole."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _locate(starts: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part that holds each index, and its row in that part."""
-    parts = np.searchsorted(starts, indices, side="right") - 1
-    return parts, indices - starts[parts]
 
 
 def check_alike(files: Sequence[Hdf5File]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -152,6 +152,17 @@ def next_token_batch(windows: np.ndarray) -> Batch:
     tokens = torch.from_numpy(windows.astype(np.int64))
     inputs, labels = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
+
+
+def starts_of_parts(sizes: Sequence[int]) -> np.ndarray:
+    """Return the start of each part in the whole, int64; the last entry is the whole's size."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def located(starts: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part that holds each index of the whole, and the index in that part."""
+    parts = np.searchsorted(starts, indices, side="right") - 1
+    return parts, indices - starts[parts]
 
 
 def find_files(pattern: str, suffixes: Iterable[str]) -> list[Path]:

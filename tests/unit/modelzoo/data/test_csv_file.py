@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modelzoo.data.csv_file import numbers, open_folders, words
+from modelzoo.data.csv_file import number, numbers, open_folders, words
 from tests.support.errors import raises
 from wsc.core.errors import DataError
 
@@ -79,3 +79,30 @@ def test_lists_are_read_as_python_writes_them() -> None:
             words(text, "x")
     with raises(DataError, "csv-damaged"):
         numbers("[1, 2]", "x", most=1)
+
+
+@pytest.mark.parametrize(
+    "text", ["NaN", "[Infinity]", "[1.5]", "1e30", str(2**63), "1" + "0" * 400]
+)
+def test_number_that_is_no_int64_is_refused(text: str) -> None:
+    with raises(DataError, "csv-damaged"):
+        numbers(text, "x")
+
+
+def test_whole_number_may_be_written_as_a_float() -> None:
+    assert numbers("[1.0, -2]", "x") == [1, -2]
+    assert number("3.0", "x") == 3
+
+
+def test_empty_list_is_no_number() -> None:
+    assert numbers("[]", "x") == []
+    with raises(DataError, "csv-damaged"):
+        number("[]", "x")
+
+
+def test_file_that_is_gone_is_a_typed_error(tmp_path: Path) -> None:
+    write_csv(tmp_path / "a.csv", [["1"]], "x")
+    rows = open_folders([str(tmp_path)])
+    (tmp_path / "a.csv").unlink()
+    with raises(DataError, "csv-damaged"):
+        rows.read(np.array([0]))
