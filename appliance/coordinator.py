@@ -117,32 +117,46 @@ class Coordinator:
         """
         if loss_scale is not None:
             check_skipped(loss_scale, first_step)
-        program = self._programs.of(mode)
-        count = last_step - first_step + 1
+        count = steps_per_job(self._programs.of(mode)) or last_step - first_step + 1
         results: list[StepResult] = []
-        for first in range(first_step, last_step + 1, steps_per_job(program) or count):
-            last = min(first + (steps_per_job(program) or count) - 1, last_step)
-            state, place = self._programs.state.read_by(program), Place(mode, first)
-            job = Job(
-                mode, first, last, loss_scale, state, watch, trace_limit=self._measured.num_left
-            )
-            if mode == "train":
-                shares = self._shares.current
-                job = replace(job, verification=self._verification, shares=shares)
-            with self._measured.log.during("run", place, f"steps {first} to {last}"):
-                self._reports = self._roles.run(job)
-            self._measured.take(self._reports)
-            training = self._programs.training
-            if mode == "train" and training is not None:
-                self._shares.note(self._reports, training.rounds, training.most_per_node)
-            with self._measured.log.during("results", place, f"steps {first} to {last}"):
-                results += self._programs.results(job, self._reports)
+        for first in range(first_step, last_step + 1, count):
+            last = min(first + count - 1, last_step)
+            results += self._run_job(self._job(mode, first, last, loss_scale, watch))
             loss_scale = results[-1].loss_scale
             check_findings(self._reports, results)
         if check_finite:
             for result in results:
                 check_result(result, mode)
         return results
+
+    def _job(
+        self,
+        mode: Mode,
+        first_step: int,
+        last_step: int,
+        loss_scale: LossScale | None,
+        watch: Watch,
+    ) -> Job:
+        """Return steps of a program as a job of the roles."""
+        state = self._programs.state.read_by(self._programs.of(mode))
+        most = self._measured.num_left
+        job = Job(mode, first_step, last_step, loss_scale, state, watch, trace_limit=most)
+        if mode == "train":
+            job = replace(job, verification=self._verification, shares=self._shares.current)
+        return job
+
+    def _run_job(self, job: Job) -> list[StepResult]:
+        """Let the roles run a job; return the results of its steps."""
+        place = Place(job.mode, job.first_step)
+        steps = f"steps {job.first_step} to {job.last_step}"
+        with self._measured.log.during("run", place, steps):
+            self._reports = self._roles.run(job)
+        self._measured.take(self._reports)
+        training = self._programs.training
+        if job.mode == "train" and training is not None:
+            self._shares.note(self._reports, training.rounds, training.most_per_node)
+        with self._measured.log.during("results", place, steps):
+            return list(self._programs.results(job, self._reports))
 
     def newest_step(self) -> int:
         """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""
