@@ -64,38 +64,34 @@ def run_curve(*runs: RunSummary) -> CurveResult:
     return curve_of_runs(runs, micro_batch="auto", commit=None, configuration={})
 
 
-def simulated_curve(
-    counts: Sequence[int],
-    causes: Attribution,
-    error_bar: ErrorBar | None = None,
-    bill: TrainingBill | None = None,
-) -> CurveResult:
-    """Return a made-up simulation whose step has these causes on any number of systems."""
-    points = tuple(
-        CurvePoint(
-            num_csx=count,
-            micro_batch_size=3,
-            emulated=Emulated(24.0 * count, causes.total_ps, causes, causes.total_ps),
-            efficiency=1.0,
-            prediction=PredictedStep(
-                num_rounds=4,
-                tokens_per_s=24576.0 * count,
-                flops_per_s=1.5e15 * count,
-                utilisation=0.2,
-                sram_peak_bytes=3 << 30,
-                recomputed_segments=7,
-                swarmx_nodes=12,
-                steps_ps=(causes.total_ps,),
-            ),
-            bill=bill,
-            energy=StepEnergy.of(23.0, count, causes.total_ps / 1e12, 24576.0 * count),
-        )
-        for count in counts
+def _simulated_point(count: int, causes: Attribution, bill: TrainingBill | None) -> CurvePoint:
+    """Return what a made-up simulation states of a number of systems."""
+    return CurvePoint(
+        num_csx=count,
+        micro_batch_size=3,
+        emulated=Emulated(24.0 * count, causes.total_ps, causes, causes.total_ps),
+        efficiency=1.0,
+        prediction=PredictedStep(
+            num_rounds=4,
+            tokens_per_s=24576.0 * count,
+            flops_per_s=1.5e15 * count,
+            utilisation=0.2,
+            sram_peak_bytes=3 << 30,
+            recomputed_segments=7,
+            swarmx_nodes=12,
+            steps_ps=(causes.total_ps,),
+        ),
+        bill=bill,
+        energy=StepEnergy.of(23.0, count, causes.total_ps / 1e12, 24576.0 * count),
     )
+
+
+def _simulated_detail(num_csx: int, bill: TrainingBill | None) -> PointDetail:
+    """Return the details of a made-up simulation, whose decoder stalls."""
     stalled = StreamCheck("decoder.0", "forward", 1 << 30, 0, 10**10, 10**11)
     kept = StreamCheck("head", "forward", 1 << 20, 0, 10**10, 10**11)
-    detail = PointDetail(
-        num_csx=counts[-1],
+    return PointDetail(
+        num_csx=num_csx,
         tiers=Tiers(Holding(4 << 40), Holding(4 << 40), Holding(8 << 40, 1 << 40)),
         wafer="850,000 cores",
         sram_capacity_bytes=35 << 30,
@@ -109,6 +105,17 @@ def simulated_curve(
         bill=bill,
         effective_batch="Effective batch size is 3072: 1024 x micro-batch 3 (policy: auto)",
     )
+
+
+def simulated_curve(
+    counts: Sequence[int],
+    causes: Attribution,
+    error_bar: ErrorBar | None = None,
+    bill: TrainingBill | None = None,
+) -> CurveResult:
+    """Return a made-up simulation whose step has these causes on any number of systems."""
+    points = tuple(_simulated_point(count, causes, bill) for count in counts)
+    detail = _simulated_detail(counts[-1], bill)
     return CurveResult(
         version="0.1.0",
         commit=None,
