@@ -13,6 +13,7 @@ from typing import Any
 from appliance.placement import Host, Placer
 from benchmarks.hosts.least import least_bytes
 from benchmarks.hosts.miniature import MiniatureHosts
+from benchmarks.hosts.runs import silent_host, slow_link
 from benchmarks.hosts.training import Model, Training
 
 _SMALL = Model(hidden=256, layers=6, vocab=4096, sequence_length=32, num_micro_batches=12)
@@ -101,6 +102,9 @@ GOALS: Mapping[str, Goal] = {
     "cpu": ("ratio", lambda value: value <= 1.25, "at most 1.25 of one host's"),
     "rate": ("ratio", lambda value: value >= 2.5, "at least 2.5 times that of the star"),
     "start": ("seconds", lambda value: value < 60, "32 systems in less than 60 s"),
+    "slow": ("ratio", lambda value: value >= 1, "waits for the link cover the time that it costs"),
+    "silent": ("noticed_s", lambda value: value <= 15, "a silent host ends the run within 15 s"),
+    "resume": ("resumed_s", lambda value: value <= 30, "the same command goes on within 30 s"),
     "plan": ("seconds", lambda value: value < 1, "2,048 systems in less than 1 s"),
 }
 
@@ -125,12 +129,18 @@ def measure(figures: Collection[str], steps: int, repeats: int) -> Iterator[tupl
         "cpu": partial(cpu_of_step, steps=steps, repeats=repeats),
         "rate": partial(rate_on_slow_wires, steps=steps, repeats=repeats),
         "start": partial(start_of_many, repeats=repeats),
+        "slow": lambda hosts: iter([slow_link(hosts)]),
     }
     wanted = [name for name in on_three if name in figures]
     if wanted:
         with cluster(3) as hosts:
             for name in wanted:
                 yield from ((name, row) for row in on_three[name](hosts))
+
+    if lost := [name for name in ("silent", "resume") if name in figures]:
+        with cluster(3) as hosts:
+            row = silent_host(hosts)
+            yield from ((name, row) for name in lost)
 
 
 @contextmanager
