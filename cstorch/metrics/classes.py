@@ -20,7 +20,7 @@ class _Counts(NamedTuple):
 
 
 class _Confusion(Metric):
-    """Counts of label and predicted label; those outside of the classes are left out.
+    """A matrix of counts by label and predicted label, without those outside of the classes.
 
     Args:
         num_classes: Labels are 0 to ``num_classes`` - 1.

@@ -90,13 +90,12 @@ def simulate(
         weak_scaling: Whether every system gets a batch of the size of ``batch``.
         sparsity: Which weights are sparse: an algorithm, or what ``cstorch.sparse.configure``
             takes. It need not be applied to the model, and is applied to none afterwards.
-        num_steps: The steps of the training, over which densities are averaged. Without it they
-            are those that step 1 finds.
+        num_steps: The steps of the training, over which densities are averaged; without it the
+            densities of step 1 count.
         sparsity_step: The step whose densities count instead.
 
     Raises:
-        ConfigError: A number of systems, the batch or the sparsity is wrong, or a backend exists
-            already.
+        ConfigError: An argument is wrong, or a backend exists already.
         WaferStreamError: The step cannot be compiled, or the model does not fit the machine.
     """
     counts = _checked_counts(num_csx)
