@@ -195,9 +195,10 @@ class Executor:
     def finish(self, running: Running) -> Executed:
         """Wait until a segment has run; return what it left, or raise what its kernels raised."""
         passed = [each.result() for each in running.passed]
+        gradients = running.departure.arrive()  # from now on the device is done, too
         return Executed(
             [each.interval() for each in passed],
-            running.departure.arrive(),
+            gradients,
             [each.not_finite for each in passed],
             max((each.held_bytes for each in passed), default=0),
         )

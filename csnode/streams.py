@@ -16,6 +16,9 @@ from typing import Any, Protocol
 
 import torch
 
+from wsc.core.errors import ClusterJobInitError
+from wsc.core.messages import node_name
+
 _NS_PER_MS = 1e6
 
 
@@ -177,8 +180,24 @@ def num_gpus() -> int:
 
 
 def streams_of_gpu(node: int) -> Streams:
-    """Return the queues of the GPU of a node: the GPUs of a host are taken in turn."""
-    return CudaStreams(node % num_gpus())
+    """Return the queues of the GPU of a node: the GPUs of a host are taken in turn.
+
+    Raises:
+        ClusterJobInitError: This process sees none.
+    """
+    gpus = num_gpus()
+    if not gpus:
+        raise ClusterJobInitError(
+            "the process of a CS node must see a GPU",
+            code="no-gpu-in-process",
+            where=f"{node_name(node)}, runtime.device: cuda",
+            value=f"torch {torch.__version__}, "
+            f"CUDA_VISIBLE_DEVICES {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')!r}",
+            rule="every host of a system has a GPU, and a torch with CUDA",
+            remedy="install such a torch there, unset CUDA_VISIBLE_DEVICES, or set "
+            "runtime.device: cpu",
+        )
+    return CudaStreams(node % gpus)
 
 
 def memory_of_gpus() -> list[int]:

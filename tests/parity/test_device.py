@@ -16,6 +16,7 @@ import torch
 from appliance.elaborate import ClusterSize
 from tests.support.deferred_streams import DeferredStreams
 from tests.support.local_machine import (
+    BF16,
     Regression,
     compile_model,
     installation,
@@ -26,19 +27,21 @@ from tests.support.local_machine import (
 from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
 
 SHALLOW = GPT | {"num_hidden_layers": 1}
-SECTIONS: dict[str, dict[str, Any]] = {
-    "clipping-dropout": {"model": SHALLOW | {"dropout_rate": 0.2}},
-    "loss-scale": {
-        "model": SHALLOW,
-        "precision": {"fp16_type": "cbfloat16", "loss_scaling_factor": "dynamic"},
-    },
-    "sparse": {
-        "model": SHALLOW,
-        "sparsity": {"algorithm": "rigl", "sparsity": 0.75, "update": {"freq": 1}},
-    },
+SPARSE: dict[str, Any] = {
+    "model": SHALLOW,
+    "precision": {"fp16_type": "cbfloat16", "loss_scaling_factor": "dynamic"},
+    "sparsity": {"algorithm": "rigl", "sparsity": 0.75, "update": {"freq": 1}},
 }
-by_sections = pytest.mark.parametrize("sections", SECTIONS.values(), ids=SECTIONS)
+DROPOUT: dict[str, Any] = {"model": SHALLOW | {"dropout_rate": 0.2}}
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU of CUDA")
+
+
+class WithDropout(Regression):
+    """A model that also draws random numbers."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Return the loss of inputs of which half are dropped."""
+        return super().forward(torch.nn.functional.dropout(x, 0.5), y)
 
 
 @pytest.fixture
@@ -50,10 +53,9 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("staged")
-@by_sections
-def test_staged_training_has_the_bits_of_the_plain_one(sections: dict[str, Any]) -> None:
-    """With two systems, of which one checks a part of the other's gradients."""
-    train = partial(train_on_cluster, init_config(**sections), steps=2)
+def test_staged_training_has_the_bits_of_the_plain_one() -> None:
+    """Sparse weights, a dynamic loss scale, and two systems that check parts of each other's."""
+    train = partial(train_on_cluster, init_config(**SPARSE), steps=2)
     assert train(Shape(2, servers=2, verified=0.5, device="cuda")) == train(Shape())
 
 
@@ -61,10 +63,10 @@ def test_staged_training_has_the_bits_of_the_plain_one(sections: dict[str, Any])
 @pytest.mark.parametrize("num_csx", [1, 2])
 @pytest.mark.parametrize("trains", [True, False])
 def test_staged_steps_have_the_results_of_plain_ones(trains: bool, num_csx: int) -> None:
-    """Losses, emulated time, and the activations that the ledger of SRAM counts."""
-    model, batches = Regression(), random_batches(2, rows=10)
-    compiled = compile_model(model, batches[0], num_micro_batches=5, trains=trains)
-    update = sgd(model) if trains else None
+    """Losses, emulated time, and the activations in SRAM; with dropout, and clipping by the norm."""
+    model, batches = WithDropout(), random_batches(2, rows=10)
+    compiled = compile_model(model, batches[0], 5, trains=trains, precision=BF16)
+    update = sgd(model, max_gradient_norm=0.1) if trains else None
     found = []
     for device in ("cpu", "cuda"):
         size = ClusterSize(num_csx, lanes=2, activation_bytes=1, device=device)
@@ -78,7 +80,7 @@ def test_staged_steps_have_the_results_of_plain_ones(trains: bool, num_csx: int)
 
 @on_a_gpu
 @pytest.mark.nightly
-@by_sections
+@pytest.mark.parametrize("sections", [DROPOUT, SPARSE], ids=["dropout", "sparse"])
 def test_training_on_a_gpu_does_not_depend_on_the_shape(sections: dict[str, Any]) -> None:
     """It repeats, too."""
     init = init_config(**sections)

@@ -1,0 +1,44 @@
+"""Queues of a GPU: which one a node takes, and settings that do not outlast the kernels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from csnode import streams
+from csnode.streams import reproducible, streams_of_gpu
+from tests.support.errors import raises
+from wsc.core.errors import ClusterJobInitError
+
+
+def test_nodes_take_the_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without a GPU in its process says so, whatever the driver has seen."""
+    taken: list[int] = []
+    monkeypatch.setattr(streams, "CudaStreams", taken.append)
+    monkeypatch.setattr(streams, "num_gpus", lambda: 2)
+    for node in range(5):
+        streams_of_gpu(node)
+    assert taken == [0, 1, 0, 1, 0]
+    monkeypatch.setattr(streams, "num_gpus", lambda: 0)
+    with raises(ClusterJobInitError, "no-gpu-in-process"):
+        streams_of_gpu(0)
+
+
+def settings() -> tuple[bool, ...]:
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        cudnn.deterministic,
+        cudnn.allow_tf32,
+        matmul.allow_tf32,
+        matmul.allow_bf16_reduced_precision_reduction,
+    )
+
+
+def test_kernels_are_reproducible_and_leave_no_setting() -> None:
+    """Whatever the process uses for its own."""
+    before = settings()
+    with reproducible():
+        inside = settings()
+    assert inside == (True, True, False, False, False)
+    assert settings() == before
