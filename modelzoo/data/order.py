@@ -68,3 +68,11 @@ def mix64(values: np.ndarray) -> np.ndarray:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     scrambled: np.ndarray = mixed ^ (mixed >> np.uint64(31))
     return scrambled
+
+
+def standard_normal(hashes: np.ndarray) -> np.ndarray:
+    """Return standard normal fp32 numbers from pairs of hashes (Box and Muller 1958)."""
+    upper_bits = (hashes >> np.uint64(11)).astype(np.float64)
+    radius, angle = (upper_bits + 0.5) / 2.0**53  # inside (0, 1), so that the logarithm is finite
+    numbers: np.ndarray = np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)
+    return numbers.astype(np.float32)

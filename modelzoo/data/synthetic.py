@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pydantic import PositiveInt, model_validator
 
-from modelzoo.data.order import mix64
+from modelzoo.data.order import mix64, standard_normal
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, next_token_batch
 from wsc.core.config import Config
@@ -83,7 +83,7 @@ class SyntheticInput(Config):
         if self.high is not None:
             numbers = self.low + (hashes[0] % np.uint64(self.high - self.low)).astype(np.int64)
         else:
-            numbers = _normal(hashes)
+            numbers = standard_normal(hashes)
         return torch.from_numpy(numbers).view(-1, *self.shape)
 
 
@@ -135,11 +135,3 @@ class SyntheticSamples:
         counters = (indices[:, None] * size + np.arange(size)).astype(np.uint64)
         first = mix64(mix64(counters) ^ key)
         return np.stack([first, mix64(first ^ key)])
-
-
-def _normal(hashes: np.ndarray) -> np.ndarray:
-    """Return standard normal fp32 numbers from pairs of hashes (Box and Muller 1958)."""
-    upper_bits = (hashes >> np.uint64(11)).astype(np.float64)
-    radius, angle = (upper_bits + 0.5) / 2.0**53  # inside (0, 1), so that the logarithm is finite
-    numbers: np.ndarray = np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)
-    return numbers.astype(np.float32)

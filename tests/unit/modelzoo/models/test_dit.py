@@ -7,17 +7,16 @@ import torch
 
 from modelzoo.models.attention import Attention
 from modelzoo.models.dit import (
-    DitConfig,
     DitModel,
     LabelEmbedding,
     SoftmaxFp32Attention,
-    VaeConfig,
     grid_positions,
     noised,
     sinusoids,
     to_images,
     to_patches,
 )
+from modelzoo.models.dit_config import DitConfig, VaeConfig
 from modelzoo.models.registry import build_model
 from tests.support.tiny_models import NO_DROPOUT, SIZES
 from wsc.core.errors import ConfigError
@@ -165,3 +164,10 @@ def test_inconsistent_dit_sizes_are_refused(change: dict[str, object], key: str)
     with pytest.raises(ConfigError) as caught:
         build(**change)
     assert f"'{key}'" in caught.value.what
+
+
+def test_latents_of_another_scale_are_refused() -> None:
+    """The data processor applies the scale, so both sections must agree."""
+    with pytest.raises(ConfigError) as caught:
+        build_model(SECTION | {"vae": {"scaling_factor": 0.5}}, seed=0)
+    assert "scaling_factor" in caught.value.what

@@ -1,0 +1,247 @@
+"""Images as latents of an autoencoder, with the noise and time steps of a diffusion model.
+
+A file ``FOLDER/SPLIT/CLASS/*.npz`` holds ``vae_output``, means and logarithms of variances (2 C,
+height, width), fp32. Classes are numbered in the order of their names, as in torchvision.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, PositiveInt
+from pydantic import field_validator as check
+
+from modelzoo.data.order import mix64, standard_normal
+from modelzoo.data.registry import register_processor
+from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches
+from modelzoo.data.worker_cache import cached
+from wsc.core.errors import DataError
+from wsc.core.loading import LoaderKind, Loading
+from wsc.core.rng import stream_key
+
+LATENT_SCALE = 0.18215
+"""Factor that gives latents of the published autoencoder variance 1 (Rombach et al. 2022, section
+G; configuration of stabilityai/sd-vae-ft-ema)."""
+
+_LEAST_LOG_VARIANCE, _MOST_LOG_VARIANCE = -30.0, 20.0  # as in the published autoencoder
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+
+
+@register_processor
+class DiffusionLatentImageNet1KProcessor(DataProcessor):
+    """Latents of images by class; each sample is drawn from one of the folders."""
+
+    data_dir: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    """Folders with a folder for each split. A sample comes from any of them."""
+    split: Literal["train", "val"] = "train"
+    num_classes: PositiveInt
+    num_diffusion_steps: PositiveInt = 1000
+    """Time steps are drawn below it."""
+    latent_size: tuple[PositiveInt, PositiveInt] | None = None
+    """Height and width; with the channels that of the first file by default."""
+    latent_channels: PositiveInt | None = None
+    vae_scaling_factor: float = LATENT_SCALE
+    image_channels: PositiveInt = 3
+    """Of the images before the autoencoder; no effect on their latents."""
+    shuffle: bool = False
+    """Whether samples of the split ``train`` are shuffled; others never are."""
+    drop_last: Literal[True] = True
+    """Every batch is whole: samples left over at the end of an epoch start the next one."""
+    noaugment: bool = False
+    transforms: tuple[()] = ()
+    """Latents are never changed, so both keys are without effect."""
+
+    use_worker_cache: bool = False
+    """Copy the folders to the disk of each input worker's host before they are read."""
+
+    loader: LoaderKind = "npz"
+    image_size: Any = None
+    prefetch_factor: int | None = None
+    persistent_workers: bool | None = None
+    """These tune the processes of the real machine's input workers; no effect here."""
+
+    @check("vae_scaling_factor")
+    @classmethod
+    def _is_published(cls, factor: float) -> float:
+        return checked_scale(factor)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders of the dataset."""
+        return (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
+
+    @property
+    def loading(self) -> Loading:
+        try:
+            num_files = sum(len(labelled_files(Path(f), self.split)) for f in self.folders)
+        except DataError:  # a simulation needs no data
+            return super().loading
+        return replace(super().loading, num_files=num_files)
+
+    def source(self) -> BatchSource:
+        read = cached if self.use_worker_cache else str
+        folders = [labelled_files(Path(read(folder)), self.split) for folder in self.folders]
+        samples = LatentSamples(folders, ", ".join(self.folders))
+        self._check_shape(samples)
+        ordered = OrderedBatches(
+            samples,
+            batch_size=self.batch_size,
+            shuffle=self.shuffle and self.split == "train",
+            shuffle_seed=self.shuffle_seed,
+            loading=self.loading,
+        )
+        return NoisyBatches(ordered, samples, self)
+
+    def _check_shape(self, samples: LatentSamples) -> None:
+        """Refuse files of another shape than the keys state."""
+        channels, *size = samples.shape
+        if self.latent_channels not in {None, channels // 2} or channels % 2:
+            raise _wrong_shape(samples.name, samples.shape, "2 latent_channels")
+        if self.latent_size not in {None, tuple(size)}:
+            raise _wrong_shape(samples.name, samples.shape, f"latent_size {self.latent_size}")
+
+
+def checked_scale(factor: float) -> float:
+    """Return the scale of latents; ValueError if it is not that of the published autoencoder."""
+    if factor != LATENT_SCALE:
+        raise ValueError(f"must be {LATENT_SCALE}, in the sections of model and data")
+    return factor
+
+
+class LatentSamples:
+    """Means and logarithms of variances, with labels, from one of several folders each."""
+
+    def __init__(
+        self,
+        folders: Sequence[Sequence[tuple[Path, int]]],
+        name: str,
+    ) -> None:
+        self.name = name
+        self.num_folders = len(folders)
+        self._folders = folders
+        self.shape = _read(folders[0][0][0]).shape
+
+    def __len__(self) -> int:
+        return max(map(len, self._folders))
+
+    def read(self, indices: np.ndarray) -> Batch:
+        """Return the numbers of samples; their files are opened when the folders are known."""
+        return {"numbers": torch.from_numpy(indices)}
+
+    def load(self, indices: np.ndarray, folders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (batch, 2 C, height, width) fp32 and int64 labels (batch,)."""
+        latents = np.empty((len(indices), *self.shape), dtype=np.float32)
+        labels = np.empty(len(indices), dtype=np.int64)
+        for place, (index, folder) in enumerate(zip(indices, folders, strict=True)):
+            files = self._folders[folder]
+            path, labels[place] = files[index % len(files)]
+            latent = _read(path)
+            if latent.shape != self.shape:
+                raise _wrong_shape(str(path), latent.shape, f"{self.shape}, as the first file")
+            latents[place] = latent
+        return latents, labels
+
+
+class NoisyBatches:
+    """Batches of latents, drawn anew in each epoch, with noise and time steps."""
+
+    def __init__(
+        self,
+        ordered: OrderedBatches,
+        samples: LatentSamples,
+        config: DiffusionLatentImageNet1KProcessor,
+    ) -> None:
+        self.batch_size = ordered.batch_size
+        self.loading = ordered.loading
+        self._ordered, self._samples = ordered, samples
+        self._steps = config.num_diffusion_steps
+        self._scale = config.vae_scaling_factor
+        self._seed = config.shuffle_seed
+
+    def __len__(self) -> int:
+        return len(self._ordered)
+
+    def batch(self, step: int) -> Batch:
+        places = (step * self.batch_size + np.arange(self.batch_size)).astype(np.uint64)
+        folders = self._hashes("folder", places)[0] % np.uint64(self._samples.num_folders)
+        indices = self._ordered.batch(step)["numbers"].numpy()
+        outputs, labels = self._samples.load(indices, folders.astype(np.int64))
+        means, logarithms = np.split(outputs, 2, axis=1)
+        deviations = np.exp(0.5 * logarithms.clip(_LEAST_LOG_VARIANCE, _MOST_LOG_VARIANCE))
+        steps = self._hashes("step", places)[0] % np.uint64(self._steps)
+        latents = (means + deviations * self._noise("latent", means.shape, places)) * np.float32(
+            self._scale
+        )
+        return {
+            "latents": torch.from_numpy(latents),
+            "noise": torch.from_numpy(self._noise("noise", means.shape, places)),
+            "timesteps": torch.from_numpy(steps.astype(np.int64)),
+            "labels": torch.from_numpy(labels),
+        }
+
+    def __iter__(self) -> Iterator[Batch]:
+        return (self.batch(step) for step in count())
+
+    def _noise(self, name: str, shape: tuple[int, ...], places: np.ndarray) -> np.ndarray:
+        size = np.uint64(np.prod(shape[1:]))
+        counters = places[:, None] * size + np.arange(size, dtype=np.uint64)
+        return standard_normal(self._hashes(name, counters)).reshape(shape)
+
+    def _hashes(self, name: str, counters: np.ndarray) -> np.ndarray:
+        """Return two uint64 hashes of each counter."""
+        key = np.uint64(stream_key(self._seed, "latents", name))
+        first = mix64(mix64(counters) ^ key)
+        return np.stack([first, mix64(first ^ key)])
+
+
+def labelled_files(folder: Path, split: str) -> list[tuple[Path, int]]:
+    """Return the files of a split with the numbers of their classes; DataError without any."""
+    root = folder.expanduser() / split
+    classes = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    found = [
+        (path, label) for label, each in enumerate(classes) for path in sorted(each.rglob("*.npz"))
+    ]
+    if not found:
+        raise DataError(
+            "the folder must have latents of the split",
+            code="data-file-not-found",
+            where=str(root),
+            rule="a folder for each class, with .npz files",
+            remedy="correct the path, or prepare the dataset first",
+        )
+    return found
+
+
+def _read(path: Path) -> np.ndarray:
+    """Return the output of the autoencoder (2 C, height, width) in a file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            latent = np.asarray(file["vae_output"], dtype=np.float32)
+    except _DAMAGE as error:
+        raise DataError(
+            "the file of latents cannot be read",
+            code="latents-damaged",
+            where=str(path),
+            value=error,
+            rule="an .npz file with an array 'vae_output'",
+        ) from error
+    if latent.ndim != 3:
+        raise _wrong_shape(str(path), latent.shape, "(2 latent_channels, height, width)")
+    return latent
+
+
+def _wrong_shape(where: str, shape: tuple[int, ...], rule: str) -> DataError:
+    return DataError(
+        "latents must have the stated shape",
+        code="latents-wrong-shape",
+        where=where,
+        value=shape,
+        rule=rule,
+    )
