@@ -17,9 +17,9 @@ from cstorch.model_holder import ModelHolder
 from cstorch.optim.state import OptimizerState
 from cstorch.terminal import report_text
 from cstorch.tracing.recorder import active_recorder
-from timing.attribution import StepTiming
 from timing.program_report import ProgramReport
 from timing.start_up import StartUp
+from timing.timed_steps import TimedSteps
 from wsc.compiler.compiled import Compiled
 from wsc.core.activities import Place
 from wsc.core.installation import InputFeed, Installation
@@ -37,8 +37,8 @@ class Backend(ModelHolder):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.timings: list[StepTiming] = []
-        """Emulated times of all steps of training."""
+        self.timed = TimedSteps()
+        """Emulated time of all steps of training."""
         self.program_reports: list[ProgramReport] = []
         """What was compiled or validated where nothing is executed."""
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
@@ -129,7 +129,7 @@ class Backend(ModelHolder):
             results = self._execution.run(mode, first_step, last_step, weights, loss_scale)
         if mode == "train":
             self.steps.done = last_step
-            self.timings += [result.timing for result in results if result.timing]
+            self.timed.add([result.timing for result in results if result.timing])
         return results
 
     def shutdown(self) -> None:
@@ -140,7 +140,7 @@ class Backend(ModelHolder):
     def report(self) -> str:
         """Return a few lines about the steps of training: emulated start-up, rate and causes."""
         machine = self.cluster_config.machine_name if self.is_csx else str(self.backend_type)
-        return report_text(machine, self.global_step, self.start_up, self.timings)
+        return report_text(machine, self.global_step, self.start_up, self.timed)
 
     def end_idle(self) -> None:
         """Fetch all weights into the model, then shut down. Idempotent.

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
-from timing.attribution import StepTiming, mean_step, samples_per_s
 from timing.start_up import StartUp
+from timing.timed_steps import TimedSteps
 from wsc.core.units import format_ps, format_rate
 
 log = logging.getLogger("waferstream")
@@ -26,24 +25,22 @@ def log_to_terminal() -> None:
         log.setLevel(logging.INFO)
 
 
-def report_text(
-    machine: str, num_steps: int, start_up: StartUp | None, timings: Sequence[StepTiming]
-) -> str:
+def report_text(machine: str, num_steps: int, start_up: StartUp | None, timed: TimedSteps) -> str:
     """Return a few lines about steps of training: their emulated time and its causes.
 
     Args:
         machine: The device, or the emulated machine.
         num_steps: Steps of training so far.
         start_up: Emulated start-up, None where nothing is emulated.
-        timings: Emulated times of the steps.
+        timed: Emulated time of the steps.
     """
     lines = [f"Steps of training: {num_steps}, on {machine}"]
     if start_up is not None:
         lines.append(f"Emulated start-up: {start_up}")
-    if timings:
-        mean = mean_step(timings)
+    if timed.num_steps:
+        mean = timed.mean_step()
         shares = mean.attribution.shares().items()
         causes = ", ".join(f"{cause} {share:.0%}" for cause, share in shares if share >= 0.005)
-        lines.append(f"Emulated rate: {format_rate(samples_per_s(timings))} samples/sec")
+        lines.append(f"Emulated rate: {format_rate(timed.samples_per_s)} samples/sec")
         lines.append(f"Emulated step: {format_ps(mean.duration_ps)} ({causes})")
     return "\n".join(lines)

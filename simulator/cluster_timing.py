@@ -36,7 +36,7 @@ from simulator.costed_program import CostedProgram
 from simulator.periodicity import Effect, run_until_periodic
 from simulator.round_timing import Round, RoundTiming
 from swarmx.timing import SwarmXTiming
-from timing.attribution import StepTiming, samples_per_s
+from timing.attribution import StepTiming
 from timing.densities import StepSparsity
 from timing.hardware import MachineSpec
 from timing.jitter import Jitter
@@ -248,6 +248,6 @@ def prediction(machine: MachineSpec, num_nodes: int, timing: StepTiming) -> str:
     shares = sorted(timing.attribution.shares().items(), key=lambda item: -item[1])
     causes = ", ".join(f"{cause} {share:.0%}" for cause, share in shares if share >= 0.005)
     return (
-        f"Emulated {num_nodes} x {machine.system.name}: {format_rate(samples_per_s([timing]))} "
+        f"Emulated {num_nodes} x {machine.system.name}: {format_rate(timing.samples_per_s)} "
         f"samples/s, {format_ps(timing.duration_ps)} per step ({causes})"
     )

@@ -25,12 +25,13 @@ from simulator.layouts import Layouts
 from simulator.periodicity import run_until_periodic
 from simulator.stream_checks import checked_streams
 from swarmx.topology import Tree, swarmx_nodes
-from timing.attribution import StepTiming, mean_step, samples_per_s
+from timing.attribution import StepTiming
 from timing.densities import StepSparsity
 from timing.hardware import EVEN, MachineSpec
 from timing.record import Record
 from timing.sram import SramPlan
 from timing.stalls import StreamCheck
+from timing.timed_steps import TimedSteps
 from timing.timeline import State
 from wsc.compiler.scale import ScalableProgram
 from wsc.core.loading import UNKNOWN_LOADING, Loading
@@ -63,7 +64,7 @@ class Prediction:
 
     @property
     def samples_per_s(self) -> float:
-        return samples_per_s([self.timing])
+        return self.timing.samples_per_s
 
     @property
     def flops_per_s(self) -> float:
@@ -223,4 +224,5 @@ class _Settled(NamedTuple):
     @classmethod
     def of(cls, timings: Sequence[StepTiming], period: int) -> _Settled:
         """Take the last ``period`` steps for all that follow."""
-        return cls(mean_step(timings[-period:]), tuple(t.duration_ps for t in timings))
+        mean = TimedSteps.of(timings[-period:]).mean_step()
+        return cls(mean, tuple(timing.duration_ps for timing in timings))

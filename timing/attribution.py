@@ -20,8 +20,7 @@ step starts before. The next step starts at the same moment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from wsc.core.units import seconds
@@ -62,6 +61,11 @@ class Attribution:
     def times(self, count: int) -> Attribution:
         """Return the attribution of ``count`` repetitions."""
         return Attribution(**{cause: count * ps for cause, ps in vars(self).items()})
+
+    def plus(self, other: Attribution) -> Attribution:
+        """Return the sum of two attributions."""
+        others = vars(other)
+        return Attribution(**{cause: ps + others[cause] for cause, ps in vars(self).items()})
 
     def since(self, before: Attribution) -> Attribution:
         """Return the difference to an earlier attribution of the same step."""
@@ -118,26 +122,7 @@ class StepTiming:
         """Length of the step."""
         return self.end_ps - self.start_ps
 
-
-def samples_per_s(timings: Sequence[StepTiming]) -> float:
-    """Return the samples per emulated second of these steps, without time between them."""
-    return sum(t.batch_size for t in timings) / seconds(sum(t.duration_ps for t in timings))
-
-
-def mean_step(timings: Sequence[StepTiming]) -> StepTiming:
-    """Return the mean of several steps, with the end and the number of the last of them.
-
-    Means are rounded to whole picoseconds so that the causes still sum to the whole.
-    """
-    last = timings[-1]
-    attribution = _mean([timing.attribution for timing in timings])
-    spare = _mean([timing.spare for timing in timings])
-    start_ps = last.end_ps - attribution.total_ps
-    return replace(last, start_ps=start_ps, attribution=attribution, spare=spare)
-
-
-def _mean(attributions: Sequence[Attribution]) -> Attribution:
-    sums = [sum(column) for column in zip(*(vars(a).values() for a in attributions), strict=True)]
-    ends = [total_ps // len(attributions) for total_ps in accumulate(sums)]
-    means = (end_ps - before_ps for before_ps, end_ps in pairwise([0, *ends]))
-    return Attribution(*means)
+    @property
+    def samples_per_s(self) -> float:
+        """Samples per emulated second."""
+        return self.batch_size / seconds(self.duration_ps)

@@ -57,7 +57,7 @@ def train(kind: str, victim: str | None = None) -> dict[str, Any]:
         started = descendants(os.getpid()) - before
     fork_server.stop()  # else it stays for the next cluster
     assert wait_for_end(started) == set()
-    return {"losses": losses, "digest": digest, "timings": backend.timings}
+    return {"losses": losses, "digest": digest, "timed": backend.timed}
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ from tests.support.cluster_timings import (
     run,
     shapes,
 )
-from timing.attribution import samples_per_s
 from timing.cost import segment_costs
 from timing.hardware import MachineSpec
 from timing.record import Record
@@ -362,7 +361,7 @@ def test_prediction_has_rate_step_time_and_causes() -> None:
     line = prediction(machine, 2, timing)
     assert "\n" not in line
     assert line.startswith("Emulated 2 x CS-2: ")
-    assert f"{format_rate(samples_per_s([timing]))} samples/s" in line
+    assert f"{format_rate(timing.samples_per_s)} samples/s" in line
     many = replace(timing, batch_size=20_000 * timing.batch_size)
     assert "e+" not in prediction(machine, 2, many), "a large rate is written out"
     assert "compute " in line

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
 from csnode.engine.spec import LayerRegion
-from timing.attribution import Attribution, StepTiming, samples_per_s
+from timing.attribution import Attribution
 from timing.program_report import ProgramReport
 from timing.start_up import StartUp
+from timing.timed_steps import TimedSteps
 from waferstream.reports.host import Host
 
 SUMMARY_NAME = "run_summary.json"
@@ -65,18 +66,11 @@ class Emulated:
             )
 
     @classmethod
-    def of(cls, timings: Sequence[StepTiming]) -> Emulated:
+    def of(cls, timed: TimedSteps) -> Emulated:
         """Summarise one or more steps, which need not be consecutive."""
-        total_ps = sum(timing.duration_ps for timing in timings)
-        causes = (field.name for field in fields(Attribution))
-        return cls(
-            samples_per_s=samples_per_s(timings),
-            step_ps=round(total_ps / len(timings)),
-            attribution_ps=Attribution(
-                **{cause: sum(getattr(t.attribution, cause) for t in timings) for cause in causes}
-            ),
-            total_ps=total_ps,
-        )
+        total_ps = timed.attribution.total_ps
+        step_ps = round(total_ps / timed.num_steps)
+        return cls(timed.samples_per_s, step_ps, timed.attribution, total_ps)
 
 
 @dataclass(frozen=True)

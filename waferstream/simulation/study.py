@@ -12,6 +12,7 @@ from simulator.exploration import explore, fastest
 from simulator.simulator import Prediction, Simulator
 from timing.sram import data_bytes, describe
 from timing.start_up import start_up
+from timing.timed_steps import TimedSteps
 from waferstream.config.params import Params, TrainerConfig
 from waferstream.reports.curve import (
     CurvePoint,
@@ -100,7 +101,7 @@ class Study:
         return CurvePoint(
             num_csx=num_csx,
             micro_batch_size=size,
-            emulated=Emulated.of([prediction.timing]),
+            emulated=Emulated.of(TimedSteps.of([prediction.timing])),
             efficiency=1.0,
             prediction=PredictedStep(
                 num_rounds=rounds_of(self.batch(num_csx), num_csx, size),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from timing.attribution import StepTiming
+from timing.timed_steps import TimedSteps
 from waferstream.reports.history import HistoryFile
 from waferstream.training.observers import EvaluationLog, TrainingLog
+
+Point = TypeVar("Point", bound=tuple[int, *tuple[float, ...]])
+"""A step and its values."""
 
 
 class History:
@@ -18,7 +21,7 @@ class History:
         self.train: list[tuple[int, float]] = []
         self.evaluations: list[tuple[int, float, float]] = []
         self.rates: list[tuple[int, float, float]] = []
-        self.timings: list[StepTiming] = []
+        self.timed = TimedSteps()
         self.seconds = 0.0
         self.samples = 0
         self.stragglers: Counter[str] = Counter()  # steps by system
@@ -28,12 +31,12 @@ class History:
         """Do nothing: steps count when they are done."""
 
     def trained(self, log: TrainingLog) -> None:
-        first = log.losses[0][0]  # steps that have run before are run again
-        self.train = [(step, loss) for step, loss in self.train if step < first]
+        first = log.losses[0][0]  # steps from here on that have run before are run again
+        _forget(self.train, first)
         self.train.extend(log.losses)
-        self.rates = [rates for rates in self.rates if rates[0] < first]
+        _forget(self.rates, first)
         self.rates.append((log.step, log.rate, log.emulated_rate))
-        self.timings.extend(log.timings)
+        self.timed.add(log.timings)
         self.seconds += log.seconds
         self.stragglers.update(log.stragglers)
         for waits in log.link_waits:
@@ -49,6 +52,12 @@ class History:
 
     def close(self) -> None:
         """Do nothing: no file is open."""
+
+
+def _forget(curve: list[Point], first: int) -> None:
+    """Remove the points of a curve from a step on, which is its end."""
+    while curve and curve[-1][0] >= first:
+        curve.pop()
 
 
 class Recorder:

@@ -13,7 +13,8 @@ from typing import Protocol
 from appliance.step_results import StepResult
 from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
-from timing.attribution import StepTiming, mean_step
+from timing.attribution import StepTiming
+from timing.timed_steps import TimedSteps
 from waferstream.reports.event_writer import EventWriter
 from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules.base import HyperSchedule
@@ -206,7 +207,7 @@ def scalars_of(log: TrainingLog) -> dict[str, float]:
         "train/loss_scale": log.loss_scale,
     }
     if log.timings:
-        mean = mean_step(log.timings)
+        mean = TimedSteps.of(log.timings).mean_step()
         found["attribution/step_s"] = seconds(mean.duration_ps)
         shares = mean.attribution.shares()
         found |= {f"attribution/{cause}": share for cause, share in shares.items()}

@@ -50,10 +50,10 @@ def summarize(
     size = init.micro_batch_policy("train").requested
     parameters = sum(parameter.numel() for parameter in model.parameters())
     measured = emulated = None
-    if history.timings:
+    if history.timed.last is not None:
         host = describe_host(torch.__version__)
         measured = Measured(history.samples / history.seconds, history.seconds, host)
-        emulated = Emulated.of(history.timings)
+        emulated = Emulated.of(history.timed)
     return RunSummary(
         status="completed",
         mode=mode,
@@ -103,10 +103,10 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
     for link, seconds in history.link_waits.items():
         if seconds > _TOLD_SHARE * history.seconds:
             log.info("Roles waited %.2f seconds for the link %s.", seconds, link)
-    if history.timings:
-        if history.timings[-1].attribution.shares()["overhead"] > 0.5:
+    if history.timed.last is not None:
+        if history.timed.last.attribution.shares()["overhead"] > 0.5:
             log.info("%s", OVERHEAD_NOTE)
-        log.info(prediction(machine, num_csx, history.timings[-1]))
+        log.info(prediction(machine, num_csx, history.timed.last))
 
 
 def log_places(folder: RunFolder, losses: Path, summary: RunSummary, report: Path) -> None:

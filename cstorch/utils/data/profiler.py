@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from appliance.step_results import StepResult
-from timing.attribution import StepTiming, samples_per_s
+from timing.timed_steps import TimedSteps
 
 SMOOTHING = 0.4  # weight of the newest measurement (cluster_interface.md, 4.5)
 
@@ -41,14 +41,14 @@ class Profiler:
 
     def __init__(self) -> None:
         self.rate_tracker = RateTracker()
-        self.timings: list[StepTiming] = []
+        self.timed = TimedSteps()
 
     def add(self, results: Sequence[StepResult], batch_size: int, elapsed_s: float) -> None:
         """Add the results of steps that ran in one job."""
         self.rate_tracker.add(batch_size * len(results), elapsed_s)
-        self.timings.extend(result.timing for result in results if result.timing)
+        self.timed.add(result.timing for result in results if result.timing)
 
     @property
     def emulated_rate(self) -> float:
         """Samples per second of the emulated machine so far."""
-        return samples_per_s(self.timings) if self.timings else 0.0
+        return self.timed.samples_per_s

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -37,14 +39,25 @@ def recorded(shape: Shape, limit: int) -> cstorch.ClusterConfig:
     return cluster_config(shape).model_copy(update=changes)
 
 
+@contextmanager
+def timings_of(backend: cstorch.Backend) -> Iterator[list[StepTiming]]:
+    """Yield a list that has the emulated times of the steps of training at the end of a block."""
+    timings: list[StepTiming] = []
+    with patch.object(backend.timed, "add", wraps=backend.timed.add) as add:
+        yield timings
+    timings.extend(timing for call in add.call_args_list for timing in call.args[0])
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, list[StepTiming]]:
     """The trace of a run, and the emulated times of its training."""
     folder = tmp_path_factory.mktemp("traced")
-    with running_backend(cluster_config=recorded(SHAPE, 10_000)) as backend:
+    with (
+        running_backend(cluster_config=recorded(SHAPE, 10_000)) as backend,
+        timings_of(backend) as timings,
+    ):
         train_evaluate_and_save(backend, folder / "weights.mdl")
         assert backend.write_trace(folder / "trace.json") == []
-        timings = backend.timings
     return read_trace(folder / "trace.json"), timings
 
 
@@ -109,10 +122,10 @@ def test_trace_keeps_its_limit_and_tells(tmp_path: Path) -> None:
     with running_backend(cluster_config=recorded(Shape(2), 40)) as backend:
         train_evaluate_and_save(backend, tmp_path / "weights.mdl")
         missing = backend.write_trace(tmp_path / "trace.json")
-        cut, timings = backend.weights_digest(), backend.timings
+        cut, timed = backend.weights_digest(), backend.timed
     with running_backend(cluster_config=cluster_config(Shape(2))) as backend:
         train_evaluate_and_save(backend, tmp_path / "again.mdl")
-        assert (backend.weights_digest(), backend.timings) == (cut, timings)
+        assert (backend.weights_digest(), backend.timed) == (cut, timed)
     trace = read_trace(tmp_path / "trace.json")
     assert len(missing) == 2
     assert trace.about["missing"] == missing
@@ -123,10 +136,12 @@ def test_trace_keeps_its_limit_and_tells(tmp_path: Path) -> None:
 def test_trace_tells_of_a_recovery(tmp_path: Path) -> None:
     """Emulated time is whole; the coordinator shows the recovery, the file what is lost with it."""
     shape = Shape(2, restarts=1, faults=("br-0@2:drop",), folder=tmp_path / "faults")
-    with running_backend(cluster_config=recorded(shape, 10_000)) as backend:
+    with (
+        running_backend(cluster_config=recorded(shape, 10_000)) as backend,
+        timings_of(backend) as timings,
+    ):
         losses(training_step(backend), executor(3, activation_steps=3))
         (missing,) = backend.write_trace(tmp_path / "trace.json")
-        timings = backend.timings
     trace = read_trace(tmp_path / "trace.json")
     (recovery,) = [each for each in trace.of("measured") if each.name == "recover"]
     assert recovery.track == "crd-0 (2)"  # within the job that goes on

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.summaries import summary
 from timing.attribution import Attribution, StepTiming
+from timing.timed_steps import TimedSteps
 from waferstream.reports.summary import Emulated, RunSummary
 from wsc.core.files import write_json
 
@@ -50,7 +51,7 @@ def test_emulated_of_counts_training_steps_only() -> None:
         timing(1, 0, Attribution(compute=3_000, weights=1_000)),
         timing(2, 9_000, Attribution(compute=2_000)),
     ]
-    emulated = Emulated.of(timings)
+    emulated = Emulated.of(TimedSteps.of(timings))
     assert emulated.total_ps == 6_000
     assert emulated.step_ps == 3_000
     assert emulated.attribution_ps == Attribution(compute=5_000, weights=1_000)

@@ -169,7 +169,7 @@ def test_profiler_measures_and_emulates_rates(backend: cstorch.Backend) -> None:
     assert loop.profiler.rate_tracker.rate > 0
     assert loop.profiler.rate_tracker.global_rate > 0
     assert loop.profiler.emulated_rate > 0
-    assert len(loop.profiler.timings) == 4
+    assert loop.profiler.timed.num_steps == 4
 
 
 def test_queue_of_a_loop_that_was_left_is_cleared(backend: cstorch.Backend) -> None:
