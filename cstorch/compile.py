@@ -9,6 +9,7 @@ The path of a traced step is a line (``cstorch.trace``):
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -52,8 +53,12 @@ class Fit:
 
 
 def compile(model: nn.Module, backend: Backend | None = None) -> nn.Module:
-    """Register the model with the backend; return the module that a traced step calls."""
+    """Register the model with the backend; return the module that a traced step calls.
+
+    Of a module that ``torch.compile`` has wrapped, this is the module itself.
+    """
     backend = backend or current_backend()
+    model = _unwrapped(model)
     if not isinstance(model, nn.Module):
         raise ConfigError(
             "cstorch.compile must get a torch.nn.Module",
@@ -67,6 +72,16 @@ def compile(model: nn.Module, backend: Backend | None = None) -> nn.Module:
         # Programs for the real machine ask the model where to make tensors for a step.
         model.device = backend.torch_device  # type: ignore[assignment]
     return model
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """Return the module inside of what ``torch.compile`` has made of it."""
+    compiler = sys.modules.get("torch._dynamo.eval_frame")  # slow to import, and then not needed
+    if compiler is None or not isinstance(model, compiler.OptimizedModule):
+        return model
+    log.info("torch.compile has no effect: the step is compiled for the wafer")
+    inner: nn.Module = model._orig_mod
+    return inner
 
 
 def model_of(backend: Backend) -> nn.Module:

@@ -97,7 +97,6 @@ class Trainer:
     ) -> None:
         log_to_terminal()
         self.config = config or CSConfig()
-        self.model = model
         self.optimizer = from_torch(optimizer)
         device = self.config.target_device.upper()
         self.backend = replace_backend(
@@ -105,7 +104,7 @@ class Trainer:
             cluster_config=self.config.for_cluster(),
             seed=self.config.seed,
         )
-        compile(model, self.backend)
+        self.model = compile(model, self.backend)
         self._loss_fn = loss_fn
         self._step = trace(self._training_step)
 

@@ -108,6 +108,23 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 WINDOWED = {**GROUPED, "head_dim": 8, "sliding_window": 4}
 
 
+DEEPSEEK = {
+    **{"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1},
+    **{"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4},
+    **{"v_head_dim": 8, "first_k_dense_replace": 1, "moe_intermediate_size": 16},
+    **{"num_key_value_heads": 2},
+}
+RECURRENT = {
+    **{"vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "use_cache": False},
+    **SPECIAL,
+}
+XLSTM = {"num_blocks": 2, "num_heads": 2, "chunk_size": 4, "mode": "train"}
+MAMBA2 = {
+    **{"state_size": 4, "num_heads": 4, "head_dim": 8, "n_groups": 1, "chunk_size": 4},
+    **{"use_cache": False},
+}
+
+
 def causal(name: str, prefix: str, make_batch: Maker = padded, /, **sizes: Any) -> Case:
     """Return a decoder whose configuration has the usual names."""
     return Case(name, f"{prefix}ForCausalLM", {**TEXT, **sizes}, make_batch)
@@ -144,12 +161,26 @@ DECODERS = [
     causal("bloom", "Bloom", n_layer=2, n_head=2),
     causal("mpt", "Mpt", d_model=16, n_layers=2, n_heads=2, max_seq_len=16),
     Case("mamba", "MambaForCausalLM", {**TEXT, "state_size": 4, "use_cache": False}, tokens),
+    causal("olmo2", "Olmo2"),
+    causal("starcoder2", "Starcoder2", **GROUPED),
+    causal("cohere2", "Cohere2", **GROUPED, sliding_window=4),
+    causal("granite", "Granite"),
+    causal("glm4", "Glm4", head_dim=8, num_key_value_heads=2),
+    causal("smollm3", "SmolLM3", **GROUPED, no_rope_layers=[1, 0]),
+    causal("olmoe", "Olmoe", num_experts=4, num_experts_per_tok=2),
+    causal("deepseek-v3", "DeepseekV3", **DEEPSEEK),
+    causal("lfm2", "Lfm2", **GROUPED, layer_types=["conv", "full_attention"], block_multiple_of=8),
+    Case("rwkv", "RwkvForCausalLM", {**RECURRENT, "context_length": 16}, tokens),
+    Case("xlstm", "xLSTMForCausalLM", {**RECURRENT, **XLSTM}, tokens),
+    Case("mamba2", "Mamba2ForCausalLM", {**TEXT, **MAMBA2}, tokens),
 ]
 ENCODERS = [
     masked("bert", "Bert"),
     masked("roberta", "Roberta"),
     masked("deberta-v2", "DebertaV2", relative_attention=True, pos_att_type=["p2c", "c2p"]),
     masked("modernbert", "ModernBert"),
+    masked("electra", "Electra", embedding_size=16),
+    masked("albert", "Albert", embedding_size=8),
 ]
 SIGNALS = [
     Case("vit", "ViTForImageClassification", IMAGE, labelled("pixel_values", 3, 8, 8)),
@@ -186,6 +217,20 @@ SIGNALS = [
         {**IMAGE, "frequency_stride": 4, "time_stride": 4, "max_length": 16, "num_mel_bins": 8},
         labelled("input_values", 16, 8),
     ),
+    Case("dinov2", "Dinov2ForImageClassification", IMAGE, labelled("pixel_values", 3, 8, 8)),
+    Case(
+        "mobilenet-v2",
+        "MobileNetV2ForImageClassification",
+        {"num_labels": 4, "depth_multiplier": 0.25, "finegrained_output": False},
+        labelled("pixel_values", 3, 32, 32),
+    ),
+    Case(
+        "regnet",
+        "RegNetForImageClassification",
+        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "groups_width": 4}
+        | {"num_labels": 4},
+        labelled("pixel_values", 3, 16, 16),
+    ),
     Case(
         "wav2vec2",
         "Wav2Vec2ForSequenceClassification",
@@ -196,6 +241,12 @@ SIGNALS = [
     ),
 ]
 ENCODER_DECODERS = [
+    Case(
+        "bart",
+        "BartForConditionalGeneration",
+        {**ENCODER_DECODER, "max_position_embeddings": 16},
+        translation,
+    ),
     Case(
         "t5",
         "T5ForConditionalGeneration",

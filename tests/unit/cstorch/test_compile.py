@@ -233,3 +233,11 @@ def test_function_in_place_of_a_module_is_refused() -> None:
     """A function has no parameters that MemoryX could hold."""
     with running_backend() as backend, raises(ConfigError, "not-a-module"):
         cstorch.compile(lambda x: x, backend)  # type: ignore[arg-type]
+
+
+@pytest.mark.nightly  # importing the compiler of torch takes seconds
+def test_module_of_torch_compile_is_taken_out_of_it() -> None:
+    """Programs for GPUs call torch.compile by default, as nanoGPT's train.py does."""
+    model = torch.nn.Linear(2, 3)
+    with running_backend() as backend:
+        assert cstorch.compile(torch.compile(model), backend) is model  # type: ignore[arg-type]
