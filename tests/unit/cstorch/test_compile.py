@@ -236,6 +236,7 @@ def test_function_in_place_of_a_module_is_refused() -> None:
 
 
 @pytest.mark.nightly  # importing the compiler of torch takes seconds
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its own modules
 def test_module_of_torch_compile_is_taken_out_of_it() -> None:
     """Programs for GPUs call torch.compile by default, as nanoGPT's train.py does."""
     model = torch.nn.Linear(2, 3)
