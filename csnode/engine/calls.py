@@ -24,13 +24,15 @@ class KernelCall(NamedTuple):
     """Equal kernels of the array, one after the other.
 
     ``shape`` has the sizes of a product (rows, inner, columns), else those of the operand, whose
-    last one lies along the rows. ``dtype`` is that of the operands; sums are fp32.
+    last one lies along the rows. ``dtype`` is that of the operands; sums are fp32. ``density`` is
+    the share of streamed weights that are not zero.
     """
 
     kernel: KernelName
     shape: tuple[int, ...]
     dtype: str = "float32"
     times: int = 1
+    density: float = 1.0
 
 
 def calls_of(work: OpWork, dtype: str) -> tuple[KernelCall, ...]:
@@ -136,6 +138,9 @@ def run_call(array: Any, call: KernelCall) -> None:
         torch.randn(*shape, generator=generator).to(getattr(torch, call.dtype))
         for shape in _operand_shapes(call)
     ]
+    if call.density < 1:  # of streamed weights
+        present = torch.rand(operands[1].shape, generator=generator) < call.density
+        operands[1] = operands[1] * present
     options = (_EPSILON,) if call.kernel.endswith("_norm") else ()
     getattr(array, call.kernel)(*operands, *options)
 

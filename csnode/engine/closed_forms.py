@@ -30,6 +30,8 @@ Shape = tuple[int, ...]
 
 def kernel_cycles(grid: Grid, call: KernelCall) -> Cycles:
     """Return the cost of kernels of the array on a region."""
+    if call.kernel == "streamed_product":
+        return _streamed_product(grid, call) * call.times
     return _FORMS[call.kernel](grid, call.shape, call.dtype) * call.times
 
 
@@ -66,13 +68,16 @@ _BETWEEN = {
 """Vector ops over all elements between the kernels of an op, and special functions among them."""
 
 
-def _streamed_product(grid: Grid, shape: Shape, dtype: str) -> Cycles:
-    """Return the cost of a product with streamed weights; tokens of a PE fill whole words."""
-    tokens, inputs, outputs = shape
-    height = _whole_words(grid.tokens(tokens), dtype)
-    return weight_streaming(
-        grid, grid.fabric.rows * height, inputs, outputs, dtype, sum_dtype=_SUMS
-    )
+def _streamed_product(grid: Grid, call: KernelCall) -> Cycles:
+    """Return the cost of a product with streamed weights; tokens of a PE fill whole words.
+
+    Weights of 16 bits bring the index of their feature, so that zeros are left out; fp32 ones fill
+    a wavelet, and zeros among them enter as well.
+    """
+    tokens, inputs, outputs = call.shape
+    rows = grid.fabric.rows * _whole_words(grid.tokens(tokens), call.dtype)
+    density = call.density if BYTES_PER_ELEMENT[call.dtype] == HALF_BYTES else 1.0
+    return weight_streaming(grid, rows, inputs, outputs, call.dtype, density, _SUMS)
 
 
 def _token_product(grid: Grid, shape: Shape, dtype: str) -> Cycles:
@@ -172,7 +177,6 @@ def region_grid(rows: int, columns: int, fabric: FabricSpec = WSE2) -> Grid:
 
 
 _FORMS: dict[KernelName, Callable[[Grid, Shape, str], Cycles]] = {
-    "streamed_product": _streamed_product,
     "token_product": _token_product,
     "resident_product": _resident_product,
     "feature_sum": _feature_sum,

@@ -52,6 +52,17 @@ def test_closed_form_is_within_five_percent_of_the_simulator(name: KernelName) -
     assert mean(found) <= MEAN_BOUND
 
 
+@pytest.mark.parametrize("density", [0.1, 0.5])
+def test_zeros_of_streamed_weights_cost_nothing_with_an_index(density: float) -> None:
+    """Weights of 16 bits have one; all fp32 weights enter."""
+    whole = KernelCall("streamed_product", (16, 64, 48), "bfloat16")
+    sparse = whole._replace(density=density)
+    assert counted_cycles(2, 8, sparse) < 0.85 * counted_cycles(2, 8, whole)
+    assert max(map(abs, errors(sparse))) <= BOUND
+    fp32 = whole._replace(dtype="float32")
+    assert counted_cycles(2, 8, fp32) == counted_cycles(2, 8, fp32._replace(density=density))
+
+
 def test_weights_enter_without_a_set_up_for_every_output() -> None:
     """The ring hides what AXPYs take, so that few weights of a PE cost no more than its set-up."""
     call = KernelCall("streamed_product", (2, 56, 24))
