@@ -10,7 +10,7 @@ from typing import Literal
 
 from appliance.placement import Placement
 from appliance.spec import RuntimeSpec
-from csnode.device import DeviceName
+from csnode.engine.spec import DeviceName
 from csnode.streams import memory_of_gpus, num_gpus
 from wsc.core.errors import ClusterJobInitError
 

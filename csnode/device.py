@@ -10,18 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
+from csnode.engine.spec import DeviceName
 from csnode.gradients import GradientSum, GradientSums, SlabMemory, SumMemory
 from csnode.staging import DeviceMemory, GradientsOut, WeightsIn
 from csnode.streams import Streams, streams_of_gpu
 from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload
 from wsc.core.role import RoleContext
-
-DeviceName = Literal["cpu", "cuda"]
 
 
 class Mark(Protocol):

@@ -12,6 +12,9 @@ from wsc.core.config import Config
 from wsc.core.errors import ConfigError
 
 EngineName = Literal["torch", "wafer", "wafer-cycles"]
+DeviceName = Literal["cpu", "cuda"]
+"""Where torch computes (csnode.device)."""
+
 KernelKind = Literal["matmul", "attention", "norm", "softmax", "reduction"]
 KernelName = Literal[
     "streamed_product",

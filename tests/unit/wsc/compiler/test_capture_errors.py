@@ -159,7 +159,7 @@ CASES = [
     (SparseGradient, "op-without-kernel", "sparse_coo", None),
     (WrongGradient, "traced-step-failed", "invalid gradient", None),
     (FailingGradient, "traced-step-failed", "[3, 7]", None),
-    (AttributeStatistics, "write-to-constant", "update_mean", "buffer of the model"),
+    (AttributeStatistics, "write-to-constant", "update_running", "buffer of the model"),
     (WritesInput, "write-to-constant", "mul_", "out of place"),
     (WritesView, "state-in-gradient", "gradient", "BatchNorm"),
     (DrawsInPlace, "state-in-gradient", "gradient", "BatchNorm"),
