@@ -35,15 +35,21 @@ class KernelCall(NamedTuple):
     density: float = 1.0
 
 
-def calls_of(work: OpWork, dtype: str) -> tuple[KernelCall, ...]:
+def calls_of(work: OpWork, dtype: str, density: float = 1.0) -> tuple[KernelCall, ...]:
     """Return the kernels of the array that compute an op; none if torch computes it.
 
     Args:
         work: The op.
         dtype: Type of the operands of products outside of attention; all others are fp32.
+        density: Share of streamed weights that are not zero.
     """
     calls = _CALLS.get(work.op) if work.op in KERNELS else None
-    return calls(work, dtype) if calls is not None else ()
+    if calls is None:
+        return ()
+    return tuple(
+        call._replace(density=density) if call.kernel == "streamed_product" else call
+        for call in calls(work, dtype)
+    )
 
 
 def _product(work: OpWork, dtype: str) -> tuple[KernelCall, ...]:

@@ -43,11 +43,18 @@ def counted_cycles(rows: int, columns: int, call: KernelCall) -> int:
     return sum(run.cycles for run in runs) * call.times
 
 
-def engine_cycles(grid: Grid, work: OpWork, dtype: str) -> Cycles:
-    """Return the cost of an op of the engine: its kernels, and the vector ops between them."""
-    calls = calls_of(work, dtype)
+def engine_cycles(grid: Grid, work: OpWork, dtype: str, density: float = 1.0) -> Cycles:
+    """Return the cost of an op of the engine: its kernels, and the vector ops between them.
+
+    Args:
+        grid: PEs of the region.
+        work: The op.
+        dtype: Type of the operands of products outside of attention; all others are fp32.
+        density: Share of streamed weights that are not zero.
+    """
+    calls = calls_of(work, dtype, density)
     if not calls:
-        return op_cycles(grid, work, dtype)
+        return op_cycles(grid, work, dtype, density)
     kernels = sum((kernel_cycles(grid, call) for call in calls), Cycles())
     passes, functions = _BETWEEN.get(work.op, (0, 0))
     shape = work.shape[:-1] if work.kind == "attention" else work.shape

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from math import ceil
 
 from csnode.engine.calls import calls_of
@@ -14,6 +15,7 @@ from csnode.engine.closed_forms import (
 )
 from csnode.engine.spec import EngineSpec, LayerRegion
 from csnode.fabric.region import Fabric
+from timing.densities import DENSE, Densities, op_densities
 from timing.hardware.fabric import FabricSpec
 from timing.kernels import Cycles
 from timing.kernels.op_costs import op_cycles
@@ -68,7 +70,12 @@ def operand_dtype(compute: str) -> str:
 
 
 def layer_regions(
-    engine: EngineSpec, program: Program, dtype: str, *, counts: bool = False
+    engine: EngineSpec,
+    program: Program,
+    dtype: str,
+    *,
+    densities: Densities = DENSE,
+    counts: bool = False,
 ) -> tuple[LayerRegion, ...]:
     """Return the region of every segment, in the order of the schedule.
 
@@ -78,23 +85,39 @@ def layer_regions(
         engine: What computes the kernels.
         program: The step.
         dtype: Type of the operands of products; other kernels of engines are fp32.
+        densities: Share of each sparse weight that is not zero.
         counts: Whether the simulator counts the cycles of kernels of ``wafer-cycles``, once each.
     """
-    return tuple(_region(engine, segment, dtype, counts) for segment in program.segments)
+    return tuple(
+        _region(engine, segment, dtype, op_densities(segment, program, densities), counts)
+        for segment in program.segments
+    )
 
 
-def _region(engine: EngineSpec, segment: Segment, dtype: str, counts: bool) -> LayerRegion:
+def _region(
+    engine: EngineSpec, segment: Segment, dtype: str, densities: Sequence[float], counts: bool
+) -> LayerRegion:
     grid = region_grid(engine.rows, engine.columns)
-    named = [(engine.of(segment.layer, op.kind), op, calls_of(op, dtype)) for op in segment.work]
-    costs = ((op_cycles if name == "torch" else engine_cycles, op) for name, op, _ in named)
-    simulated = [call for name, _, calls in named if name == "wafer-cycles" for call in calls]
+    named = [
+        (engine.of(segment.layer, op.kind), op, density)
+        for op, density in zip(segment.work, densities or repeat(1.0), strict=False)
+    ]
+    simulated = [
+        call
+        for name, op, density in named
+        if name == "wafer-cycles"
+        for call in calls_of(op, dtype, density)
+    ]
     return LayerRegion(
         segment.layer,
         segment.phase,
-        tuple(dict.fromkeys(name for name, _, calls in named if calls)) or ("torch",),
+        tuple(dict.fromkeys(name for name, op, _ in named if calls_of(op, dtype))) or ("torch",),
         engine.rows,
         engine.columns,
-        _total(cost(grid, op, dtype) for cost, op in costs),
+        _total(
+            (op_cycles if name == "torch" else engine_cycles)(grid, op, dtype, density)
+            for name, op, density in named
+        ),
         _total(kernel_cycles(grid, call) for call in simulated),
         sum(counted_cycles(engine.rows, engine.columns, call) for call in simulated if counts),
     )

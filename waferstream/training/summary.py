@@ -12,6 +12,7 @@ from appliance.spec import ClusterSpec
 from csnode.engine.regions import layer_regions, operand_dtype
 from csnode.engine.spec import EngineSpec, LayerRegion
 from cstorch.backend import Backend
+from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import prediction
 from timing.attribution import OVERHEAD_NOTE
 from timing.hardware import MachineSpec
@@ -78,20 +79,27 @@ def summarize(
         stragglers=dict(history.stragglers),
         link_waits=dict(history.link_waits),
         programs=tuple(backend.program_reports),
-        regions=_regions(init, cluster.runtime.engine, backend.training),
+        regions=_regions(init, cluster.runtime.engine, backend.training, outcome.last_step),
     )
 
 
 def _regions(
-    init: InitConfig, engine: EngineSpec, training: Installation | None
+    init: InitConfig, engine: EngineSpec, training: Installation | None, last_step: int
 ) -> tuple[LayerRegion, ...]:
-    """Return where the wafer computed each layer; nothing where torch computed all of them."""
-    if training is None or engine.is_torch:
+    """Return where the wafer computed each layer; nothing where torch computed all of them.
+
+    Sparse weights have the densities of the last step.
+    """
+    if training is None or training.optimizer is None or engine.is_torch:
         return ()
+    last_update = max(1, last_step + training.optimizer.earlier_updates)
+    parameters = training.program.parameter
+    sparsity = sparsity_by_optimizer(training.optimizer, parameters, last_update)
     precision = init.precision
     is_half = precision.enabled and precision.precision_opt_level > 0
     dtype = operand_dtype(precision.fp16_type if is_half else "float32")
-    return layer_regions(engine, training.program, dtype, counts=True)
+    densities = sparsity.densities
+    return layer_regions(engine, training.program, dtype, densities=densities, counts=True)
 
 
 def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None:

@@ -59,6 +59,18 @@ def test_kernels_of_the_simulator_are_counted_and_stated_by_closed_forms() -> No
     assert not any(each.counted_cycles for each in layer_regions(engine, program(8), "float32"))
 
 
+def test_zeros_of_half_weights_shorten_streamed_products() -> None:
+    """fp32 weights have no index that would leave them out."""
+    engine = EngineSpec(default="wafer-cycles", rows=1, columns=1)
+    tiny = program(64)
+    sparse = dict.fromkeys(tiny.parameter, 0.1)
+    for dtype, saves in (("float16", True), ("float32", False)):
+        dense = layer_regions(engine, tiny, dtype)
+        packed = layer_regions(engine, tiny, dtype, densities=sparse)
+        pairs = zip(dense, packed, strict=True)
+        assert any(p.kernel_cycles < d.kernel_cycles for d, p in pairs) is saves
+
+
 def test_kernel_precedes_layer_and_layer_the_default() -> None:
     engine = EngineSpec(default="wafer", layers={"a": "wafer-cycles"}, kernels={"norm": "torch"})
     assert engine.of("a", "norm") == "torch"
