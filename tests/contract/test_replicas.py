@@ -51,7 +51,7 @@ def test_replicas_have_the_bits_of_their_servers(order: random.Random) -> None:
     assert not any(arena.live for arena in roles.arenas.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     order=ORDERS,
     part=st.floats(0, 1),

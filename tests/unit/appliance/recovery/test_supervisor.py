@@ -192,7 +192,7 @@ def test_lost_roles_change_no_result(losses: dict[int, str]) -> None:
     assert sum("recovered" in line for line in running.story()) == faults.hits
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @example({300: "wgt-0", 301: "rpl-1"})
 @example({1: "rpl-0", 600: "wgt-1", 900: "wgt-1"})
 @given(

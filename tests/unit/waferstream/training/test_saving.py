@@ -26,7 +26,7 @@ def delayed(write: Callable[..., None]) -> Callable[..., None]:
 
     def slow(*arguments: Any) -> None:
         if threading.current_thread().name == "snapshot":
-            time.sleep(0.02)
+            time.sleep(0.005)
         write(*arguments)
 
     return slow
