@@ -11,7 +11,7 @@ import pytest
 from tests.support.processes import command_of, descendants, wait_for_end
 from tests.support.tiny_run import digest_of, run_here, start, write_run
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(400)]
 
 
 def role_process(root: int, role: str) -> int:
@@ -34,7 +34,7 @@ def read_until(stream: IO[str] | None, phrase: str) -> str:
     raise AssertionError(f"{phrase!r} never came:\n{''.join(lines)}")
 
 
-@pytest.mark.parametrize("kind", ["local", pytest.param("ray", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", ["local", "ray"])
 def test_killed_role_is_named_and_the_run_resumes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
@@ -66,7 +66,6 @@ def test_killed_role_is_named_and_the_run_resumes(
     assert digest_of(out) == digest_of(expected)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("signal_number", "send", "code", "word"),
     [(signal.SIGINT, os.kill, 130, "Interrupted"), (signal.SIGTERM, os.killpg, 143, "Terminated")],

@@ -102,7 +102,9 @@ def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capt
 @pytest.mark.parametrize(
     ("section", "key", "values"),
     [
-        ("memoryx", "bandwidth_bytes_per_s", (10**11, 10**6)),
+        pytest.param(
+            "memoryx", "bandwidth_bytes_per_s", (10**11, 10**6), marks=pytest.mark.nightly
+        ),
         ("input", "csv", ({"sample_ps": 0}, {"sample_ps": 10**12})),
     ],
 )

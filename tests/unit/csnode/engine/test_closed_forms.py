@@ -52,7 +52,7 @@ def test_closed_form_is_within_five_percent_of_the_simulator(name: KernelName) -
     assert mean(found) <= MEAN_BOUND
 
 
-@pytest.mark.parametrize("density", [0.1, 0.5])
+@pytest.mark.parametrize("density", [0.1, pytest.param(0.5, marks=pytest.mark.nightly)])
 def test_zeros_of_streamed_weights_cost_nothing_with_an_index(density: float) -> None:
     """Weights of 16 bits have one; all fp32 weights enter."""
     whole = KernelCall("streamed_product", (16, 64, 48), "bfloat16")

@@ -141,7 +141,11 @@ def test_checkpoint_is_finished_when_the_run_fails(
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, INTERRUPTED),
+        pytest.param(signal.SIGTERM, TERMINATED, marks=pytest.mark.nightly),
+    ],
 )
 def test_signal_saves_the_current_step(
     tmp_path: Path,
