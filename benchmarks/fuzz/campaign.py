@@ -56,6 +56,16 @@ class Outcome:
     seconds: float = 0.0
 
 
+def through_file(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """Return a reader of bytes through a file."""
+
+    def write_and_read(content: bytes) -> object:
+        path.write_bytes(content)
+        return read(path)
+
+    return write_and_read
+
+
 def run_target(target: Target, num_inputs: int, seed: int) -> Outcome:
     """Feed ``num_inputs`` to a target; the same seed gives the same inputs."""
     random = Random(f"{seed} {target.name}")

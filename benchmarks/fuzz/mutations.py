@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -103,3 +103,13 @@ def _part(random: Random, tree: Any) -> Any:
     while isinstance(tree, dict | list) and tree and random.random() < 0.8:
         tree = random.choice(list(tree.values()) if isinstance(tree, dict) else tree)
     return tree
+
+
+def of_bytes(corpus: Sequence[bytes]) -> Callable[[Random], bytes]:
+    """Return a source of mutated bytes."""
+    return lambda random: mutated_bytes(random, corpus)
+
+
+def of_trees(corpus: Sequence[Any], write: Callable[[Any], bytes]) -> Callable[[Random], bytes]:
+    """Return a source of mutated trees, written as bytes."""
+    return lambda random: write(mutated_tree(random, random.choice(corpus)))

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import h5py
-import numpy as np
 import torch
 import yaml
 
@@ -18,18 +13,13 @@ from appliance.checkpoints import INDEX_NAME, CheckpointFolder
 from appliance.jobs.job import ClusterJob, Condition, Owner, Phase, Request
 from appliance.jobs.registry import FILE, Registry
 from appliance.spec import load_cluster
-from benchmarks.fuzz.campaign import Target
-from benchmarks.fuzz.mutations import mutated_bytes, mutated_tree
-from modelzoo.data.hdf5_file import FEATURES, inspect
+from benchmarks.fuzz.campaign import Target, through_file
+from benchmarks.fuzz.file_targets import file_targets
+from benchmarks.fuzz.mutations import of_bytes, of_trees
 from swarmx.links.memory import MemorySlab
 from swarmx.links.packed_message import decode_message, encode_message
 from swarmx.links.wire import DamagedMessageError, decode_header, encode_header, envelope_of
-from validation.rows.reader import read_rows
 from waferstream.config.params import load_phases
-from wsc.checkpoint import SPARSITY_MASK
-from wsc.checkpoint.packed import PackedSpec
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_tensors, reserve_tensors, write_metadata
 from wsc.compiler.compiled import (
     Compiled,
     DamagedArtifactError,
@@ -57,7 +47,7 @@ _PAYLOAD_LIMIT = 4096
 
 def all_targets(folder: Path) -> tuple[Target, ...]:
     """Return the targets; those that read files write each input into ``folder``."""
-    return (*_messages(), *_configurations(folder), *_files(folder), *_caches(folder))
+    return (*_messages(), *_configurations(folder), *file_targets(folder), *_caches(folder))
 
 
 def _messages() -> tuple[Target, ...]:
@@ -85,8 +75,8 @@ def _messages() -> tuple[Target, ...]:
 
     typed = (DamagedMessageError,)
     return (
-        Target("header of a message", 560, _of_bytes(headers), read_header, typed),
-        Target("message on a socket", 370, _of_bytes(whole), read_message, typed),
+        Target("header of a message", 560, of_bytes(headers), read_header, typed),
+        Target("message on a socket", 370, of_bytes(whole), read_message, typed),
     )
 
 
@@ -106,42 +96,21 @@ def _configurations(folder: Path) -> tuple[Target, ...]:
         return CheckpointFolder(checkpoints, "a_{step}.mdl").entries()
 
     return (
-        Target("params.yaml", 5, _of_trees(params, _yaml), _from(folder / "p.yaml", load_phases)),
         Target(
-            "cluster.yaml", 5, _of_trees(cluster, _yaml), _from(folder / "c.yaml", load_cluster)
+            "params.yaml", 5, of_trees(params, _yaml), through_file(folder / "p.yaml", load_phases)
         ),
-        Target("YAML text", 5, _of_bytes(texts), _from(folder / "t.yaml", load_cluster)),
+        Target(
+            "cluster.yaml",
+            5,
+            of_trees(cluster, _yaml),
+            through_file(folder / "c.yaml", load_cluster),
+        ),
+        Target("YAML text", 5, of_bytes(texts), through_file(folder / "t.yaml", load_cluster)),
         Target(
             "checkpoint index",
             5,
-            _of_trees(index, _yaml),
-            _from(checkpoints / INDEX_NAME, read_index),
-        ),
-    )
-
-
-def _files(folder: Path) -> tuple[Target, ...]:
-    """Return the readers of datasets, tables and checkpoints."""
-    published = sorted((_ROOT / "validation" / "data").glob("*.csv"))
-    tables = [b"".join(path.read_bytes().splitlines(keepends=True)[:12]) for path in published]
-
-    def read_dataset(path: Path) -> object:
-        return inspect(path, max_sequence_length=None).read(np.array([0]))
-
-    def read_checkpoint(path: Path) -> object:
-        reader = Reader(path)
-        reader.verify()
-        return [reader[key] for key in reader.tensors]
-
-    return (
-        Target("CSV of rows", 30, _of_bytes(tables), _from(folder / "rows.csv", read_rows)),
-        Target("HDF5 dataset", 8, _of_bytes(_datasets()), _from(folder / "d.h5", read_dataset)),
-        Target(
-            "checkpoint",
-            1,
-            _of_bytes([_checkpoint(folder / "valid.mdl"), _packed(folder / "packed.mdl")]),
-            _from(folder / "c.mdl", read_checkpoint),
-            limit_s=90.0,  # a file without seal is inspected in a process with a deadline of 60 s
+            of_trees(index, _yaml),
+            through_file(checkpoints / INDEX_NAME, read_index),
         ),
     )
 
@@ -164,11 +133,11 @@ def _caches(folder: Path) -> tuple[Target, ...]:
         Target(
             "compile artifact",
             8,
-            _of_trees(artifact, _resealed),
+            of_trees(artifact, _resealed),
             read_artifact,
             (DamagedArtifactError,),
         ),
-        Target("stored job", 4, _of_trees(stored, _json), _from(jobs / FILE, read_jobs)),
+        Target("stored job", 4, of_trees(stored, _json), through_file(jobs / FILE, read_jobs)),
     )
 
 
@@ -212,62 +181,6 @@ def _resealed(tree: Any) -> bytes:
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
         tree = {**tree, "content": content, "seal": sealed(canonical)}
     return _json(tree)
-
-
-def _of_bytes(corpus: Sequence[bytes]) -> Callable[[Random], bytes]:
-    return lambda random: mutated_bytes(random, corpus)
-
-
-def _of_trees(corpus: Sequence[Any], write: Callable[[Any], bytes]) -> Callable[[Random], bytes]:
-    return lambda random: write(mutated_tree(random, random.choice(corpus)))
-
-
-def _from(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
-    """Return a reader of bytes through a file."""
-
-    def write_and_read(content: bytes) -> object:
-        path.write_bytes(content)
-        return read(path)
-
-    return write_and_read
-
-
-def _datasets() -> list[bytes]:
-    """Return small HDF5 files in the three layouts, plain and compressed."""
-    sample = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
-    named = {name: sample[:, row] for row, name in enumerate(FEATURES)}
-    written = []
-    for values in ({"data": sample}, named):
-        for compression in (None, "gzip"):
-            buffer = io.BytesIO()
-            with h5py.File(buffer, "w") as file:
-                for name, array in values.items():
-                    file.create_dataset(name, data=array, compression=compression)
-                file.attrs["n_examples"] = 2
-            written.append(buffer.getvalue())
-    return written
-
-
-def _checkpoint(path: Path) -> bytes:
-    append_tensors(path, "model", {"weight": np.arange(6.0, dtype=np.float32)})
-    write_metadata(path, {"global_step": 1})
-    return path.read_bytes()
-
-
-def _packed(path: Path) -> bytes:
-    """Return a checkpoint with two values of a weight of 64 elements, and their mask."""
-    values, words = np.array([1.5, -2.0], np.float32), np.array([9, 0], np.int32)
-    specs = (
-        PackedSpec("model.weight", values.shape, "float32", whole=(4, 16)),
-        TensorSpec(f"{SPARSITY_MASK}.weight", words.shape, "int32"),
-    )
-    offsets = reserve_tensors(path, list(specs))
-    with path.open("r+b") as file:
-        for spec, content in zip(specs, (values, words), strict=True):
-            file.seek(offsets[spec.name])
-            file.write(content.tobytes())
-    write_metadata(path, {"global_step": 1})
-    return path.read_bytes()
 
 
 def _compiled() -> Compiled:

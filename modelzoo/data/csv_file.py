@@ -99,7 +99,7 @@ def open_folders(folders: Sequence[str]) -> CsvRows:
     listed = [pair for folder in folders for pair in listed_files(Path(folder).expanduser())]
     files = []
     for path, num_rows in listed:
-        file = _inspect(path)
+        file = inspect_csv(path)
         if len(file) != num_rows:
             raise DataError(
                 f"{META} must state the number of rows of its files",
@@ -181,8 +181,8 @@ def _listed(text: str, where: str, kind: type | UnionType) -> list[Any]:
     return listed
 
 
-def _inspect(path: Path) -> CsvFile:
-    """Find the rows of a file: lines that end outside of quotes."""
+def inspect_csv(path: Path) -> CsvFile:
+    """Find the rows of a file, lines that end outside of quotes; DataError if it is damaged."""
     ends: list[np.ndarray] = []
     size = open_quotes = 0
     try:

@@ -6,7 +6,6 @@ height, width), fp32. Classes are numbered in the order of their names, as in to
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -25,13 +24,15 @@ from modelzoo.data.worker_cache import cached
 from wsc.core.errors import DataError
 from wsc.core.loading import LoaderKind, Loading
 from wsc.core.rng import stream_key
+from wsc.core.units import MIB
 
 LATENT_SCALE = 0.18215
 """Factor that gives latents of the published autoencoder variance 1 (Rombach et al. 2022, section
 G; configuration of stabilityai/sd-vae-ft-ema)."""
 
 _LEAST_LOG_VARIANCE, _MOST_LOG_VARIANCE = -30.0, 20.0  # as in the published autoencoder
-_DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+_ARRAY = "vae_output"
+_MOST_BYTES = 64 * MIB  # of an array: 16 channels of 1024 x 1024 points
 
 
 @register_processor
@@ -126,7 +127,7 @@ class LatentSamples:
         self.name = name
         self.num_folders = len(folders)
         self._folders = folders
-        self.shape = _read(folders[0][0][0]).shape
+        self.shape = read_latent(folders[0][0][0]).shape
 
     def __len__(self) -> int:
         return max(map(len, self._folders))
@@ -142,7 +143,7 @@ class LatentSamples:
         for place, (index, folder) in enumerate(zip(indices, folders, strict=True)):
             files = self._folders[folder]
             path, labels[place] = files[index % len(files)]
-            latent = _read(path)
+            latent = read_latent(path)
             if latent.shape != self.shape:
                 raise _wrong_shape(str(path), latent.shape, f"{self.shape}, as the first file")
             latents[place] = latent
@@ -219,18 +220,21 @@ def labelled_files(folder: Path, split: str) -> list[tuple[Path, int]]:
     return found
 
 
-def _read(path: Path) -> np.ndarray:
-    """Return the output of the autoencoder (2 C, height, width) in a file."""
+def read_latent(path: Path) -> np.ndarray:
+    """Return the output of the autoencoder (2 C, height, width) in a file; DataError without."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            latent = np.asarray(file["vae_output"], dtype=np.float32)
-    except _DAMAGE as error:
+        # numpy leaves a file open that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if arrays.zip.getinfo(f"{_ARRAY}.npy").file_size > _MOST_BYTES:
+                raise ValueError(f"more than {_MOST_BYTES} bytes")  # a few may stand for them
+            latent = np.asarray(arrays[_ARRAY], dtype=np.float32)
+    except Exception as error:  # numpy, zipfile and zlib raise many kinds on damaged files
         raise DataError(
             "the file of latents cannot be read",
             code="latents-damaged",
             where=str(path),
             value=error,
-            rule="an .npz file with an array 'vae_output'",
+            rule=f"an .npz file with an array {_ARRAY!r}",
         ) from error
     if latent.ndim != 3:
         raise _wrong_shape(str(path), latent.shape, "(2 latent_channels, height, width)")

@@ -10,7 +10,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from modelzoo.data.latents import LATENT_SCALE, DiffusionLatentImageNet1KProcessor
+from modelzoo.data.latents import (
+    LATENT_SCALE,
+    DiffusionLatentImageNet1KProcessor,
+    read_latent,
+)
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from wsc.core.errors import DataError
@@ -88,3 +92,19 @@ def test_wrong_latents_are_refused(tmp_path: Path) -> None:
         source(tmp_path)
     with pytest.raises(ValidationError):
         source(tmp_path, vae_scaling_factor=1.0)
+
+
+def test_damaged_latents_are_refused(tmp_path: Path) -> None:
+    """A compressed array that is none, a method that zip files do not have, and a hollow array."""
+    path = tmp_path / "latent.npz"
+    np.savez_compressed(path, vae_output=np.random.default_rng(0).normal(size=(8, 16, 16)))
+    good, (start,) = path.read_bytes(), (b"vae_output.npy",)
+    data = good.index(start) + len(start) + 40
+    method = good.rindex(b"PK\x01\x02") + 10
+    for place, value in ((data, b"\xff" * 8), (method, b"\x63")):
+        path.write_bytes(good[:place] + value + good[place + len(value) :])
+        with raises(DataError, "latents-damaged"):
+            read_latent(path)
+    np.savez_compressed(path, vae_output=np.zeros((8, 2048, 2048), np.float32))
+    with raises(DataError, "latents-damaged"):
+        read_latent(path)

@@ -1,0 +1,116 @@
+"""The readers of datasets, tables and checkpoints, each with files to mutate."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from benchmarks.fuzz.campaign import Target, through_file
+from benchmarks.fuzz.mutations import of_bytes
+from modelzoo.data.bert_csv import PreparedSamples
+from modelzoo.data.csv_file import CsvRows, inspect_csv, words
+from modelzoo.data.hdf5_file import FEATURES, inspect
+from modelzoo.data.latents import read_latent
+from validation.rows.reader import read_rows
+from wsc.checkpoint import SPARSITY_MASK
+from wsc.checkpoint.packed import PackedSpec
+from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import append_tensors, reserve_tensors, write_metadata
+from wsc.core.program import TensorSpec
+
+_ROOT = Path(__file__).parents[2]
+
+_TABLES = (
+    b'input_ids,attention_mask,labels\n"[5, 6, 7]","[1, 1, 0]","[-100, 6, -100]"\n',
+    b"tokens,is_random_next\n\"['a', '##b', '[SEP]']\",0\n",
+)
+"""CSV files of prepared sequences, and of words."""
+
+
+def file_targets(folder: Path) -> tuple[Target, ...]:
+    """Return the readers of datasets, tables and checkpoints."""
+    published = sorted((_ROOT / "validation" / "data").glob("*.csv"))
+    tables = [b"".join(path.read_bytes().splitlines(keepends=True)[:12]) for path in published]
+
+    def read_dataset(path: Path) -> object:
+        return inspect(path, max_sequence_length=None).read(np.array([0]))
+
+    def read_csv(path: Path) -> object:
+        rows = CsvRows([inspect_csv(path)], path.name)
+        first = np.arange(min(len(rows), 1))
+        if "tokens" in rows.columns:
+            return [words(row["tokens"], rows.name) for row in rows.read(first)]
+        samples = PreparedSamples(rows, disable_nsp=None)
+        return samples.read(first) if len(first) else None
+
+    def read_checkpoint(path: Path) -> object:
+        reader = Reader(path)
+        reader.verify()
+        return [reader[key] for key in reader.tensors]
+
+    return (
+        Target("CSV of rows", 30, of_bytes(tables), through_file(folder / "rows.csv", read_rows)),
+        Target(
+            "HDF5 dataset", 8, of_bytes(_datasets()), through_file(folder / "d.h5", read_dataset)
+        ),
+        Target("CSV dataset", 8, of_bytes(_TABLES), through_file(folder / "d.csv", read_csv)),
+        Target("latents", 8, of_bytes(_latents()), through_file(folder / "d.npz", read_latent)),
+        Target(
+            "checkpoint",
+            1,
+            of_bytes([_checkpoint(folder / "valid.mdl"), _packed(folder / "packed.mdl")]),
+            through_file(folder / "c.mdl", read_checkpoint),
+            limit_s=90.0,  # a file without seal is inspected in a process with a deadline of 60 s
+        ),
+    )
+
+
+def _datasets() -> list[bytes]:
+    """Return small HDF5 files in the three layouts, plain and compressed."""
+    sample = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    named = {name: sample[:, row] for row, name in enumerate(FEATURES)}
+    written = []
+    for values in ({"data": sample}, named):
+        for compression in (None, "gzip"):
+            buffer = io.BytesIO()
+            with h5py.File(buffer, "w") as file:
+                for name, array in values.items():
+                    file.create_dataset(name, data=array, compression=compression)
+                file.attrs["n_examples"] = 2
+            written.append(buffer.getvalue())
+    return written
+
+
+def _checkpoint(path: Path) -> bytes:
+    append_tensors(path, "model", {"weight": np.arange(6.0, dtype=np.float32)})
+    write_metadata(path, {"global_step": 1})
+    return path.read_bytes()
+
+
+def _packed(path: Path) -> bytes:
+    """Return a checkpoint with two values of a weight of 64 elements, and their mask."""
+    values, words = np.array([1.5, -2.0], np.float32), np.array([9, 0], np.int32)
+    specs = (
+        PackedSpec("model.weight", values.shape, "float32", whole=(4, 16)),
+        TensorSpec(f"{SPARSITY_MASK}.weight", words.shape, "int32"),
+    )
+    offsets = reserve_tensors(path, list(specs))
+    with path.open("r+b") as file:
+        for spec, content in zip(specs, (values, words), strict=True):
+            file.seek(offsets[spec.name])
+            file.write(content.tobytes())
+    write_metadata(path, {"global_step": 1})
+    return path.read_bytes()
+
+
+def _latents() -> list[bytes]:
+    """Return a latent of 2 channels and 2 x 2 points, plain and compressed."""
+    written = []
+    for save in (np.savez, np.savez_compressed):
+        buffer = io.BytesIO()
+        save(buffer, vae_output=np.arange(16, dtype=np.float32).reshape(4, 2, 2))
+        written.append(buffer.getvalue())
+    return written
