@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -44,6 +45,18 @@ from wsc.core.segment import Segment
 
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What every micro-batch of one started segment shares; ``sums`` are given by their owner."""
+
+    step: int
+    segment_step: SegmentStep
+    weights: Mapping[str, torch.Tensor]
+    sums: Mapping[int, GradientSums]
+    loss_scale: float | None
+    examine: Examine | None
 
 
 class Executor:
@@ -157,40 +170,45 @@ class Executor:
             )
             for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
         }
-
-        def pass_one(batch: MicroBatch, before: Future[Passed] | None) -> Passed:
-            if before is not None:
-                before.result()  # it began before this one, so it never waits for a lane
-            if loss_scale is not None:
-                batch.values[LOSS_SCALE_INPUT] = loss_scale
-            segment = self.segment(segment_step, batch)
-            kernel = self._kernels[self.program.is_short(batch.index)][segment.index]
-            weights = [views[name] for name in segment.weights]
-            with self._cores.lease(), self._device.computing():
-                start = self._device.mark()
-                try:
-                    batch.run(segment, kernel, weights)
-                except Exception as error:
-                    where = f"{segment_step.label}, micro-batch {batch.index} of step {step}"
-                    raise _kernel_failed(where, error) from error
-                found = None if examine is None else examine(segment, batch)
-                batch.is_finite &= found is None  # the next segment may run before this is told
-                sums[node_of(batch.index)].offer(batch.index, batch.take_gradients())
-                stop = self._device.mark()
-            held_bytes = self.held_bytes(batch) if segment_step.stashes else 0
-            batch.drop(segment.drops)
-            round_index = self.rounds.round_of(batch.index)
-            place = Place(self.program.mode, step, round_index, segment.layer, segment.phase)
-            return Passed(batch.index, place, start, stop, found, held_bytes)
-
+        work = _Work(step, segment_step, views, sums, loss_scale, examine)
         befores = [None] * len(batches) if after is None else after.passed
         passed = [
-            self._lanes.submit(partial(pass_one, batch, before))
+            self._lanes.submit(partial(self._pass_one, work, batch, before))
             for batch, before in zip(batches, befores, strict=True)
         ]
         weight_bytes = sum(payload.num_bytes for payload in needed.values())
         departure = self._device.depart(sums)
         return Running(segment_step, passed, departure, weight_bytes, self._device.is_staged)
+
+    def _pass_one(self, work: _Work, batch: MicroBatch, before: Future[Passed] | None) -> Passed:
+        """Run a segment for one micro-batch on a lane; offer its gradients to the sum of its owner.
+
+        ``before`` is the same micro-batch in the segment before, if it may still run.
+        """
+        if before is not None:
+            before.result()  # it began before this one, so it never waits for a lane
+        if work.loss_scale is not None:
+            batch.values[LOSS_SCALE_INPUT] = work.loss_scale
+        segment = self.segment(work.segment_step, batch)
+        kernel = self._kernels[self.program.is_short(batch.index)][segment.index]
+        weights = [work.weights[name] for name in segment.weights]
+        with self._cores.lease(), self._device.computing():
+            start = self._device.mark()
+            try:
+                batch.run(segment, kernel, weights)
+            except Exception as error:
+                where = f"{work.segment_step.label}, micro-batch {batch.index} of step {work.step}"
+                raise _kernel_failed(where, error) from error
+            found = None if work.examine is None else work.examine(segment, batch)
+            batch.is_finite &= found is None  # the next segment may run before this is told
+            owner = self.rounds.node_of(batch.index)
+            work.sums[owner].offer(batch.index, batch.take_gradients())
+            stop = self._device.mark()
+        held_bytes = self.held_bytes(batch) if work.segment_step.stashes else 0
+        batch.drop(segment.drops)
+        round_index = self.rounds.round_of(batch.index)
+        place = Place(self.program.mode, work.step, round_index, segment.layer, segment.phase)
+        return Passed(batch.index, place, start, stop, found, held_bytes)
 
     def finish(self, running: Running) -> Executed:
         """Wait until a segment has run; return what it left, or raise what its kernels raised."""
