@@ -77,14 +77,14 @@ class WaferArray:
         x, share = x.float(), torch.tensor(1 / x.shape[-1])
         # Both sums of a token travel together.
         mean, square = self.feature_sum(torch.stack([x.double(), x.double() * x])) * share
-        factor = 1 / torch.sqrt(square - mean * mean + epsilon)
+        factor = rsqrt(square - mean * mean + epsilon)
         return _fused(x, factor[:, None], (mean * factor * -1.0)[:, None]), mean, factor
 
     def rms_norm(self, x: torch.Tensor, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Return x [tokens, features] over its root mean square, and the factor of each token."""
         x, share = x.float(), torch.tensor(1 / x.shape[-1])
         square = self.feature_sum(x.double() * x.double()) * share
-        factor = 1 / torch.sqrt(square + epsilon)
+        factor = rsqrt(square + epsilon)
         return x * factor[:, None], factor
 
 
@@ -109,3 +109,13 @@ def log(x: torch.Tensor) -> torch.Tensor:
     """Return the logarithm that PEs compute."""
     with np.errstate(all="ignore"):
         return torch.from_numpy(np.log(x.numpy()))
+
+
+def rsqrt(x: torch.Tensor) -> torch.Tensor:
+    """Return 1 / root that PEs compute: torch's root is not rounded correctly on every processor.
+
+    The root of a vector in torch 2.13 comes from a library that differs from IEEE 754 in the last
+    bit on AMD processors.
+    """
+    with np.errstate(all="ignore"):
+        return torch.from_numpy(1 / np.sqrt(x.numpy()))
