@@ -66,15 +66,10 @@ class BertConfig(MupConfig):
 
     @property
     def learning_rate_scales(self) -> dict[str, float]:
-        if self.width_ratios is None:
-            return {}
-        hidden, filters = (1 / ratio for ratio in self.width_ratios)
-        return {
-            "encoder_attention": hidden,
-            "encoder_input_ffn": hidden,
-            "encoder_output_ffn": filters,
-            **({} if self.disable_nsp else {"pooler": hidden}),
-        }
+        scales = super().learning_rate_scales
+        if self.width_ratios is None or self.disable_nsp:
+            return scales
+        return {**scales, "pooler": 1 / self.width_ratios[0]}
 
     def initializers(self) -> tuple[WeightInitializer, dict[str, WeightInitializer]]:
         """Return the initializer of all weights, and others by the end of their name."""

@@ -196,17 +196,6 @@ class GptConfig(MupConfig):
         return loss_weight
 
     @property
-    def learning_rate_scales(self) -> dict[str, float]:
-        if self.width_ratios is None:
-            return {}
-        hidden, filters = (1 / ratio for ratio in self.width_ratios)
-        return {
-            "decoder_attention": hidden,
-            "decoder_input_ffn": hidden,
-            "decoder_output_ffn": filters,
-        }
-
-    @property
     def logits_scale(self) -> float | None:
         return self.output_logits_scale if self.width_ratios is None else super().logits_scale
 

@@ -51,6 +51,18 @@ class MupConfig(LanguageConfig):
         return hidden, self.filter_size / self.mup_base_filter_size
 
     @property
+    def learning_rate_scales(self) -> dict[str, float]:
+        if self.width_ratios is None:
+            return {}
+        hidden, filters = (1 / ratio for ratio in self.width_ratios)
+        stack = "decoder" if self.is_causal else "encoder"
+        return {
+            f"{stack}_attention": hidden,
+            f"{stack}_input_ffn": hidden,
+            f"{stack}_output_ffn": filters,
+        }
+
+    @property
     def logits_scale(self) -> float | None:
         """Factor on the scores of the head; None for 1."""
         if self.width_ratios is None:
