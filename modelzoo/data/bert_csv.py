@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from pydantic import Field, PositiveInt
 
 from modelzoo.data.csv_file import CsvRows, listed_files, number, numbers, open_folders, words
+from modelzoo.data.folders import FolderProcessor, Folders
 from modelzoo.data.masking import WORDS, MaskedBatches, Masking
 from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, Samples
+from modelzoo.data.source import Batch, BatchSource
 from modelzoo.data.vocabulary import Vocabulary
 from wsc.core.errors import DataError
-from wsc.core.loading import LoaderKind, Loading
+from wsc.core.loading import LoaderKind
 
 IGNORED = -100
 """Label of a token that does not count (torch.nn.CrossEntropyLoss, ignore_index)."""
@@ -26,19 +26,14 @@ _CONTINUES = "##"
 """Start of a token that continues a word (Wu et al. 2016, WordPiece, as in BERT)."""
 
 
-class CsvProcessor(DataProcessor):
+class CsvProcessor(FolderProcessor):
     """Keys that every data processor of CSV files has."""
 
-    data_dir: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    data_dir: Folders
     """Folders with CSV files and their list, ``meta.dat``."""
 
     disable_nsp: bool | None = None
     """Whether features of sentence pairs are left out; by default where the files lack them."""
-
-    shuffle: bool = False
-
-    drop_last: Literal[True] = True
-    """Every batch is whole: samples left over at the end of an epoch start the next one."""
 
     dynamic_mlm_scale: Literal[False] = False
     buckets: None = None
@@ -55,28 +50,8 @@ class CsvProcessor(DataProcessor):
     whole_word_masking: Any = None
     """These two are keys of earlier releases without effect."""
 
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """Folders of the dataset."""
-        return (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
-
-    @property
-    def loading(self) -> Loading:
-        try:
-            listed = [listed_files(Path(folder).expanduser()) for folder in self.folders]
-        except DataError:  # a simulation needs no data
-            return super().loading
-        return replace(super().loading, num_files=sum(map(len, listed)))
-
-    def ordered(self, samples: Samples) -> OrderedBatches:
-        """Return samples in their configured order."""
-        return OrderedBatches(
-            samples,
-            batch_size=self.batch_size,
-            shuffle=self.shuffle,
-            shuffle_seed=self.shuffle_seed,
-            loading=self.loading,
-        )
+    def count_files(self) -> int:
+        return sum(len(listed_files(Path(folder).expanduser())) for folder in self.folders)
 
 
 @register_processor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -34,8 +33,7 @@ from modelzoo.data.source import (
 from modelzoo.data.transforms import AddSinkTokens, Transformed
 from modelzoo.data.worker_cache import cached
 from wsc.core.config import Config, before
-from wsc.core.errors import DataError
-from wsc.core.loading import LoaderKind, Loading
+from wsc.core.loading import LoaderKind
 
 Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
 """Folders of ``*.h5`` files, files, or globs."""
@@ -131,13 +129,8 @@ class GptHDF5MapDataProcessor(DataProcessor):
             raise ValueError("use_vsl excludes data_transforms and max_sequence_length")
         return self
 
-    @property
-    def loading(self) -> Loading:
-        try:
-            num_files = sum(len(paths) for paths in self._paths())
-        except DataError:  # a simulation needs no data
-            return super().loading
-        return replace(super().loading, num_files=num_files)
+    def count_files(self) -> int:
+        return sum(map(len, self._paths()))
 
     def source(self) -> BatchSource:
         read = cached if self.use_worker_cache else str

@@ -7,22 +7,22 @@ height, width), fp32. Classes are numbered in the order of their names, as in to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 from pydantic import field_validator as check
 
+from modelzoo.data.folders import FolderProcessor, Folders
 from modelzoo.data.order import mix64, standard_normal
 from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches
+from modelzoo.data.source import Batch, BatchSource, OrderedBatches
 from modelzoo.data.worker_cache import cached
 from wsc.core.errors import DataError
-from wsc.core.loading import LoaderKind, Loading
+from wsc.core.loading import LoaderKind
 from wsc.core.rng import stream_key
 from wsc.core.units import MIB
 
@@ -36,12 +36,13 @@ _MOST_BYTES = 64 * MIB  # of an array: 16 channels of 1024 x 1024 points
 
 
 @register_processor
-class DiffusionLatentImageNet1KProcessor(DataProcessor):
+class DiffusionLatentImageNet1KProcessor(FolderProcessor):
     """Latents of images by class; each sample is drawn from one of the folders."""
 
-    data_dir: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    data_dir: Folders
     """Folders with a folder for each split. A sample comes from any of them."""
     split: Literal["train", "val"] = "train"
+    """Samples of ``val`` are never shuffled."""
     num_classes: PositiveInt
     num_diffusion_steps: PositiveInt = 1000
     """Time steps are drawn below it."""
@@ -51,10 +52,6 @@ class DiffusionLatentImageNet1KProcessor(DataProcessor):
     vae_scaling_factor: float = LATENT_SCALE
     image_channels: PositiveInt = 3
     """Of the images before the autoencoder; no effect on their latents."""
-    shuffle: bool = False
-    """Whether samples of the split ``train`` are shuffled; others never are."""
-    drop_last: Literal[True] = True
-    """Every batch is whole: samples left over at the end of an epoch start the next one."""
     noaugment: bool = False
     transforms: tuple[()] = ()
     """Latents are never changed, so both keys are without effect."""
@@ -74,31 +71,19 @@ class DiffusionLatentImageNet1KProcessor(DataProcessor):
         return checked_scale(factor)
 
     @property
-    def folders(self) -> tuple[str, ...]:
-        """Folders of the dataset."""
-        return (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
+    def shuffles(self) -> bool:
+        """Whether samples are shuffled: those of the split ``train`` may be."""
+        return self.shuffle and self.split == "train"
 
-    @property
-    def loading(self) -> Loading:
-        try:
-            num_files = sum(len(labelled_files(Path(f), self.split)) for f in self.folders)
-        except DataError:  # a simulation needs no data
-            return super().loading
-        return replace(super().loading, num_files=num_files)
+    def count_files(self) -> int:
+        return sum(len(labelled_files(Path(folder), self.split)) for folder in self.folders)
 
     def source(self) -> BatchSource:
         read = cached if self.use_worker_cache else str
         folders = [labelled_files(Path(read(folder)), self.split) for folder in self.folders]
         samples = LatentSamples(folders, ", ".join(self.folders))
         self._check_shape(samples)
-        ordered = OrderedBatches(
-            samples,
-            batch_size=self.batch_size,
-            shuffle=self.shuffle and self.split == "train",
-            shuffle_seed=self.shuffle_seed,
-            loading=self.loading,
-        )
-        return NoisyBatches(ordered, samples, self)
+        return NoisyBatches(self.ordered(samples), samples, self)
 
     def _check_shape(self, samples: LatentSamples) -> None:
         """Refuse files of another shape than the keys state."""

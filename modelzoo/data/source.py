@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -140,7 +141,15 @@ class DataProcessor(Config):
     @property
     def loading(self) -> Loading:
         """Loader on the emulated machine."""
-        return Loading(self.loader, self.num_workers)
+        loading = Loading(self.loader, self.num_workers)
+        try:
+            return replace(loading, num_files=self.count_files())
+        except DataError:  # a simulation needs no data
+            return loading
+
+    def count_files(self) -> int:
+        """Return the files that hold the samples; DataError if they are missing or broken."""
+        return UNKNOWN_LOADING.num_files
 
     @abstractmethod
     def source(self) -> BatchSource:

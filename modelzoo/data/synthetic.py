@@ -5,7 +5,6 @@ Every value is a hash of the seed and its place; no sample is stored.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 from typing import Self
 
@@ -17,7 +16,6 @@ from modelzoo.data.order import mix64, standard_normal
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, next_token_batch
 from wsc.core.config import Config
-from wsc.core.loading import Loading
 from wsc.core.rng import stream_key
 
 
@@ -98,9 +96,8 @@ class SyntheticDataProcessor(DataProcessor):
     num_files: PositiveInt = 1
     """Files that the samples represent; some kinds of ``loader`` depend on it."""
 
-    @property
-    def loading(self) -> Loading:
-        return replace(super().loading, num_files=self.num_files)
+    def count_files(self) -> int:
+        return self.num_files
 
     def source(self) -> BatchSource:
         return OrderedBatches(
