@@ -1,23 +1,18 @@
 """The contract of every link: order, contents, relays, memory and errors."""
 
-import json
-import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import get_args
 
 import pytest
 import torch
 
 from swarmx.links import grpc_link, inbox, outbound, unix_socket
 from swarmx.links.endpoint import Address, Endpoint
-from swarmx.links.link import Link, LinkKind
-from tests.contract.echo_role import ON_OTHER_HOSTS, open_kind, read_address
+from swarmx.links.link import Link
+from tests.contract.echo_role import ON_OTHER_HOSTS, open_kind
+from tests.contract.open_links import KINDS, opened, random_bytes, ready, released
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises
 from wsc.core.errors import (
@@ -25,18 +20,10 @@ from wsc.core.errors import (
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
-from wsc.core.messages import (
-    Abort,
-    Envelope,
-    GradientReady,
-    NormPartial,
-    WeightsReady,
-    WeightsReleased,
-)
+from wsc.core.messages import Abort, Envelope, GradientReady, NormPartial, WeightsReady
 from wsc.core.reduce_order import Subtree
 from wsc.core.units import MIB
 
-KINDS = (*get_args(LinkKind), ON_OTHER_HOSTS)
 DTYPES = (
     torch.bfloat16,
     torch.float16,
@@ -49,40 +36,11 @@ DTYPES = (
 )
 
 
-@contextmanager
-def opened(kind: str, *roles: str) -> Iterator[list[Link]]:
-    """Links of roles in this process that know each other."""
-    session = uuid.uuid4().hex
-    with ExitStack() as stack:
-        links = []
-        for role in roles:
-            links.append(open_kind(kind, role, session, 10))
-            stack.callback(links[-1].close)
-        directory = {link.endpoint.name: link.endpoint.address for link in links}
-        for link in links:
-            link.endpoint.connect(directory)
-        yield links
-
-
 @pytest.fixture(params=KINDS)
 def links(request: pytest.FixtureRequest) -> Iterator[list[Link]]:
     """Roles a, b and c over each kind of link."""
     with opened(request.param, "a", "b", "c") as three:
         yield three
-
-
-def ready(source: str, target: str, link: Link, content: torch.Tensor, step: int = 0) -> Envelope:
-    slab = link.arena.allocate(content.nbytes)
-    slab.view(content.dtype).copy_(content)
-    return Envelope(source, target, WeightsReady(step, 0, 0, slab))
-
-
-def released(source: str, target: str, step: int) -> Envelope:
-    return Envelope(source, target, WeightsReleased(step, 0, 0))
-
-
-def random_bytes(num_bytes: int) -> torch.Tensor:
-    return torch.randint(0, 256, (num_bytes,), dtype=torch.uint8)
 
 
 def test_messages_of_one_sender_arrive_in_order(links: list[Link]) -> None:
@@ -302,66 +260,3 @@ def test_peer_that_never_listens_is_unreachable(kind: str) -> None:
         assert (caught.value.where, caught.value.value) == ("a", "b")
     finally:
         link.close()
-
-
-@contextmanager
-def echo_process(kind: str) -> Iterator[tuple[Link, subprocess.Popen[str]]]:
-    """Yield a link of this process and the process of its peer ``echo``."""
-    session = uuid.uuid4().hex
-    script = Path(__file__).with_name("echo_role.py")
-    command = [sys.executable, str(script), kind, session]
-    link = open_kind(kind, "a", session, 30)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            directory = {
-                "echo": read_address(json.loads(process.stdout.readline())),
-                "a": link.endpoint.address,
-            }
-            print(json.dumps(directory), file=process.stdin, flush=True)
-            link.endpoint.connect(directory)
-            yield link, process
-        finally:
-            link.close()
-            process.kill()
-
-
-def check_bits(echo: Link) -> None:
-    """Every byte is the same after another process has copied and returned it."""
-    content = random_bytes(3 * MIB + 5)
-    echo.endpoint.send(ready("a", "echo", echo, content))
-    assert torch.equal(payload_of(echo.endpoint.receive(30)).view(torch.uint8), content)
-
-
-def check_relay(echo: Link) -> None:
-    """A payload returns through a process that only forwards it."""
-    content = random_bytes(3 * MIB)
-    slab = echo.arena.allocate(content.nbytes)
-    slab.view(torch.uint8).copy_(content)
-    echo.endpoint.send(Envelope("a", "echo", GradientReady(1, 1, 1, Subtree(0, 1), slab)))
-    returned = payload_of(echo.endpoint.receive(30))
-    assert torch.equal(returned.view(torch.uint8), content)
-
-
-def check_flood(echo: Link) -> None:
-    """Thousands of messages sent before the first answer is read come back in order."""
-    for step in range(3000):
-        echo.endpoint.send(released("a", "echo", step))
-    steps = [echo.endpoint.receive(30).message.step for _ in range(3000)]
-    assert steps == list(range(3000))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_process_returns_all_until_it_is_killed(kind: str) -> None:
-    """Payloads keep their bits and a flood its order; a killed peer ends the wait, with its name."""
-    with echo_process(kind) as (link, process):
-        check_bits(link)
-        check_relay(link)
-        check_flood(link)
-        process.kill()
-        with raises(ApplianceRuntimeServerError, "peer-gone") as caught:
-            link.endpoint.receive(30)
-        assert (caught.value.where, caught.value.value) == ("a", "echo")

@@ -4,10 +4,9 @@ Digests are compared within one test run and never stored: they differ between v
 and between processors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,24 @@ import torch
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from memoryx.optim.rule import RULES
-from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from scripts import reference_loop
 from tests.support.local_machine import BF16, Regression, compile_model, installation, start
-from tests.support.tiny_training import (
-    GPT,
-    LLAMA,
-    LOADER,
-    NUM_MICRO_BATCHES,
-    Shape,
-    init_config,
-    train_on_cluster,
+from tests.support.plain_loop import (
+    SHALLOW,
+    STEPS,
+    by_shape,
+    default_reference,
+    reference_digest,
+    source,
 )
+from tests.support.tiny_training import GPT, NUM_MICRO_BATCHES, Shape, init_config, train_on_cluster
 from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
 from waferstream.training.build import make_optimizer
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Job, Value
 
-STEPS = 3
-SHALLOW = {"num_hidden_layers": 1}
 DROPOUT = GPT | {
     **SHALLOW,
     "dropout_rate": 0.2,
@@ -56,23 +52,6 @@ SHAPES = [
         *((8, 2, 3), (8, 3, 1), (8, 4, 3)),
     ]
 ]
-source = partial(build_source, LOADER, "test")
-
-
-def by_shape(shapes: Sequence[Shape]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        "shape", shapes, ids=lambda s: f"{s.num_csx}csx-fan{s.fan_out}-{s.servers}wgt"
-    )
-
-
-def reference_digest(init: InitConfig, steps: int = STEPS) -> str:
-    batches = (source().batch(step) for step in range(steps))
-    return reference_loop.weights_sha256(reference_loop.train(init, batches, source().batch_size))
-
-
-@cache
-def default_reference() -> str:
-    return reference_digest(init_config())
 
 
 class Machine:
@@ -136,31 +115,6 @@ def test_weights_do_not_depend_on_the_cluster_shape(shape: Shape, gpt: Machine) 
     """Number of systems, fan-out and weight servers do not change the result."""
     size = ClusterSize(shape.num_csx, shape.servers)
     assert gpt.train(size, shape.fan_out) == default_reference()
-
-
-@by_shape([Shape(1, 4, 1), Shape(4, 3, 3), Shape(8, 2, 1)])
-def test_cstorch_program_equals_the_plain_loop(shape: Shape) -> None:
-    """A cstorch program ends with the weights of the plain loop."""
-    assert train_on_cluster(init_config(), shape, STEPS) == default_reference()
-
-
-@pytest.mark.parametrize(
-    "sections",
-    [
-        {},
-        {"precision": {"max_gradient_norm": 0.5, "precision_opt_level": 0}},
-        {
-            "model": LLAMA,
-            "optimizer": {"SGD": {"momentum": 0.9}},
-            "precision": {"fp16_type": "float16", "loss_scaling_factor": 64.0},
-        },
-    ],
-)
-def test_cpu_backend_equals_the_plain_loop(sections: dict[str, Any]) -> None:
-    """On CPU a batch is one micro-batch; the rules of the update are those of MemoryX."""
-    whole = {"GlobalFlags": {"csx.performance.micro_batch_size": LOADER["batch_size"]}}
-    init = init_config(**{"callbacks": [whole], **sections})
-    assert train_on_cluster(init, Shape(1), STEPS, device="CPU") == reference_digest(init)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3])
@@ -251,68 +205,6 @@ def test_steps_and_micro_batches_draw_different_numbers() -> None:
     first = drawn()
     assert len(set(first.values())) == len(first) == 4 * 3
     assert drawn() == first
-
-
-@pytest.mark.parametrize(
-    "precision",
-    [
-        {"precision_opt_level": 1},
-        {"precision_opt_level": 0},
-        {"enabled": False},
-        {"fp16_type": "float16", "loss_scaling_factor": 1024.0},
-    ],
-    ids=["bf16-in-bf16", "bf16-in-fp32", "fp32", "fp16-scaled"],
-)
-@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
-def test_precisions_equal_the_plain_loop(model: dict[str, Any], precision: dict[str, Any]) -> None:
-    """Casts round like those of the plain loop; sums are fp32 in both."""
-    init = init_config(model | SHALLOW, precision={"max_gradient_norm": 0.5, **precision})
-    assert train_on_cluster(init, Shape(3, 2, 3), STEPS) == reference_digest(init)
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "limits"),
-    [
-        ({"SGD": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}}, {}),
-        ({"SGD": {}}, {"max_gradient_norm": 0.5}),
-        ({"Adam": {"amsgrad": True, "weight_decay": 0.01}}, {}),
-        ({"AdamW": {"weight_decay": 0.1}}, {}),
-        ({"AdamW": {"weight_decay": 0.1}}, {"max_gradient_value": 0.01}),
-        ({"Lion": {"weight_decay": 0.1}}, {"max_gradient_norm": 0.5}),
-        ({"Adadelta": {"weight_decay": 0.1}}, {}),
-        ({"Adagrad": {"lr_decay": 0.1, "initial_accumulator_value": 0.1}}, {}),
-        ({"RMSprop": {"momentum": 0.9, "centered": True}}, {"max_gradient_norm": 0.5}),
-        ({"Adamax": {"weight_decay": 0.1}}, {}),
-        ({"NAdam": {"weight_decay": 0.1}}, {}),
-        ({"RAdam": {"weight_decay": 0.1}}, {}),
-        ({"ASGD": {"t0": 1.0, "lambd": 0.1}}, {}),
-        ({"Rprop": {"etas": [0.4, 1.5]}}, {}),
-    ],
-)
-def test_optimizers_equal_the_plain_loop(optimizer: dict[str, Any], limits: dict[str, Any]) -> None:
-    """MemoryX updates and clips like torch's optimizers."""
-    # A schedule would change ASGD's step lengths one step later in torch.
-    schedule = (
-        {"schedulers": {"ConstantLR": {"learning_rate": 0.02}}} if "ASGD" in optimizer else {}
-    )
-    init = init_config(GPT | SHALLOW, optimizer=optimizer, precision=limits, **schedule)
-    assert train_on_cluster(init, Shape(2, 2, 3), STEPS) == reference_digest(init)
-
-
-def test_several_schedulers_equal_the_plain_loop() -> None:
-    """Matrices and vectors have rates of their own, and weight decay has a schedule."""
-    cosine = {"initial_learning_rate": 0.02, "T_max": 5}
-    cycle = {"base_lr": 0.001, "max_lr": 0.01, "step_size_up": 2}
-    line = {"initial_val": 0.5, "end_val": 0.0, "total_iters": 2}
-    schedulers = [
-        {"CosineAnnealingLR": {**cosine, "param_group_tags": "decay"}},
-        {"CyclicLR": {**cycle, "param_group_tags": "no_decay"}},
-        {"LinearWD": line},
-    ]
-    init = init_config(GPT | SHALLOW, schedulers=schedulers)
-    found = train_on_cluster(init, Shape(3, 2, 3), STEPS)
-    assert found == reference_digest(init)
-    assert found != reference_digest(init_config(GPT | SHALLOW, schedulers=schedulers[:2]))
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -150,3 +150,8 @@ uneven = st.fixed_dictionaries(
     }
 )
 machines = st.builds(lambda even, jitter: {**even, "jitter": jitter}, even_machines, uneven)
+
+
+def machine_with_memory(bytes_per_s: int) -> MachineSpec:
+    """Return a machine whose weight servers have a memory of so many bytes per second."""
+    return make_machine(memoryx={"memory_bandwidth_bytes_per_s": bytes_per_s})

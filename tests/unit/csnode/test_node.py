@@ -3,128 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from functools import partial
 from typing import Any, Never
 
 import pytest
 import torch
 
-from appliance.cores import UnlimitedCores
-from appliance.elaborate import ClusterSize
 from csnode.micro_batch import MicroBatch
-from csnode.node import NodeSpec
 from csnode.running import Running
-from tests.support.arenas import StrictArena, StrictSlab
 from tests.support.errors import raises
-from tests.support.kernels import Gradients, run_eagerly
-from tests.support.local_machine import (
-    FP32,
-    Regression,
-    compile_model,
-    installation,
-    random_batches,
-    sgd,
-)
+from tests.support.node_driver import NodeDriver
 from wsc.core.errors import ApplianceError, ApplianceResourceExhausted
-from wsc.core.messages import (
-    BatchReady,
-    BatchReleased,
-    Envelope,
-    GradientReady,
-    GradientReleased,
-    Message,
-    WeightsReady,
-    WeightsReleased,
-)
+from wsc.core.messages import BatchReady, BatchReleased, GradientReady, WeightsReleased
 from wsc.core.reduce_order import leaf
-from wsc.core.role import Job, RoleContext
 from wsc.core.segment import Segment
-
-NUM_MICRO_BATCHES, ROWS = 3, 6
-source = partial(random_batches, 1, ROWS)
-
-
-class Driver:
-    """The neighbours of one node of two: sends it messages and records its answers."""
-
-    def __init__(
-        self, index: int = 0, sram_bytes: int = 1 << 20, trains: bool = True, lanes: int = 1
-    ) -> None:
-        self.model = Regression()
-        self.batch = source()[0]
-        compiled = compile_model(self.model, self.batch, NUM_MICRO_BATCHES, trains=trains)
-        optimizer = sgd(self.model) if trains else None
-        installed = installation(
-            compiled, source, optimizer, ClusterSize(2, lanes=lanes, activation_bytes=1)
-        )
-        self.arena, self.mine = StrictArena(), StrictArena()
-        spec = NodeSpec(index, "br-0", "wrk-0", seed=0, lanes=lanes, sram_bytes=sram_bytes)
-        self.node = spec.build(RoleContext(self.arena, UnlimitedCores()))
-        self.node.install(installed)
-        self.program, self.plan = installed.program, installed.plan
-        self.job = self.node.begin(Job(self.program.mode, 1, 1))
-        self.sent = list(self.job.start())
-
-    def tell(self, message: Message) -> list[Message]:
-        """Deliver a message; return the messages that it causes."""
-        answers = self.post(message)
-        while self.job.is_working:
-            answers += self.work()
-        return answers
-
-    def post(self, message: Message) -> list[Message]:
-        """Deliver a message; return what it causes at once."""
-        return self.note(self.job.handle(Envelope("test", self.node.name, message)))
-
-    def work(self) -> list[Message]:
-        """Wait for the lanes once; return the messages that this causes."""
-        return self.note(self.job.work())
-
-    def note(self, envelopes: Iterator[Envelope]) -> list[Message]:
-        answers = list(envelopes)
-        self.sent += answers
-        return [envelope.message for envelope in answers]
-
-    def send_batch(self, index: int) -> list[Message]:
-        rows = [tensor[2 * index : 2 * index + 2] for tensor in self.batch.values()]
-        data = torch.cat([row.reshape(-1) for row in rows])
-        return self.tell(BatchReady(1, index, self.slab(data)))
-
-    def send_weights(self, round_index: int, bucket: int) -> list[Message]:
-        return self.tell(self.weights(round_index, bucket))
-
-    def post_weights(self, bucket: int) -> list[Message]:
-        return self.post(self.weights(0, bucket))
-
-    def weights(self, round_index: int, bucket: int) -> WeightsReady:
-        names = self.plan.weights[bucket].names
-        state = self.model.state_dict()
-        data = torch.cat([state[name].reshape(-1) for name in names])
-        return WeightsReady(1, round_index, bucket, self.slab(data))
-
-    def slab(self, data: torch.Tensor) -> StrictSlab:
-        slab = self.mine.allocate(data.numel() * 4)
-        slab.view(torch.float32).copy_(data)
-        return slab
-
-    def take_gradients(self) -> dict[int, torch.Tensor]:
-        """Release every gradient; return a copy of each bucket."""
-        found = {}
-        for message in [e.message for e in self.sent]:
-            if isinstance(message, GradientReady):
-                found[message.bucket] = message.payload.view(torch.float32).clone()
-                self.tell(GradientReleased(1, message.round, message.bucket, message.subtree))
-        return found
-
-    def expected(self, index: int) -> tuple[torch.Tensor, Gradients]:
-        micro_batch = {key: rows[2 * index : 2 * index + 2] for key, rows in self.batch.items()}
-        return run_eagerly(self.model, micro_batch, FP32, NUM_MICRO_BATCHES)
 
 
 def test_node_round_matches_autograd() -> None:
     """The gradients and the loss are those of autograd, and go to the right neighbours."""
-    driver = Driver(index=1)
+    driver = NodeDriver(index=1)
     assert driver.send_batch(1) == [BatchReleased(1, 1)]
     for round_index in (0, 1):
         for bucket in driver.plan.weights:
@@ -142,7 +38,7 @@ def test_node_round_matches_autograd() -> None:
 
 def test_node_waits_for_missing_messages() -> None:
     """Early weights are kept; no segment runs before its inputs have arrived."""
-    driver = Driver(index=1)
+    driver = NodeDriver(index=1)
     last, first = driver.plan.weights[-1].index, driver.plan.weights[0].index
     assert driver.send_weights(0, first) == []
     assert driver.send_weights(0, last) == []
@@ -151,7 +47,7 @@ def test_node_waits_for_missing_messages() -> None:
 
 def test_node_copies_a_batch_before_releasing_it() -> None:
     """Its inputs were copied out before it was released."""
-    driver = Driver(index=1)
+    driver = NodeDriver(index=1)
     rows = [tensor[2:4].reshape(-1) for tensor in driver.batch.values()]
     slab = driver.slab(torch.cat(rows))
     driver.tell(BatchReady(1, 1, slab))
@@ -164,7 +60,7 @@ def test_node_copies_a_batch_before_releasing_it() -> None:
 
 def test_node_without_micro_batch_releases_weights() -> None:
     """In the last round node 1 has no micro-batch: it releases at once and sends no gradient."""
-    driver = Driver(index=1)
+    driver = NodeDriver(index=1)
     driver.send_batch(1)
     for bucket in driver.plan.weights:
         driver.send_weights(0, bucket.index)
@@ -181,7 +77,7 @@ def test_kernel_failure_names_layer_and_micro_batch(monkeypatch: pytest.MonkeyPa
         raise IndexError("index out of range in self")
 
     monkeypatch.setattr(MicroBatch, "run", fail)
-    driver = Driver()
+    driver = NodeDriver()
     driver.send_batch(0)
     with raises(ApplianceError, "kernel-failed") as caught:
         driver.send_weights(0, 0)
@@ -192,7 +88,7 @@ def test_kernel_failure_names_layer_and_micro_batch(monkeypatch: pytest.MonkeyPa
 
 def test_node_gradients_carry_round_and_subtree() -> None:
     """Each message has the micro-batches, round and bucket of its sum."""
-    driver = Driver(index=0)
+    driver = NodeDriver(index=0)
     for index in (0, 2):
         driver.send_batch(index)
     for round_index in (0, 1):
@@ -206,7 +102,7 @@ def test_node_gradients_carry_round_and_subtree() -> None:
 
 def test_node_evaluation_sends_no_gradient() -> None:
     """No gradient leaves; the report holds the loss of each micro-batch."""
-    driver = Driver(index=0, trains=False)
+    driver = NodeDriver(index=0, trains=False)
     for index in (0, 2):
         driver.send_batch(index)
     for round_index in (0, 1):
@@ -219,7 +115,7 @@ def test_node_evaluation_sends_no_gradient() -> None:
 
 def test_node_with_two_lanes_sends_one_sum() -> None:
     """Micro-batches 0 and 1 are siblings, so their gradients leave as one."""
-    driver = Driver(index=0, lanes=2)
+    driver = NodeDriver(index=0, lanes=2)
     for index in (0, 1):
         driver.send_batch(index)
     for bucket in driver.plan.weights:
@@ -246,7 +142,7 @@ def test_lanes_go_on_past_the_end_of_a_segment(monkeypatch: pytest.MonkeyPatch) 
         run(batch, segment, *rest)
 
     monkeypatch.setattr(MicroBatch, "run", run_slowly)
-    driver = Driver(index=0, lanes=2)
+    driver = NodeDriver(index=0, lanes=2)
     for index in (0, 1):
         driver.send_batch(index)
     sent = driver.post_weights(0) + driver.post_weights(1)
@@ -264,7 +160,7 @@ def test_node_leaves_when_its_lanes_have_stopped(monkeypatch: pytest.MonkeyPatch
         assert may_end.wait(10)
 
     monkeypatch.setattr(MicroBatch, "run", run)
-    driver = Driver(index=0, lanes=2)
+    driver = NodeDriver(index=0, lanes=2)
     for index in (0, 1):
         driver.send_batch(index)
     driver.post_weights(0)
@@ -288,7 +184,7 @@ def test_node_leaves_when_its_lanes_have_stopped(monkeypatch: pytest.MonkeyPatch
 
 def test_node_refuses_weights_beyond_its_sram() -> None:
     """The error is raised on arrival, with the sizes."""
-    driver = Driver(sram_bytes=10)
+    driver = NodeDriver(sram_bytes=10)
     with raises(ApplianceResourceExhausted, "sram-ledger-exceeded") as caught:
         driver.send_weights(0, driver.plan.weights[0].index)
     assert caught.value.value == "weights 80 B"
@@ -296,7 +192,7 @@ def test_node_refuses_weights_beyond_its_sram() -> None:
 
 def test_node_reports_sram_peaks_by_kind() -> None:
     """Weights, activations, gradients, and the total of one moment."""
-    driver = Driver(index=1)
+    driver = NodeDriver(index=1)
     driver.send_batch(1)
     for round_index in (0, 1):
         for bucket in driver.plan.weights:
@@ -314,7 +210,7 @@ def test_gpu_without_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> Never:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
 
-    driver = Driver(index=1)
+    driver = NodeDriver(index=1)
     driver.send_batch(1)
     monkeypatch.setattr(MicroBatch, "run", fail)
     with raises(ApplianceResourceExhausted, "gpu-memory-exhausted") as caught:

@@ -1,11 +1,11 @@
 """A weight server driven by hand: what it streams, when it waits, which updates it applies."""
 
 import random
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
@@ -13,122 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from appliance.cores import UnlimitedCores
-from memoryx.server import ServerSpec
-from tests.support.arenas import StrictArena
-from tests.support.plain_sgd import plain_sgd
-from tests.support.small_programs import PARAMETERS, program
+from tests.support.server_driver import NUM_MICRO_BATCHES, TRAINED, ServerDriver
+from tests.support.small_programs import PARAMETERS
 from tests.support.sorting_office import ORDERS
 from wsc.compiler.precision import DTYPES
-from wsc.core.installation import InputFeed, Installation
-from wsc.core.loss_scale import LossScale, LossScaleRule
-from wsc.core.messages import (
-    Envelope,
-    GradientReady,
-    GradientReleased,
-    Message,
-    NormPartial,
-    NormTotal,
-    WeightsReady,
-    WeightsReleased,
-)
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.loss_scale import LossScaleRule
+from wsc.core.messages import GradientReady, NormTotal, WeightsReady
 from wsc.core.reduce_order import Subtree, root
-from wsc.core.role import Cores, Job, RoleContext
-from wsc.core.schedule import (
-    Rounds,
-    collected_by,
-)
-from wsc.core.stream_plan import Bucket, plan_streams
-
-Kind = TypeVar("Kind")
-TRAINED = ("first.weight", "first.bias", "last.weight")
-NUM_MICRO_BATCHES = 5
-
-
-def update(**limits: Any) -> OptimizerSpec:
-    return plain_sgd(TRAINED, lr=0.5, **limits)
-
-
-def installed(
-    num_servers: int = 1, num_nodes: int = 2, stream_dtype: str = "float32", **limits: Any
-) -> Installation:
-    tiny = program(stream_dtype)
-    plan = plan_streams(tiny, num_servers)
-    rounds = Rounds(NUM_MICRO_BATCHES, num_nodes)
-    return Installation(tiny, (), plan, rounds, InputFeed(tuple, ()), update(**limits))
-
-
-class Driver:
-    """A server with initial weights and a job, and everything that it has sent."""
-
-    def __init__(
-        self,
-        index: int = 0,
-        num_servers: int = 1,
-        window: int = 2,
-        steps: int = 2,
-        cores: Cores | None = None,
-        **options: Any,
-    ) -> None:
-        self.installed = installed(num_servers, **options)
-        self.arena, self.mine = StrictArena(), StrictArena()
-        spec = ServerSpec(index, num_servers, "br-0", PARAMETERS, window)
-        self.server = spec.build(RoleContext(self.arena, cores or UnlimitedCores()))
-        self.server.install(self.installed)
-        for number, name in enumerate(self.server.store.masters, start=1):
-            shape = self.server.store.masters[name].shape
-            self.server.store.fill({name: torch.full(shape, number / 3)})
-        self.sent: list[Envelope] = []
-        self.lent: list[WeightsReady] = []  # weights that were not released yet
-        self.norms: deque[Envelope] = deque()  # what servers tell each other
-        is_dynamic = isinstance(options.get("loss_scale"), LossScaleRule)
-        self.begin(Job("train", 1, steps, LossScale(8.0) if is_dynamic else None))
-
-    def begin(self, job: Job) -> None:
-        self.job = self.server.begin(job)
-        self.note(self.job.start())
-
-    def note(self, envelopes: Iterable[Envelope]) -> list[Message]:
-        """Record what the server sends; return the messages."""
-        messages = []
-        for envelope in envelopes:
-            self.sent.append(envelope)
-            messages.append(envelope.message)
-            if isinstance(envelope.message, WeightsReady):
-                self.lent.append(envelope.message)
-            if isinstance(envelope.message, NormPartial | NormTotal):
-                self.norms.append(envelope)
-        return messages
-
-    def tell(self, message: Message, source: str = "br-0") -> list[Message]:
-        return self.note(self.job.handle(Envelope(source, self.server.name, message)))
-
-    def release(self, lent: WeightsReady) -> list[Message]:
-        self.lent.remove(lent)
-        return self.tell(WeightsReleased(lent.step, lent.round, lent.bucket))
-
-    def release_all(self) -> None:
-        while self.lent:
-            self.release(self.lent[0])
-
-    def gradient(self, step: int, bucket: int, value: float = 1.0) -> list[Message]:
-        """The whole batch's sum of one bucket, as the root of the tree sends it."""
-        slab = self.mine.allocate(self.installed.plan.gradients[bucket].num_bytes)
-        slab.view(torch.float32).fill_(value)
-        subtree = root(NUM_MICRO_BATCHES)
-        answers = self.tell(GradientReady(step, 0, bucket, subtree, slab))
-        if GradientReleased(step, 0, bucket, subtree) in answers:
-            slab.free()
-        return answers
-
-    def sent_of(self, kind: type[Kind]) -> list[Kind]:
-        return [e.message for e in self.sent if isinstance(e.message, kind)]
+from wsc.core.role import Job
+from wsc.core.schedule import collected_by
+from wsc.core.stream_plan import Bucket
 
 
 def test_server_streams_in_schedule_order() -> None:
     """Bucket after bucket, round after round, to the root of the tree."""
-    driver = Driver(steps=1)
+    driver = ServerDriver(steps=1)
     driver.release_all()
     ready = driver.sent_of(WeightsReady)
     buckets, rounds = len(driver.installed.plan.weights), driver.installed.rounds.count
@@ -141,7 +40,7 @@ def test_server_streams_in_schedule_order() -> None:
 @given(ORDERS, st.integers(1, 4))
 def test_server_keeps_within_its_window(order: random.Random, window: int) -> None:
     """However releases and gradients arrive; and no weight streams before its last update."""
-    driver = Driver(window=window, steps=3)
+    driver = ServerDriver(window=window, steps=3)
     plan, last_round = driver.installed.plan, driver.installed.rounds.count - 1
     gradients = [(step, bucket) for step in (1, 2, 3) for bucket in plan.gradients]
     used: set[tuple[int, int, int]] = set()
@@ -177,7 +76,7 @@ def test_server_keeps_within_its_window(order: random.Random, window: int) -> No
 
 def test_server_streams_next_step_per_bucket() -> None:
     """The first layers of step 2 go out while gradients of the last ones are still to come."""
-    driver = Driver(window=10)
+    driver = ServerDriver(window=10)
     driver.release_all()
     plan = driver.installed.plan
     assert {m.step for m in driver.sent_of(WeightsReady)} == {1}
@@ -191,7 +90,7 @@ def test_server_streams_next_step_per_bucket() -> None:
 
 def test_server_streams_updated_weights() -> None:
     """Step 2 streams master - lr * gradient."""
-    driver = Driver(window=1)
+    driver = ServerDriver(window=1)
     before = driver.lent[0].payload.view(torch.float32).clone()
     driver.release_all()
     for bucket in driver.installed.plan.gradients:
@@ -202,7 +101,7 @@ def test_server_streams_updated_weights() -> None:
 
 def test_server_update_leaves_streamed_slabs_alone() -> None:
     """What was cast before the update keeps its bits until it is released."""
-    driver = Driver(window=10)
+    driver = ServerDriver(window=10)
     lent = driver.lent[0]
     before = lent.payload.view(torch.float32).clone()
     for bucket in driver.installed.plan.gradients:
@@ -212,7 +111,7 @@ def test_server_update_leaves_streamed_slabs_alone() -> None:
 
 def test_server_evaluation_waits_for_no_update() -> None:
     """All steps stream as fast as they are released, and the masters stay."""
-    driver = Driver(steps=1)
+    driver = ServerDriver(steps=1)
     training = driver.installed
     evaluation = replace(
         training,
@@ -239,7 +138,7 @@ def run_step(
 ) -> tuple[dict[str, torch.Tensor], dict[int, float]]:
     """Run one step on several servers that exchange norms; return masters and norms."""
     drivers = {
-        f"wgt-{i}": Driver(i, num_servers, window=10, steps=1, cores=None, **limits)
+        f"wgt-{i}": ServerDriver(i, num_servers, window=10, steps=1, cores=None, **limits)
         for i in range(num_servers)
     }
     sizes = {spec.name: spec for spec in PARAMETERS}
@@ -306,7 +205,7 @@ def test_server_keeps_frozen_parameters() -> None:
 
 def test_server_masters_returns_copies() -> None:
     """Changing a copy does not change the weights."""
-    server = Driver().server
+    server = ServerDriver().server
     (array,) = server.masters(["first.bias"])
     array[:] = 99
     assert (server.store.masters["first.bias"] != 99).all()
@@ -314,7 +213,7 @@ def test_server_masters_returns_copies() -> None:
 
 def test_server_reports_an_interval_per_activity() -> None:
     """Casts, sums and updates, each with its step."""
-    driver = Driver(steps=1)
+    driver = ServerDriver(steps=1)
     driver.release_all()
     driver.gradient(1, 0)
     intervals = driver.job.report().intervals
@@ -330,7 +229,7 @@ def test_server_reports_an_interval_per_activity() -> None:
 )
 def test_server_streams_a_clipped_update_before_the_next(limits: dict[str, Any]) -> None:
     """Updates follow the order of the stream, so that nodes compute while the last are applied."""
-    driver = Driver(window=10, **limits)
+    driver = ServerDriver(window=10, **limits)
     driver.release_all()
     for bucket in driver.installed.plan.gradients:
         driver.gradient(1, bucket.index)
@@ -348,7 +247,7 @@ def test_server_streams_a_clipped_update_before_the_next(limits: dict[str, Any])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_server_casts_masters_to_stream_dtype(dtype: str) -> None:
     """In stream dtype, one parameter after the other; the cast is torch's."""
-    driver = Driver(stream_dtype=dtype)
+    driver = ServerDriver(stream_dtype=dtype)
     masters = driver.server.store.masters
     flat = torch.cat([masters[name].reshape(-1) for name in ("first.weight", "first.bias")])
     assert torch.equal(driver.lent[0].payload.view(DTYPES[dtype]), flat.to(DTYPES[dtype]))
@@ -384,7 +283,7 @@ class WatchedCore(TorchDispatchMode):
 def test_server_processes_gradients_on_a_leased_core() -> None:
     """Otherwise more threads would compute than the host has cores."""
     core = WatchedCore()
-    driver = Driver(
+    driver = ServerDriver(
         steps=1, cores=core, max_gradient_norm=2.0, max_gradient_value=3.0, loss_scale=2.0
     )
     driver.release_all()

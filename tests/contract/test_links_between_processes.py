@@ -1,0 +1,85 @@
+"""The contract of every link between two processes."""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from swarmx.links.link import Link
+from tests.contract.echo_role import open_kind, read_address
+from tests.contract.open_links import KINDS, random_bytes, ready, released
+from tests.support.envelopes import payload_of
+from tests.support.errors import raises
+from wsc.core.errors import ApplianceRuntimeServerError
+from wsc.core.messages import Envelope, GradientReady
+from wsc.core.reduce_order import Subtree
+from wsc.core.units import MIB
+
+
+@contextmanager
+def echo_process(kind: str) -> Iterator[tuple[Link, subprocess.Popen[str]]]:
+    """Yield a link of this process and the process of its peer ``echo``."""
+    session = uuid.uuid4().hex
+    script = Path(__file__).with_name("echo_role.py")
+    command = [sys.executable, str(script), kind, session]
+    link = open_kind(kind, "a", session, 30)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            directory = {
+                "echo": read_address(json.loads(process.stdout.readline())),
+                "a": link.endpoint.address,
+            }
+            print(json.dumps(directory), file=process.stdin, flush=True)
+            link.endpoint.connect(directory)
+            yield link, process
+        finally:
+            link.close()
+            process.kill()
+
+
+def check_bits(echo: Link) -> None:
+    """Every byte is the same after another process has copied and returned it."""
+    content = random_bytes(3 * MIB + 5)
+    echo.endpoint.send(ready("a", "echo", echo, content))
+    assert torch.equal(payload_of(echo.endpoint.receive(30)).view(torch.uint8), content)
+
+
+def check_relay(echo: Link) -> None:
+    """A payload returns through a process that only forwards it."""
+    content = random_bytes(3 * MIB)
+    slab = echo.arena.allocate(content.nbytes)
+    slab.view(torch.uint8).copy_(content)
+    echo.endpoint.send(Envelope("a", "echo", GradientReady(1, 1, 1, Subtree(0, 1), slab)))
+    returned = payload_of(echo.endpoint.receive(30))
+    assert torch.equal(returned.view(torch.uint8), content)
+
+
+def check_flood(echo: Link) -> None:
+    """Thousands of messages sent before the first answer is read come back in order."""
+    for step in range(3000):
+        echo.endpoint.send(released("a", "echo", step))
+    steps = [echo.endpoint.receive(30).message.step for _ in range(3000)]
+    assert steps == list(range(3000))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_process_returns_all_until_it_is_killed(kind: str) -> None:
+    """Payloads keep their bits and a flood its order; a killed peer ends the wait, with its name."""
+    with echo_process(kind) as (link, process):
+        check_bits(link)
+        check_relay(link)
+        check_flood(link)
+        process.kill()
+        with raises(ApplianceRuntimeServerError, "peer-gone") as caught:
+            link.endpoint.receive(30)
+        assert (caught.value.where, caught.value.value) == ("a", "echo")

@@ -1,0 +1,23 @@
+"""Folders of checkpoints with one tensor each."""
+
+from pathlib import Path
+
+import numpy as np
+
+from appliance.checkpoints import LOCK_NAME, CheckpointFolder
+from wsc.checkpoint.writer import append_tensors, write_metadata
+
+
+def fill(path: Path, step: int) -> None:
+    append_tensors(path, "model", {"w": np.full(3, step, np.float32)})
+    write_metadata(path, {"global_step": step})
+
+
+def save(folder: CheckpointFolder, step: int) -> Path:
+    with folder.draft(step) as draft:
+        fill(draft.partial, step)
+    return draft.final
+
+
+def visible(path: Path) -> list[str]:
+    return sorted(file.name for file in path.iterdir() if file.name != LOCK_NAME)
