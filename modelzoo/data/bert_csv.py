@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from modelzoo.data.csv_file import CsvRows, listed_files, number, numbers, open_
 from modelzoo.data.folders import FolderProcessor, Folders
 from modelzoo.data.masking import WORDS, MaskedBatches, Masking
 from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource
+from modelzoo.data.source import Batch, BatchSource, EarlierKey
 from modelzoo.data.vocabulary import Vocabulary
 from wsc.core.errors import DataError
 from wsc.core.loading import LoaderKind
@@ -43,12 +43,12 @@ class CsvProcessor(FolderProcessor):
     shuffle_buffer: PositiveInt | None = None
     """Accepted for compatibility: a shuffle is one of the whole dataset."""
     prefetch_factor: int | None = 10
+    """For the processes of the real machine's input workers; no effect here."""
     persistent_workers: bool = True
-    """These two tune the processes of the real machine's input workers; no effect here."""
+    """For the processes of the real machine's input workers; no effect here."""
 
-    vocab_size: Any = None
-    whole_word_masking: Any = None
-    """These two are keys of earlier releases without effect."""
+    vocab_size: EarlierKey = None
+    whole_word_masking: EarlierKey = None
 
     def count_files(self) -> int:
         return sum(len(listed_files(Path(folder).expanduser())) for folder in self.folders)
@@ -84,9 +84,8 @@ class BertCSVDynamicMaskDataProcessor(CsvProcessor):
     attn_mask_pad_id: Literal[0] = 0
     segment_pad_id: int = 0
 
-    num_examples: Any = None
-    steps: Any = None
-    """These two are keys of earlier releases without effect."""
+    num_examples: EarlierKey = None
+    steps: EarlierKey = None
 
     def source(self) -> BatchSource:
         vocabulary = Vocabulary(self.vocab_file, self.oov_token, self.do_lower)
@@ -182,13 +181,12 @@ class BertCSVDataProcessor(CsvProcessor):
     ``next_sentence_label``. Without weights, labels of -100 do not count.
     """
 
-    vocab_file: Any = None
-    max_predictions_per_seq: Any = None
-    do_lower: Any = None
-    masked_lm_prob: Any = None
-    max_sequence_length: Any = None
-    max_position_embeddings: Any = None
-    """These are keys of earlier releases without effect."""
+    vocab_file: EarlierKey = None
+    max_predictions_per_seq: EarlierKey = None
+    do_lower: EarlierKey = None
+    masked_lm_prob: EarlierKey = None
+    max_sequence_length: EarlierKey = None
+    max_position_embeddings: EarlierKey = None
 
     def source(self) -> BatchSource:
         return self.ordered(PreparedSamples(open_folders(self.folders), self.disable_nsp))

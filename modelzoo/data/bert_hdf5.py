@@ -38,8 +38,9 @@ class BertHDF5DataProcessor(GptHDF5MapDataProcessor):
     data_transforms: Annotated[
         tuple[AddSinkTokens, ...], before(lambda value: value or (), tuple[()] | None)
     ] = Field(default=(), max_length=0)
+    """Must be empty: transforms are for sequences of next tokens."""
     max_sequence_length: None = None
-    """These two are for sequences of next tokens."""
+    """Must be null: only sequences of next tokens are cut."""
 
     def opened(self, parts: Sequence[Sequence[Path]]) -> list[Samples]:
         tokens = _PACKED_TOKENS if self.use_vsl else _TOKENS

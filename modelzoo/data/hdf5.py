@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +26,7 @@ from modelzoo.data.registry import register_processor
 from modelzoo.data.source import (
     BatchSource,
     DataProcessor,
+    EarlierKey,
     OrderedBatches,
     Samples,
     find_files,
@@ -108,13 +109,13 @@ class GptHDF5MapDataProcessor(DataProcessor):
     loader: LoaderKind = "hdf5"
 
     prefetch_factor: int | None = 10
+    """For the processes of the real machine's input workers; no effect here."""
     persistent_workers: bool = True
-    """These two tune the processes of the real machine's input workers; no effect here."""
+    """For the processes of the real machine's input workers; no effect here."""
 
-    vocab_size: Any = None
-    repeat: Any = None
-    use_multiple_workers: Any = None
-    """These three are keys of earlier releases without effect."""
+    vocab_size: EarlierKey = None
+    repeat: EarlierKey = None
+    use_multiple_workers: EarlierKey = None
 
     @model_validator(mode="after")
     def _has_one_description(self) -> Self:

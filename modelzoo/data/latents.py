@@ -53,17 +53,20 @@ class DiffusionLatentImageNet1KProcessor(FolderProcessor):
     image_channels: PositiveInt = 3
     """Of the images before the autoencoder; no effect on their latents."""
     noaugment: bool = False
+    """No effect: latents are never changed."""
     transforms: tuple[()] = ()
-    """Latents are never changed, so both keys are without effect."""
+    """Must be empty: latents are never changed."""
 
     use_worker_cache: bool = False
     """Copy the folders to the disk of each input worker's host before they are read."""
 
     loader: LoaderKind = "npz"
     image_size: Any = None
+    """Of the images before the autoencoder; no effect on their latents."""
     prefetch_factor: int | None = None
+    """For the processes of the real machine's input workers; no effect here."""
     persistent_workers: bool | None = None
-    """These tune the processes of the real machine's input workers; no effect here."""
+    """For the processes of the real machine's input workers; no effect here."""
 
     @check("vae_scaling_factor")
     @classmethod

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import torch
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from modelzoo.data.order import SampleOrder
 from wsc.core.config import Config, before
@@ -30,6 +30,9 @@ Batch = dict[str, torch.Tensor]
 Tokens for a model that predicts the next one: ``input_ids``, ``attention_mask`` (the loss mask) and
 ``labels`` (already shifted), all int64 of shape (batch, max_sequence_length).
 """
+
+EarlierKey = Annotated[Any, Field(description="A key of earlier releases, without effect.")]
+"""A key that is accepted and not read."""
 
 
 class BatchSource(Protocol):

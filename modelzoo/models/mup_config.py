@@ -24,7 +24,7 @@ class MupConfig(LanguageConfig):
     output_logits_alpha: PositiveFloat | None = None
     """Factor on the scores of a muP model, besides that of its width."""
     scale_output_logits_by_d: bool = True
-    """Whether the latter is the ratio of widths, or its root."""
+    """Whether the factor of the width is the ratio of widths, or its root."""
 
     @check("mup_base_filter_size")
     @classmethod
