@@ -33,7 +33,7 @@ class RoleLogSpec(Config):
     """Logs of the roles, by the vendor's short names of tasks (``--wsc_log_level``)."""
 
     folder: Path | None = None
-    """Folder of one file for each role; None logs nothing."""
+    """Folder of one file for each role; null logs nothing."""
 
     levels: dict[str, int | str] = Field(default_factory=dict)
     """Level by task: ``crd`` the coordinator, ``wgt`` weight servers, ``br`` switches, ``act`` CS
@@ -127,7 +127,7 @@ class RuntimeSpec(Config):
 
     straggler_factor: float | None = Field(default=None, gt=1.0)
     """Name systems that compute more than so many times as long as the median one, in real time,
-    three steps or more in a row. None looks at nothing."""
+    three steps or more in a row. null names none."""
 
     shares: Literal["equal", "measured"] = "equal"
     """Micro-batches of the systems: ``equal``, or more for those that were faster in the last job

@@ -152,10 +152,10 @@ def _kinds(value: object) -> object:
 class DebugFlags(_Flags):
     """Flags under ``csx.debug``.
 
-    ``lazy_initialization``, ``fabric_type_blacklist`` and ``retrace_every_iteration`` act;
-    ``drop_data`` and ``skip_weight_init`` are refused, since they change the result. All others
-    have no effect: they configure the vendor's compiler and servers, and memory follows from
-    cluster.yaml.
+    ``lazy_initialization``, ``fabric_type_blacklist``, ``retrace_every_iteration`` and
+    ``implicit_cast_cb16_to_fp32`` act; ``drop_data`` and ``skip_weight_init`` are refused, since
+    they change the result. All others have no effect: they configure the vendor's compiler and
+    servers, and memory follows from cluster.yaml.
     """
 
     lazy_initialization: bool = True
@@ -173,13 +173,15 @@ class DebugFlags(_Flags):
     """Run the Python of a traced step in every iteration, each step as a job of its own; its ops
     must stay the same."""
 
+    implicit_cast_cb16_to_fp32: bool = False
+    """Let results of type cbfloat16 leave the wafer in fp32, which are refused otherwise."""
+
     ini: Annotated[Ini, BeforeValidator(_ini)] = Field(default_factory=Ini)
     debug_args: Annotated[DebugArgs, BeforeValidator(_debug_args)] = Field(
         default_factory=DebugArgs
     )
     optimize_initialization: bool = True
     log_initialization: bool = True
-    implicit_cast_cb16_to_fp32: bool = False
     save_gpv: bool = False
     check_constraints: bool = False
     op_definition_module: Path | None = None

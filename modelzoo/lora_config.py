@@ -31,7 +31,7 @@ class LoraConfig(Config):
     merge_weights: bool = False
     """Add the matrices to the weight in evaluations: one product, rounded in another place."""
     target_modules: tuple[str, ...] | None = None
-    """All linear layers and embeddings if None."""
+    """All linear layers and embeddings if null."""
 
     def adapts(self, names: Collection[str]) -> bool:
         """Return whether a module is adapted, given the classes of it and of those around it."""

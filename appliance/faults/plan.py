@@ -149,7 +149,7 @@ class FaultPlan(Config):
     stated: tuple[Fault, ...] = ()
     random: RandomFaults | None = None
     folder: Path | None = None
-    """Where it is kept what has happened; a run has it in its model_dir."""
+    """Folder that notes which faults have happened, by default in model_dir: none happens again."""
 
     def faults(self, roles: Sequence[str]) -> tuple[Fault, ...]:
         """Return the faults of a cluster with these roles.

@@ -16,7 +16,11 @@ Size = tuple[PositiveInt, PositiveInt]
 
 
 class VaeConfig(Config):
-    """Output of the autoencoder that precedes the model; it is not part of the model."""
+    """The autoencoder that precedes the model, and is not part of it.
+
+    Its latents are the input. The keys from ``act_fn`` on describe the autoencoder itself, which no
+    training runs; they have no effect.
+    """
 
     latent_size: Size = (32, 32)
     """Height and width; those of an image of 256 x 256 pixels."""
@@ -33,7 +37,6 @@ class VaeConfig(Config):
     layers_per_block: PositiveInt | None = 1
     norm_num_groups: PositiveInt = 32
     sample_size: PositiveInt | None = None
-    """These describe the autoencoder itself, which no training runs."""
 
     @check("scaling_factor")
     @classmethod

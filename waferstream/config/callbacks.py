@@ -62,7 +62,7 @@ class NaNChecker(Named):
     """
 
     num_steps: PositiveInt | None = None
-    """Steps of the run to examine, all if None: it makes steps slower."""
+    """Steps of the run to examine, all if null: it makes steps slower."""
 
 
 class NotFiniteSteps(Named):

@@ -34,8 +34,11 @@ Kind = Literal["cs2", "cs3"]
 """A kind of system."""
 
 
-def _flag(name: str) -> Any:
-    return Field(default=None, alias=f"csx.{name}", validate_default=False)
+_REFUSED = "Refused: it would change the result of a run."
+
+
+def _flag(name: str, meaning: str = "Accepted for compatibility, without effect.") -> Any:
+    return Field(default=None, alias=f"csx.{name}", validate_default=False, description=meaning)
 
 
 def _refuse_level(value: object) -> None:
@@ -52,7 +55,10 @@ class Flags(Named):
     micro_batch_size: Annotated[
         MicroBatchSize | None,
         before(_micro_batch_size, MicroBatchSize | Literal["explore"] | None),
-    ] = _flag("performance.micro_batch_size")
+    ] = _flag(
+        "performance.micro_batch_size",
+        "Samples of a micro-batch, or the policy that chooses them (docs/reproducibility.md).",
+    )
     transfer_processes: PositiveInt | None = _flag("performance.transfer_processes")
     max_transfer_bytes: Annotated[int, Field(ge=1, le=MAX_TRANSFER_BYTES)] | None = _flag(
         "performance.max_transfer_bytes"
@@ -61,28 +67,40 @@ class Flags(Named):
     use_speculative_optimizers: bool | None = _flag("performance.use_speculative_optimizers")
 
     optimization_level: Annotated[None, BeforeValidator(_refuse_level)] = _flag(
-        "precision.optimization_level"
+        "precision.optimization_level",
+        "Refused: trainer.init.precision.precision_opt_level has it.",
     )
     stochastic_rounding: Annotated[None, BeforeValidator(_refuse_rounding)] = _flag(
-        "precision.stochastic_rounding"
+        "precision.stochastic_rounding",
+        "Refused: trainer.init.precision.stochastic_rounding has it.",
     )
     auto_taint: bool | None = _flag("cluster.auto_taint")
     s3_profile: str | None = _flag("storage.s3.profile")
 
     ini: dict[str, Any] | None = _flag("debug.ini")
     debug_args: dict[str, Any] | None = _flag("debug.debug_args")
-    lazy_initialization: bool | None = _flag("debug.lazy_initialization")
+    lazy_initialization: bool | None = _flag(
+        "debug.lazy_initialization", "Let large models take no memory until the cluster starts."
+    )
     optimize_initialization: bool | None = _flag("debug.optimize_initialization")
-    skip_weight_init: NotYet = _flag("debug.skip_weight_init")
+    skip_weight_init: NotYet = _flag("debug.skip_weight_init", _REFUSED)
     log_initialization: bool | None = _flag("debug.log_initialization")
-    drop_data: NotYet = _flag("debug.drop_data")
-    retrace_every_iteration: bool | None = _flag("debug.retrace_every_iteration")
-    implicit_cast_cb16_to_fp32: bool | None = _flag("debug.implicit_cast_cb16_to_fp32")
+    drop_data: NotYet = _flag("debug.drop_data", _REFUSED)
+    retrace_every_iteration: bool | None = _flag(
+        "debug.retrace_every_iteration",
+        "Run the Python of a step in every iteration, each step as a job of its own.",
+    )
+    implicit_cast_cb16_to_fp32: bool | None = _flag(
+        "debug.implicit_cast_cb16_to_fp32",
+        "Let results of type cbfloat16 leave the wafer in fp32; refused otherwise.",
+    )
     save_gpv: bool | None = _flag("debug.save_gpv")
     check_constraints: bool | None = _flag("debug.check_constraints")
     op_definition_module: Path | None = _flag("debug.op_definition_module")
     skip_connectivity_check: bool | None = _flag("debug.skip_connectivity_check")
-    fabric_type_blacklist: tuple[Kind, ...] | Kind | None = _flag("debug.fabric_type_blacklist")
+    fabric_type_blacklist: tuple[Kind, ...] | Kind | None = _flag(
+        "debug.fabric_type_blacklist", "Kinds of system on which a job must not run."
+    )
     compile_crd_memory_gi: PositiveFloat | None = _flag("debug.compile_crd_memory_gi")
     execute_crd_memory_gi: PositiveFloat | None = _flag("debug.execute_crd_memory_gi")
     wrk_memory_gi: PositiveFloat | None = _flag("debug.wrk_memory_gi")

@@ -35,7 +35,7 @@ class Optimizer(Named):
     """An optimizer with its hyper-parameters; every rule has a subclass of its name."""
 
     lr: Annotated[NonNegativeFloat | None, _LR] = None
-    """None where a scheduler, or the rule itself, gives it."""
+    """Learning rate; null where a scheduler, or the rule itself, gives it."""
     adjust_learning_rate: dict[str, NonNegativeFloat] = Field(default_factory=dict)
     """Factors on the learning rate, by group of parameters (modelzoo.models.mup)."""
 

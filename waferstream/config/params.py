@@ -65,7 +65,7 @@ class InitConfig(Section):
     seed: NonNegativeInt = 0
     """Of weights and dropout; the order of the data has a seed of its own."""
     autorestart: AutoRestart | None = None
-    """How often a run goes on after it has lost processes; None ends it with an error."""
+    """How often a run goes on after it has lost processes; null ends it with an error."""
 
     @model_validator(mode="before")
     @classmethod

@@ -97,7 +97,7 @@ class CheckpointConfig(Section):
     """Section ``trainer.init.checkpoint``: when checkpoints are written, how they are read."""
 
     steps: StepInterval | None = None
-    """Interval in steps between checkpoints, plus one after the last step; None, 0: never."""
+    """Interval in steps between checkpoints, plus one after the last step; null, 0: never."""
     autoload_last_checkpoint: bool = True
     """Start from the newest checkpoint in ``model_dir`` if none is named."""
     disable_strict_checkpoint_loading: bool = False
@@ -144,7 +144,7 @@ class LoopConfig(Section):
     eval_frequency: EvalFrequency = 1.0
     """int: interval in steps. float: fraction of the run. 0: never."""
     eval_steps: StepCount | None = None
-    """Batches per evaluation; None evaluates all data."""
+    """Batches per evaluation; null evaluates all data."""
     grad_accum_steps: PositiveInt = 1
     """Ignored: the cluster cuts the global batch into micro-batches itself."""
 
