@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -56,3 +57,7 @@ def test_hosts_of_the_launcher_are_accepted_by_ray() -> None:
     validate_config(prepare_config(config))
     starts = [*config["head_start_ray_commands"], *config["worker_start_ray_commands"]]
     assert all("RAY_AUTH_MODE=token" in words for words in starts if "ray start" in words)
+
+
+def test_slurm_script_has_no_error_of_syntax() -> None:
+    subprocess.run(["bash", "-n", str(DEPLOY / "slurm.sh")], check=True)
