@@ -1,4 +1,4 @@
-"""Configuration of the masked language models (cluster_interface.md, section 2.4)."""
+"""Configuration of encoders and masked language models (cluster_interface.md, section 2.4)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from modelzoo.models.transformer_config import (
 _READING = ("query", "key", "value")
 
 
-class BertConfig(MupConfig):
-    """A bidirectional transformer that restores masked tokens (Devlin et al. 2019, BERT)."""
+class EncoderConfig(MupConfig):
+    """A bidirectional transformer over tokens (Devlin et al. 2019, BERT)."""
 
-    name: str = "bert"
     vocab_size: PositiveInt = 30522
     max_position_embeddings: PositiveInt = 512
     position_embedding_type: Literal["learned", "fixed", "rotary"] = "learned"
@@ -48,16 +47,11 @@ class BertConfig(MupConfig):
     use_final_layer_norm: bool = False
     """Whether a norm follows the last layer."""
     nonlinearity: Nonlinearity = Field(default="gelu", alias="encoder_nonlinearity")
-    mlm_nonlinearity: Literal["gelu", "relu"] = "gelu"
-    pooler_nonlinearity: Literal["tanh"] = "tanh"
 
-    # Objective
-    disable_nsp: bool = False
-    """Whether next-sentence prediction is left out."""
-    max_predictions_per_seq: PositiveInt | None = None
-    """Labels per sample, at ``masked_lm_positions``; by default one at every position."""
-    mlm_loss_weight: PositiveFloat = 1.0
-    """Factor on the sum of the masked tokens' losses per sample; usually 1 / their number."""
+    @property
+    def has_pooler(self) -> bool:
+        """Whether a projection of the first position stands for the sequence."""
+        return False
 
     @property
     def position_offset(self) -> int:
@@ -67,7 +61,7 @@ class BertConfig(MupConfig):
     @property
     def learning_rate_scales(self) -> dict[str, float]:
         scales = super().learning_rate_scales
-        if self.width_ratios is None or self.disable_nsp:
+        if self.width_ratios is None or not self.has_pooler:
             return scales
         return {**scales, "pooler": 1 / self.width_ratios[0]}
 
@@ -90,28 +84,13 @@ class BertConfig(MupConfig):
     def residual(self) -> Residual:
         return "pre_norm" if self.norm_first else "post_norm"
 
-    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
-        length = sequence_length or self.max_position_embeddings
-        num_labels = self.max_predictions_per_seq or length
-        found = [
-            Feature("input_ids", (length,), self.vocab_size),
-            Feature("attention_mask", (length,), 2),
-            Feature("labels", (num_labels,), self.vocab_size),
-            Feature("masked_lm_mask", (num_labels,), 2),
-        ]
-        if self.max_predictions_per_seq is not None:
-            found.append(Feature("masked_lm_positions", (num_labels,), length))
+    def token_features(self, sequence_length: int | None) -> tuple[Feature, ...]:
+        """Return the inputs of the encoder, by the argument names of ``forward``."""
+        shape = (sequence_length or self.max_position_embeddings,)
+        found = [Feature("input_ids", shape, self.vocab_size), Feature("attention_mask", shape, 2)]
         if self.num_segments:
-            found.append(Feature("token_type_ids", (length,), self.num_segments))
-        if not self.disable_nsp:
-            found.append(Feature("next_sentence_label", (), 2))
+            found.append(Feature("token_type_ids", shape, self.num_segments))
         return tuple(found)
-
-    def for_data(self, section: Mapping[str, Any]) -> Self:
-        most = section.get("max_predictions_per_seq")
-        if not most or not section.get("gather_mlm_labels", True):
-            return self
-        return self.model_copy(update={"max_predictions_per_seq": most})
 
     @model_validator(mode="before")
     @classmethod
@@ -147,6 +126,46 @@ class BertConfig(MupConfig):
         if info.data.get("token_dropout") and mask_token_id >= size:
             raise ValueError(f"mask_token_id must be below vocab_size, which is {size}")
         return mask_token_id
+
+
+class BertConfig(EncoderConfig):
+    """A bidirectional transformer that restores masked tokens (Devlin et al. 2019, BERT)."""
+
+    name: str = "bert"
+    mlm_nonlinearity: Literal["gelu", "relu"] = "gelu"
+    pooler_nonlinearity: Literal["tanh"] = "tanh"
+
+    # Objective
+    disable_nsp: bool = False
+    """Whether next-sentence prediction is left out."""
+    max_predictions_per_seq: PositiveInt | None = None
+    """Labels per sample, at ``masked_lm_positions``; by default one at every position."""
+    mlm_loss_weight: PositiveFloat = 1.0
+    """Factor on the sum of the masked tokens' losses per sample; usually 1 / their number."""
+
+    @property
+    def has_pooler(self) -> bool:
+        return not self.disable_nsp
+
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
+        length = sequence_length or self.max_position_embeddings
+        num_labels = self.max_predictions_per_seq or length
+        found = [
+            *self.token_features(sequence_length),
+            Feature("labels", (num_labels,), self.vocab_size),
+            Feature("masked_lm_mask", (num_labels,), 2),
+        ]
+        if self.max_predictions_per_seq is not None:
+            found.append(Feature("masked_lm_positions", (num_labels,), length))
+        if not self.disable_nsp:
+            found.append(Feature("next_sentence_label", (), 2))
+        return tuple(found)
+
+    def for_data(self, section: Mapping[str, Any]) -> Self:
+        most = section.get("max_predictions_per_seq")
+        if not most or not section.get("gather_mlm_labels", True):
+            return self
+        return self.model_copy(update={"max_predictions_per_seq": most})
 
 
 class EsmConfig(BertConfig):

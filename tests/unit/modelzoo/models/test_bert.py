@@ -6,9 +6,11 @@ import pytest
 import torch
 import transformers
 
-from modelzoo.models.bert import BertModel, drop_masked
+from modelzoo.models.bert import BertModel
 from modelzoo.models.bert_config import BertConfig
+from modelzoo.models.bert_encoder import drop_masked
 from modelzoo.models.registry import build_model
+from tests.support.encoder_names import transformers_names
 from tests.support.errors import raises
 from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from wsc.core.errors import ConfigError, DataError
@@ -171,7 +173,7 @@ def test_roberta_equals_that_of_transformers() -> None:
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.normal_(std=0.3)
-        for ours, name in _roberta_names(model).items():
+        for ours, name in transformers_names(model, "roberta").items():
             model.get_parameter(ours).copy_(theirs.get_parameter(name))
     tokens, mask = IDS.clamp(min=3), torch.ones_like(IDS)
     tokens[0, 5:], mask[0, 5:] = 2, 0
@@ -181,34 +183,6 @@ def test_roberta_equals_that_of_transformers() -> None:
 
 
 ROBERTA = {"mask_padding_in_positional_embed": True, "share_embedding_weights": False}
-
-
-def _roberta_names(model: BertModel) -> dict[str, str]:
-    """Return the names of transformers by ours."""
-    rules = (
-        ("embedding.token", "roberta.embeddings.word_embeddings"),
-        ("embedding.position", "roberta.embeddings.position_embeddings"),
-        ("embedding.segment", "roberta.embeddings.token_type_embeddings"),
-        ("embedding.norm", "roberta.embeddings.LayerNorm"),
-        ("mlm.transform", "lm_head.dense"),
-        ("mlm.norm", "lm_head.layer_norm"),
-        ("mlm.head", "lm_head.decoder"),
-        ("encoder.", "roberta.encoder.layer."),
-        ("attention.output", "attention.output.dense"),
-        ("attention_norm", "attention.output.LayerNorm"),
-        ("feed_forward.up", "intermediate.dense"),
-        ("feed_forward.down", "output.dense"),
-        ("feed_forward_norm", "output.LayerNorm"),
-    )
-    found = {}
-    for name, _ in model.named_parameters():
-        other = name
-        for ours, theirs in rules:
-            other = other.replace(ours, theirs)
-        for part in ("query", "key", "value"):
-            other = other.replace(f"attention.{part}", f"attention.self.{part}")
-        found[name] = other
-    return found
 
 
 def test_padding_token_gets_no_gradient() -> None:
