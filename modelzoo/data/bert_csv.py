@@ -10,20 +10,26 @@ import numpy as np
 import torch
 from pydantic import Field, PositiveInt
 
-from modelzoo.data.csv_file import CsvRows, listed_files, number, numbers, open_folders, words
+from modelzoo.data.csv_file import (
+    CsvRows,
+    check_columns,
+    listed_files,
+    number,
+    numbers,
+    open_folders,
+    words,
+)
 from modelzoo.data.folders import FolderProcessor, Folders
 from modelzoo.data.masking import WORDS, MaskedBatches, Masking
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, EarlierKey
 from modelzoo.data.vocabulary import Vocabulary
+from modelzoo.data.wordpiece import CONTINUES
 from wsc.core.errors import DataError
 from wsc.core.loading import LoaderKind
 
 IGNORED = -100
 """Label of a token that does not count (torch.nn.CrossEntropyLoss, ignore_index)."""
-
-_CONTINUES = "##"
-"""Start of a token that continues a word (Wu et al. 2016, WordPiece, as in BERT)."""
 
 
 class CsvProcessor(FolderProcessor):
@@ -114,11 +120,11 @@ class WordSamples:
         self._config = config
         self._vocabulary = vocabulary
         self.never_masked = frozenset(map(vocabulary.cased, config.exclude_from_masking))
-        _check_columns(rows, ("tokens",))
+        check_columns(rows, ("tokens",))
         pairs = {"segment_ids", "is_random_next"}
         self._has_pairs = pairs <= rows.columns and not config.disable_nsp
         if config.disable_nsp is False:
-            _check_columns(rows, sorted(pairs))
+            check_columns(rows, sorted(pairs))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -166,7 +172,7 @@ class WordSamples:
         found: list[int] = []
         word = -1
         for token in tokens:
-            if not (whole and found and token.startswith(_CONTINUES) and found[-1] >= 0):
+            if not (whole and found and token.startswith(CONTINUES) and found[-1] >= 0):
                 word += 1
             found.append(-1 if token in never else word)
         return found
@@ -200,7 +206,7 @@ class PreparedSamples:
         self._rows = rows
         needed = ("input_ids", "attention_mask", "labels")
         pairs = ("token_type_ids", "next_sentence_label")
-        _check_columns(rows, (*needed, *pairs) if disable_nsp is False else needed)
+        check_columns(rows, (*needed, *pairs) if disable_nsp is False else needed)
         optional = ("masked_lm_weights", "masked_lm_positions", *(() if disable_nsp else pairs))
         self._columns = (*needed, *(name for name in optional if name in rows.columns))
 
@@ -233,14 +239,3 @@ def counted_labels(labels: torch.Tensor) -> Batch:
     """Return labels with 0 for those that do not count, and 1 for those that do."""
     counted = labels != IGNORED
     return {"labels": labels.masked_fill(~counted, 0), "masked_lm_mask": counted.long()}
-
-
-def _check_columns(rows: CsvRows, needed: Sequence[str]) -> None:
-    """Refuse files without a column."""
-    if missing := [name for name in needed if name not in rows.columns]:
-        raise DataError(
-            "the CSV files must have the columns of their features",
-            code="csv-column-missing",
-            where=rows.name,
-            value=f"{', '.join(sorted(rows.columns))}; no {', '.join(missing)}",
-        )

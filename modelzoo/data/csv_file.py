@@ -1,4 +1,4 @@
-"""Rows of CSV files, read on demand.
+"""Rows of CSV files, and of tables with tabs, read on demand.
 
 A folder has a file ``meta.dat`` with a line ``NAME ROWS`` for each of its files, as the vendor's
 preparation of BERT data writes it. A file starts with a line of column names.
@@ -30,6 +30,19 @@ _DAMAGE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
+class Dialect:
+    """How rows are written."""
+
+    delimiter: str = ","
+    has_quotes: bool = True
+    """Whether quotes may stand around a value, which may then hold ends of lines."""
+
+
+CSV = Dialect()
+TSV = Dialect("\t", has_quotes=False)
+
+
+@dataclass(frozen=True)
 class CsvFile:
     """A file with the places of its rows; it is open only during a read."""
 
@@ -37,6 +50,7 @@ class CsvFile:
     columns: tuple[str, ...]
     ends: np.ndarray
     """Byte after each row, the line of column names included."""
+    dialect: Dialect = CSV
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -57,7 +71,7 @@ class CsvFile:
         """Return the values of one row by column."""
         start = int(self.ends[row])
         file.seek(start)
-        values = _fields(file.read(int(self.ends[row + 1]) - start), self.path)
+        values = _fields(file.read(int(self.ends[row + 1]) - start), self.path, self.dialect)
         if len(values) != len(self.columns):
             raise _damaged(self.path, f"row {row + 1} has {len(values)} values")
         return dict(zip(self.columns, values, strict=True))
@@ -181,7 +195,7 @@ def _listed(text: str, where: str, kind: type | UnionType) -> list[Any]:
     return listed
 
 
-def inspect_csv(path: Path) -> CsvFile:
+def inspect_csv(path: Path, dialect: Dialect = CSV) -> CsvFile:
     """Find the rows of a file, lines that end outside of quotes; DataError if it is damaged."""
     ends: list[np.ndarray] = []
     size = open_quotes = 0
@@ -189,27 +203,42 @@ def inspect_csv(path: Path) -> CsvFile:
         with path.open("rb") as file:
             while block := file.read(_BLOCK):
                 characters = np.frombuffer(block, dtype=np.uint8)
-                quotes = np.cumsum(characters == _QUOTE) + open_quotes
+                quotes = np.cumsum((characters == _QUOTE) & dialect.has_quotes) + open_quotes
                 (lines,) = np.nonzero((characters == _NEWLINE) & (quotes % 2 == 0))
                 ends.append(lines + size + 1)
                 size, open_quotes = size + len(block), int(quotes[-1]) % 2
             file.seek(0)
             places = np.concatenate([*ends, [size]] if ends else [[0]]).astype(np.int64)
-            header = _fields(file.read(int(places[0])), path)
+            header = _fields(file.read(int(places[0])), path, dialect)
     except OSError as error:
         raise _damaged(path, error.strerror or str(error)) from error
     if len(places) > 1 and places[-2] == size:
         places = places[:-1]
-    return CsvFile(path, tuple(header), places)
+    return CsvFile(path, tuple(header), places, dialect)
 
 
-def _fields(line: bytes, path: Path) -> list[str]:
+def _fields(line: bytes, path: Path, dialect: Dialect) -> list[str]:
     """Return the values of one row."""
     try:
-        rows = list(csv.reader(io.StringIO(line.decode("utf-8"), newline="")))
+        text = io.StringIO(line.decode("utf-8"), newline="")
+        if dialect.has_quotes:
+            rows = list(csv.reader(text, delimiter=dialect.delimiter))
+        else:
+            rows = list(csv.reader(text, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE))
     except (csv.Error, UnicodeDecodeError) as error:
         raise _damaged(path, str(error)) from error
     return rows[0] if rows else []
+
+
+def check_columns(rows: CsvRows, needed: Sequence[str]) -> None:
+    """Refuse files without a column."""
+    if missing := [name for name in needed if name not in rows.columns]:
+        raise DataError(
+            "the CSV files must have the columns of their features",
+            code="csv-column-missing",
+            where=rows.name,
+            value=f"{', '.join(sorted(rows.columns))}; no {', '.join(missing)}",
+        )
 
 
 def _damaged(path: Path, value: str) -> DataError:

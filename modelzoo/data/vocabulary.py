@@ -22,7 +22,7 @@ class Vocabulary:
         Raises:
             DataError: The file cannot be read, or has no unknown token.
         """
-        self._lower = lower
+        self.lower = lower
         self._path = path = Path(os.path.expandvars(file)).expanduser()
         try:
             tokens = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
@@ -37,15 +37,18 @@ class Vocabulary:
             ) from error
         self.size = len(tokens)
         self._numbers = {self.cased(token): number for number, token in enumerate(tokens)}
-        self._unknown = self.special(unknown)
+        self.unknown = self.special(unknown)
 
     def cased(self, token: str) -> str:
         """Return a token in lower case if the vocabulary is."""
-        return token.lower() if self._lower else token
+        return token.lower() if self.lower else token
+
+    def __contains__(self, token: str) -> bool:
+        return token in self._numbers
 
     def number(self, token: str) -> int:
         """Return the number of a token, that of the unknown one if it is not listed."""
-        return self._numbers.get(token, self._unknown)
+        return self._numbers.get(token, self.unknown)
 
     def special(self, token: str) -> int:
         """Return the number of a token that must be listed; DataError if it is not."""
