@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -33,6 +33,7 @@ from waferstream.config.sections import (
     ModelConfig,
     StartFrom,
 )
+from waferstream.config.shared_keys import with_shared_keys
 from wsc.core.config import load_yaml, validate
 from wsc.core.errors import ConfigError
 from wsc.core.micro_batches import MicroBatchPolicy
@@ -135,6 +136,11 @@ class TrainerConfig(Section):
     fit: FitConfig | None = None
     validation: ValidateConfig | None = Field(default=None, alias="validate")
     validate_all: ValidateAllConfig | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_keys_of_the_model(cls, data: Any) -> Any:
+        return with_shared_keys(data) if isinstance(data, Mapping) else data
 
     def dataloaders(self) -> list[tuple[str, DataLoaderConfig]]:
         """Return all data loaders, each with its key path."""
