@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from cstorch.metrics import AccuracyMetric, PerplexityMetric
+from cstorch.metrics import AccuracyMetric, FBetaScoreMetric, PerplexityMetric
 
 
 class LanguageMetrics(nn.Module):
@@ -34,3 +34,37 @@ class LanguageMetrics(nn.Module):
         self.accuracy(labels, scores.argmax(-1), weights)
         counted = losses * weights.flatten().to(losses.dtype)
         self.perplexity(labels, counted, weights)
+
+
+class ClassifierMetrics(nn.Module):
+    """Accuracies of classes, and of two classes the F1 score, under the vendor's names."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.accuracy = AccuracyMetric("eval/accuracy")
+        self.matched = AccuracyMetric("eval/accuracy_matched")
+        self.mismatched = AccuracyMetric("eval/accuracy_mismatched")
+        self.f1 = FBetaScoreMetric(num_classes, name="eval/f1_score") if num_classes == 2 else None
+
+    def forward(
+        self,
+        labels: torch.Tensor,
+        predictions: torch.Tensor,
+        is_matched: torch.Tensor | None,
+        is_mismatched: torch.Tensor | None,
+    ) -> None:
+        """Add the samples of a micro-batch.
+
+        Args:
+            labels: Classes, (B,).
+            predictions: Predicted classes, (B,).
+            is_matched: 1 for samples from the domains of the training data, (B,).
+            is_mismatched: 1 for samples from others, (B,).
+        """
+        self.accuracy(labels, predictions)
+        if self.f1 is not None:
+            self.f1(labels, predictions)
+        if is_matched is not None:
+            self.matched(labels, predictions, is_matched)
+        if is_mismatched is not None:
+            self.mismatched(labels, predictions, is_mismatched)

@@ -54,5 +54,13 @@ TINY_MODELS: dict[str, dict[str, Any]] = {
     "bloom": TOKENS | {"position_embedding_type": "relative"},
     "bert": TOKENS | {"max_predictions_per_seq": 3, "mask_token_id": 1},
     "esm2": TOKENS,
+    "bert/classifier": TOKENS
+    | {
+        "num_labels": 3,
+        "problem_type": "single_label_classification",
+        "task_dropout": 0.0,
+    },
+    "bert/token_classifier": TOKENS | {"num_classes": 3, "encoder_output_dropout_rate": 0.0},
+    "bert/extractive_summarization": TOKENS | {"max_cls_tokens": 3},
     "dit": {"vae": {"latent_size": (4, 8)}, "num_classes": 5},
 }

@@ -107,12 +107,14 @@ def train_on_cluster(
     save: Path | None = None,
     save_every: int | None = None,
     machine: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] = LOADER,
     inspect: Callable[[cstorch.Backend], Any] = cstorch.Backend.weights_digest,
 ) -> Any:
     """Train for ``steps`` steps; return the result of ``inspect``, by default the weights' digest.
 
     The run is on ``device``, CSX or CPU. It continues from the checkpoint ``restore`` and writes one to ``save``, at the end or every
-    ``save_every`` steps; ``machine`` changes sections of the emulated machine.
+    ``save_every`` steps; ``machine`` changes sections of the emulated machine,
+    and ``data`` is the section of the data loader.
     """
     _set_precision(init)
     backend = cstorch.backend(
@@ -128,7 +130,7 @@ def train_on_cluster(
         if restore is not None:
             scaler.load_state_dict(cstorch.load(restore).get("grad_scaler", {}))
         step = training_step(init, compiled, *make_optimizer(init, compiled), scaler)
-        loader = cstorch.utils.data.DataLoader(build_source, LOADER, "test")
+        loader = cstorch.utils.data.DataLoader(build_source, data, "test")
         executor = cstorch.utils.data.DataExecutor(
             loader, num_steps=steps, checkpoint_steps=(save_every or steps) if save else None
         )
