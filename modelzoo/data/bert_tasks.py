@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +29,7 @@ class TaskProcessor(CsvProcessor):
     max_sequence_length: PositiveInt
     """Longer sequences are cut."""
     shuffle: bool = True
-    mask_whole_word: Any = False
+    mask_whole_word: bool = False
     """No effect: nothing is masked."""
 
     def vocabulary(self) -> Vocabulary:
@@ -50,9 +49,11 @@ class BertTokenClassifierDataProcessor(TaskProcessor):
     include_padding_in_loss: bool = False
     """Whether padding has a loss, too; by default as the model says."""
     input_pad_id: NonNegativeInt | None = None
+    """Token of padding; by default ``[PAD]``."""
     labels_pad_id: NonNegativeInt | None = None
+    """Class of padding; by default the number of the token ``[PAD]``."""
     attn_mask_pad_id: NonNegativeInt | None = None
-    """By default the number of the token ``[PAD]``."""
+    """Mask at padding; by default the number of the token ``[PAD]``."""
 
     def source(self) -> BatchSource:
         rows = open_folders(self.folders)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -43,10 +43,12 @@ class GlueProcessor(FolderProcessor):
     input_pad_id: NonNegativeInt = 0
     attn_mask_pad_id: Literal[0] = 0
 
-    labels_pad_id: Any = 0
+    labels_pad_id: NonNegativeInt = 0
+    """No effect: a sample has one label."""
     prefetch_factor: int | None = 10
+    """For the processes of the real machine's input workers; no effect here."""
     persistent_workers: bool = True
-    """These three have no effect here."""
+    """For the processes of the real machine's input workers; no effect here."""
 
     @property
     @abstractmethod

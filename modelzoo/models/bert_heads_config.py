@@ -17,8 +17,9 @@ class TunedConfig(EncoderConfig):
     max_position_embeddings: PositiveInt = 1024
 
     mlm_loss_weight: Any = None
+    """Of the training before; no effect."""
     mlm_nonlinearity: Any = None
-    """These two, of the training before, have no effect."""
+    """Of the training before; no effect."""
 
 
 class ClassifierConfig(TunedConfig):
