@@ -102,6 +102,10 @@ class RuntimeSpec(Config):
     """``PACK``: weight servers run on the host of the program. ``SPREAD``: on all hosts of systems
     in turn, and their checkpoints travel to the host of the program through Ray."""
 
+    mixed_processors: bool = False
+    """Whether hosts whose processors compute other bits may share a run. The weights then depend on
+    which host computes what; without, such hosts are refused before anything starts."""
+
     link: Literal["auto", "shared_memory", "tcp", "grpc"] = "auto"
     """What carries messages between actors. ``auto`` is shared memory within a host, and ``tcp``
     between hosts; ``tcp`` and ``grpc`` are also used within a host. Both are under TLS."""

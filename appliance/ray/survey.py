@@ -1,8 +1,8 @@
-"""The hosts of a Ray cluster: who answers, and whether all run the same code.
+"""The hosts of a Ray cluster: who answers, and whether all run the same code to the same bits.
 
 A host that left without a word counts as alive at Ray for a while, so each is called first: the
-kernel of a living host answers at once. Then a task of Ray looks at each host. Its code travels
-with it and needs only the standard library, so that it can say what else a host lacks.
+kernel of a living host answers at once. Then a task of Ray looks at each host. Where processors
+differ, another task computes fixed values on one host of each kind.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -21,10 +21,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from appliance.cores import cores_of_host
 from appliance.placement import Host, Placer
+from appliance.ray.arithmetic import arithmetic_digest, compare_arithmetic
 from appliance.ray.connection import enter, leave
+from appliance.ray.host_facts import PACKAGES, Facts, compare, portable_look
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.units import MIB, format_bytes
 
 log = logging.getLogger("waferstream")
 
@@ -32,33 +33,9 @@ _GREETING_S = 2.0  # within which a host must answer to be used
 _LOOK_S = 0.1  # between two looks at free CPUs
 _MANY = 1_000_000  # systems: a private Ray limits none
 _RACK = "rack"
-_PACKAGES = ("appliance", "csnode", "memoryx", "swarmx", "wsc")
-"""The packages whose code computes the weights; it must be equal on all hosts."""
 
-_LEAST_SHARED_BYTES = 64 * MIB
-"""Least free space of /dev/shm, where Ray keeps its objects."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a host has; empty strings for what it lacks."""
-
-    name: str
-    python: str
-    torch: str
-    code: str  # a digest of the packages
-    cores: int
-    shared_bytes: int  # free in /dev/shm
-    free_bytes: int  # of memory, swap included
-
-    def differences(self, other: Facts) -> list[tuple[str, str, str]]:
-        """Return what must be equal and is not: name, own value, the other's value."""
-        pairs = (
-            ("Python", self.python, other.python),
-            ("torch", self.torch, other.torch),
-            ("WaferStream's code", self.code, other.code),
-        )
-        return [pair for pair in pairs if pair[1] != pair[2]]
+Node = Mapping[str, Any]
+"""What Ray tells of a host."""
 
 
 class Survey:
@@ -115,35 +92,10 @@ def survey(runtime: RuntimeSpec) -> tuple[Host, ...]:
     alive = [node for node, answer in zip(nodes, answers, strict=True) if answer]
     facts = _facts(alive, runtime.start_timeout_s)
     compare(facts, own)
+    if not runtime.mixed_processors:
+        _compare_processors(alive, facts, own, runtime.start_timeout_s)
     found = [_host(node, facts[node["NodeID"]], runtime) for node in alive]
     return tuple(sorted(found, key=lambda each: (each.id != own, each.rack, each.address)))
-
-
-def compare(facts: Mapping[str, Facts], own: str) -> None:
-    """Refuse hosts that differ from the host ``own`` in what must be equal.
-
-    Raises:
-        ClusterJobInitError: A host has other versions or other code, or no space for Ray's objects.
-    """
-    for each in facts.values():
-        for what, found, expected in each.differences(facts[own]):
-            raise ClusterJobInitError(
-                f"{what} of a host must be that of the host of the program",
-                code="host-differs",
-                where=each.name,
-                value=found or "not installed",
-                rule=expected,
-                remedy="install the same versions on every host, or ship the code with runtime_env",
-            )
-        if each.shared_bytes < _LEAST_SHARED_BYTES:
-            raise ClusterJobInitError(
-                "a host has too little space in /dev/shm",
-                code="host-without-shared-memory",
-                where=each.name,
-                value=f"{format_bytes(each.shared_bytes)} are free",
-                rule=f"at least {format_bytes(_LEAST_SHARED_BYTES)}",
-                remedy="free /dev/shm there, or give the container more of it",
-            )
 
 
 def silent_hosts(hosts: Collection[str], timeout_s: float = _GREETING_S) -> set[str]:
@@ -156,7 +108,7 @@ def silent_hosts(hosts: Collection[str], timeout_s: float = _GREETING_S) -> set[
     return set(hosts) - {n["NodeID"] for n, answer in zip(nodes, answers, strict=True) if answer}
 
 
-def _answers(node: Mapping[str, Any], timeout_s: float = _GREETING_S) -> bool:
+def _answers(node: Node, timeout_s: float = _GREETING_S) -> bool:
     """Return whether the kernel of a host accepts a connection to its Ray."""
     place = (node["NodeManagerAddress"], node["NodeManagerPort"])
     try:
@@ -166,18 +118,42 @@ def _answers(node: Mapping[str, Any], timeout_s: float = _GREETING_S) -> bool:
     return True
 
 
-def _facts(nodes: Sequence[Mapping[str, Any]], timeout_s: float) -> dict[str, Facts]:
-    """Return the facts of each host by its id.
+def _facts(nodes: Sequence[Node], timeout_s: float) -> dict[str, Facts]:
+    """Return the facts of each host by its id."""
+    found = _asked(nodes, timeout_s, portable_look(), PACKAGES)
+    named = {node["NodeID"]: node for node in nodes}
+    return {
+        host: Facts(**{**fields, "name": f"{fields['name']} ({_address(named[host])})"})
+        for host, fields in found.items()
+    }
+
+
+def _compare_processors(
+    nodes: Sequence[Node], facts: Mapping[str, Facts], own: str, timeout_s: float
+) -> None:
+    """Refuse hosts that compute other bits; processors of one kind compute the same."""
+    one_of_each = {facts[node["NodeID"]].processor: node for node in nodes}
+    one_of_each |= {facts[own].processor: next(n for n in nodes if n["NodeID"] == own)}
+    if len(one_of_each) == 1:
+        return
+    digests = _asked(list(one_of_each.values()), timeout_s, arithmetic_digest)
+    names = {host: f"{facts[host].name}, {facts[host].processor}" for host in digests}
+    compare_arithmetic({names[host]: digest for host, digest in digests.items()}, names[own])
+
+
+def _asked(
+    nodes: Sequence[Node], timeout_s: float, question: Callable[..., Any], *arguments: Any
+) -> dict[str, Any]:
+    """Let each host compute the answer to a question; return the answers by the hosts' ids.
 
     Raises:
         ClusterJobInitError: A host does not answer in time, or cannot run Python code at all.
     """
-    look = _portable_look()
-    asked: dict[Any, Mapping[str, Any]] = {}
+    asked: dict[Any, Node] = {}
     for node in nodes:
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         options: dict[str, Any] = {"num_cpus": 0, "scheduling_strategy": there, "max_retries": 0}
-        asked[ray.remote(**options)(look).remote(_PACKAGES)] = node
+        asked[ray.remote(**options)(question).remote(*arguments)] = node
     done, late = ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
     if late:
         raise ClusterJobInitError(
@@ -190,9 +166,9 @@ def _facts(nodes: Sequence[Mapping[str, Any]], timeout_s: float) -> dict[str, Fa
     return {asked[future]["NodeID"]: _answer(future, asked[future]) for future in done}
 
 
-def _answer(future: Any, node: Mapping[str, Any]) -> Facts:
+def _answer(future: Any, node: Node) -> Any:
     try:
-        name, python, torch, code, cores, shared_bytes, free_bytes = ray.get(future)
+        return ray.get(future)
     except RayError as error:
         raise ClusterJobInitError(
             "a host cannot run a task of Ray",
@@ -200,11 +176,9 @@ def _answer(future: Any, node: Mapping[str, Any]) -> Facts:
             where=_address(node),
             value=str(error).splitlines()[-1],
         ) from error
-    shown = f"{name} ({_address(node)})"
-    return Facts(shown, python, torch, code, int(cores), int(shared_bytes), int(free_bytes))
 
 
-def _host(node: Mapping[str, Any], facts: Facts, runtime: RuntimeSpec) -> Host:
+def _host(node: Node, facts: Facts, runtime: RuntimeSpec) -> Host:
     cores = facts.cores if runtime.cores == "auto" else runtime.cores
     rack = str(node.get("Labels", {}).get(_RACK, ""))
     capacity = int(node["Resources"].get("CPU", 0))
@@ -239,46 +213,5 @@ def await_free_cpus(needed: Mapping[str, int], timeout_s: float) -> None:
         time.sleep(_LOOK_S)
 
 
-def _address(node: Mapping[str, Any]) -> str:
+def _address(node: Node) -> str:
     return str(node["NodeManagerAddress"])
-
-
-def _portable_look() -> Callable[[Sequence[str]], tuple[str | int, ...]]:
-    """Return a function that Ray sends with its code, since a host may lack this module."""
-
-    def look(packages: Sequence[str]) -> tuple[str | int, ...]:
-        import hashlib  # noqa: PLC0415
-        import os  # noqa: PLC0415
-        import platform  # noqa: PLC0415
-        import shutil  # noqa: PLC0415
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
-        from importlib.util import find_spec  # noqa: PLC0415
-        from pathlib import Path  # noqa: PLC0415
-
-        digest, missing = hashlib.sha256(), False
-        for package in packages:
-            found = find_spec(package)
-            if found is None or found.origin is None:
-                missing = True
-                continue
-            folder = Path(found.origin).parent
-            for path in sorted(folder.rglob("*.py")):
-                digest.update(f"{package}/{path.relative_to(folder)}\0".encode())
-                digest.update(path.read_bytes())
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        memory = {name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)}
-        try:
-            torch = version("torch")
-        except PackageNotFoundError:
-            torch = ""
-        return (
-            platform.node(),
-            platform.python_version(),
-            torch,
-            "" if missing else digest.hexdigest()[:16],
-            len(os.sched_getaffinity(0)),
-            shutil.disk_usage("/dev/shm").free,
-            sum(memory[name] for name in ("MemAvailable", "SwapFree")) * 1024,
-        )
-
-    return look

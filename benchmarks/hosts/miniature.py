@@ -47,6 +47,7 @@ class MiniatureHosts:
         shared: Folders below /tmp that all hosts see, as on a shared file system.
         labels: Ray's labels of each host.
         environment: Additional variables of every process.
+        variables: Additional variables of the processes of each host.
     """
 
     def __init__(
@@ -57,11 +58,13 @@ class MiniatureHosts:
         shared: Sequence[Path] = (),
         labels: Sequence[Mapping[str, str]] = (),
         environment: Mapping[str, str] | None = None,
+        variables: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._cpus = list(cpus) or [2] * count
         self._labels = list(labels) or [{}] * count
         self._shared = [*shared, REPOSITORY]
         self._environment = dict(environment or {})
+        self._of_hosts = list(variables) or [{}] * count
         self._undo = ExitStack()
         self._first: list[int] = []  # process number of the first process of each host
         self.count = count
@@ -255,6 +258,7 @@ class MiniatureHosts:
             "RAY_AUTH_MODE": "token",
             "RAY_worker_niceness": "0",
             **self._environment,
+            **self._of_hosts[host],
         }
 
 

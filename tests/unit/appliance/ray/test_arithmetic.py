@@ -1,0 +1,36 @@
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from appliance.ray.arithmetic import arithmetic_digest, compare_arithmetic
+from wsc.core.errors import ClusterJobInitError
+
+SHOW = "from appliance.ray.arithmetic import arithmetic_digest as d; print(d())"
+
+
+def test_digest_repeats_and_leaves_the_threads_as_they_are() -> None:
+    threads = torch.get_num_threads()
+    assert arithmetic_digest() == arithmetic_digest()
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="torch has no other kernels here"
+)
+def test_kernels_for_other_instructions_have_another_digest() -> None:
+    """A processor without AVX computes with the kernels that this variable chooses."""
+    environment = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}
+    command = [sys.executable, "-c", SHOW]
+    there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert there.stdout.strip() != arithmetic_digest()
+
+
+def test_host_with_other_bits_is_refused() -> None:
+    compare_arithmetic({"a": "11", "b": "11"}, own="a")
+    with pytest.raises(ClusterJobInitError, match="computes other bits") as refused:
+        compare_arithmetic({"a": "11", "b": "11", "c": "12"}, own="a")
+    assert refused.value.code == "host-computes-differently"
+    assert refused.value.where == "c"

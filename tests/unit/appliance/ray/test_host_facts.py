@@ -1,0 +1,45 @@
+from dataclasses import replace
+
+import pytest
+
+from appliance.ray.host_facts import PACKAGES, Facts, compare, portable_look
+from wsc.core.errors import ClusterJobInitError
+
+
+@pytest.fixture
+def facts() -> Facts:
+    """What the look at this host finds."""
+    return Facts(**portable_look()(PACKAGES))  # type: ignore[arg-type]  # each has its type
+
+
+def test_look_finds_the_installed_code_and_the_processor(facts: Facts) -> None:
+    assert "" not in (facts.python, facts.torch, facts.code, facts.processor)
+    assert min(facts.cores, facts.free_bytes) > 0
+
+
+def test_package_that_is_missing_leaves_no_code() -> None:
+    assert portable_look()([*PACKAGES, "no_such_package"])["code"] == ""
+
+
+def test_variable_that_chooses_kernels_is_part_of_the_processor(
+    facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    assert portable_look()(PACKAGES)["processor"] != facts.processor
+
+
+@pytest.mark.parametrize("field", ["python", "torch", "code"])
+def test_host_with_another_version_is_refused(facts: Facts, field: str) -> None:
+    other = Facts(**{**vars(facts), "name": "b", field: "other"})
+    with pytest.raises(ClusterJobInitError, match="must be that of the host") as refused:
+        compare({"b": other, "a": facts}, own="a")
+    assert (refused.value.code, refused.value.where) == ("host-differs", "b")
+
+
+def test_host_without_shared_memory_is_refused(facts: Facts) -> None:
+    with pytest.raises(ClusterJobInitError, match="too little space in /dev/shm"):
+        compare({"a": replace(facts, shared_bytes=1 << 20)}, own="a")
+
+
+def test_hosts_of_another_kind_of_processor_are_compared_elsewhere(facts: Facts) -> None:
+    compare({"a": facts, "b": replace(facts, processor="another")}, own="a")
