@@ -35,12 +35,15 @@ if [ "$SLURM_NNODES" -gt 1 ]; then
     srun --nodes="$((SLURM_NNODES - 1))" --ntasks="$((SLURM_NNODES - 1))" --relative=1 \
         --output="ray-%j-%N.log" ray start --address="$head_address:$port" --block &
 fi
-timeout "$seconds_to_join" python -c '
+timeout --signal=KILL "$seconds_to_join" python -c '
 import sys, time, ray
 ray.init(address="auto", log_to_driver=False)
 while len(ray.nodes()) < int(sys.argv[1]):
     time.sleep(1)
-' "$SLURM_NNODES"
+' "$SLURM_NNODES" || {
+    echo "All $SLURM_NNODES hosts must join Ray within $seconds_to_join s; ray-$SLURM_JOB_ID-*.log tell what they wait for" >&2
+    exit 1
+}
 
 # The shell passes SIGTERM on, and waits again until the run has ended.
 python run.py --cluster deploy/cluster.yaml "$@" &
