@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def refusal() -> str | None:
         return "namespaces need root"
     if missing := [tool for tool in ("ip", "tc", "unshare", "nsenter") if not shutil.which(tool)]:
         return f"{', '.join(missing)} not installed"
-    name = f"wsprobe{os.getpid()}"
+    name = _unused_name()
     try:
         _call("ip", "netns", "add", name)
         try:
@@ -52,7 +53,7 @@ class Network:
 
     def __init__(self, undo: ExitStack) -> None:
         self._undo = undo
-        self._prefix = f"ws{os.getpid()}"
+        self._prefix = _unused_name()
         self._switch = f"{self._prefix}sw"
         _call("ip", "netns", "add", self._switch)
         undo.callback(_call, "ip", "netns", "del", self._switch)
@@ -177,6 +178,11 @@ class Network:
 
     def _unshape(self, namespace: str, device: str) -> None:
         _call("tc", "-n", namespace, "qdisc", "del", "dev", device, "root")
+
+
+def _unused_name() -> str:
+    """Draw a name: a process may have several networks, and a killed one leaves its own behind."""
+    return f"ws{secrets.token_hex(4)}"
 
 
 def _call(*command: str) -> str:
