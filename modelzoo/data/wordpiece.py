@@ -23,6 +23,9 @@ _CHINESE = (
 )  # fmt: skip
 """First and last characters of the Unicode blocks "CJK ideographs"."""
 
+_SPACES = frozenset("\t\n\r")
+"""Characters of control that end words; the others are left out."""
+
 _SIGNS = frozenset("$+<=>^`|~")
 """Symbols of ASCII, which are punctuation here."""
 
@@ -59,7 +62,7 @@ def _words(text: str) -> Iterator[str]:
     """Yield the words of a text; each punctuation mark and Chinese character is one."""
     spaced = []
     for character in text:
-        if character.isspace():
+        if character in _SPACES or unicodedata.category(character) == "Zs":
             spaced.append(" ")
         elif _stands_alone(character):
             spaced.append(f" {character} ")

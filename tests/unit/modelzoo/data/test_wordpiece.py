@@ -21,6 +21,7 @@ TEXTS = (
     "a東b a-b a$b it's",
     "affable " + "a" * 200 + " " + "a" * 201,
     "b\u00a0b\u0000b\u200bb \ufffd",
+    "a\x0bb a\x1cb a\x85b a\u2028b a\u3000b a\rb",
     "",
 )
 
