@@ -104,7 +104,7 @@ class LabelledWords:
     def _sample(self, row: Mapping[str, str]) -> tuple[list[int], list[int]]:
         """Return the tokens and classes of a row, cut to fit."""
         most = self._config.max_sequence_length
-        words, names = row["tokens"].split()[:most], row["labels"].split()[:most]
+        words, names = row["tokens"].split(), row["labels"].split()
         unknown = [name for name in names if name not in self._classes]
         if unknown or len(words) != len(names):
             raise DataError(
@@ -114,8 +114,8 @@ class LabelledWords:
                 value=unknown[0] if unknown else f"{len(words)} words, {len(names)} classes",
                 rule=f"one of {', '.join(self._classes)} for each word",
             )
-        numbered = [self._vocabulary.number(self._vocabulary.cased(word)) for word in words]
-        return numbered, [self._classes[name] for name in names]
+        cased = map(self._vocabulary.cased, words[:most])
+        return list(map(self._vocabulary.number, cased)), [self._classes[n] for n in names[:most]]
 
 
 @register_processor

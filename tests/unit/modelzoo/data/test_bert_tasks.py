@@ -61,8 +61,9 @@ def test_padding_may_count(tmp_path: Path) -> None:
     assert batch["input_ids"][0].tolist() == [4, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("row", [["a b", "O"], ["a", "B-Disease"]])
+@pytest.mark.parametrize("row", [["a b", "O"], ["a", "B-Disease"], ["a " * 9, "O " * 8]])
 def test_wrong_classes_are_refused(row: list[str], tmp_path: Path) -> None:
+    """Those of words that are cut off, too."""
     with raises(DataError, "unknown-label"):
         words(tmp_path, [row] * 2).batch(0)
 
