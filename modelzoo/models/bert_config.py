@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -24,10 +24,14 @@ from modelzoo.models.transformer_config import (
 )
 
 _READING = ("query", "key", "value")
+_RATES = ("embedding_dropout_rate", "attention_dropout_rate")
 
 
 class EncoderConfig(MupConfig):
     """A bidirectional transformer over tokens (Devlin et al. 2019, BERT)."""
+
+    rates_like_dropout: ClassVar[tuple[str, ...]] = _RATES
+    """Rates that are ``dropout_rate`` where a file has that alone; null always means so."""
 
     vocab_size: PositiveInt = 30522
     max_position_embeddings: PositiveInt = 512
@@ -94,13 +98,13 @@ class EncoderConfig(MupConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_rate_for_all_dropouts(cls, given: Any) -> Any:
+    def _rates_like_dropout(cls, given: Any) -> Any:
         """Let rates that are not given be ``dropout_rate``, as at the vendor."""
         if not isinstance(given, Mapping) or given.get("dropout_rate") is None:
             return given
-        rates = ("embedding_dropout_rate", "attention_dropout_rate")
-        missing = {name: given["dropout_rate"] for name in rates if given.get(name) is None}
-        return {**given, **missing}
+        absent = [name for name in cls.rates_like_dropout if name not in given]
+        null = [name for name in _RATES if name in given and given[name] is None]
+        return {**given, **dict.fromkeys((*absent, *null), given["dropout_rate"])}
 
     @check("mask_padding_in_positional_embed")
     @classmethod

@@ -45,7 +45,17 @@ class BertEncoder(nn.Module):
         token_type_ids: torch.Tensor | None = None,
         packing: Packing | None = None,
     ) -> torch.Tensor:
-        """Return the activations of the last layer, (B, T, C)."""
+        """Return the activations of the last layer, (B, T, C).
+
+        Args:
+            input_ids: Tokens, int64 (B, T).
+            attention_mask: 0 at padding, (B, T).
+            token_type_ids: Segment of each token, (B, T).
+            packing: Of packed documents.
+
+        Raises:
+            ConfigError: T is more than ``max_position_embeddings``.
+        """
         check_length(self.config, input_ids.shape[1])
         positions = None if packing is None else packing[1]
         x, rotation = self.embedding(input_ids, attention_mask, token_type_ids, positions)

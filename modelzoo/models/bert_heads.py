@@ -1,6 +1,7 @@
 """Encoders that classify: sequences, tokens, and sentences of a document.
 
-Shapes: B batch, T sequence, S sentences, K classes.
+Shapes: B batch, T sequence, S sentences. ``input_ids``, ``attention_mask`` and ``token_type_ids``
+are those of ``BertEncoder.encode``, and so are its errors.
 """
 
 from __future__ import annotations
@@ -42,15 +43,9 @@ class ClassifierModel(BertEncoder):
         """Return the fp32 scalar loss, mean over samples.
 
         Args:
-            input_ids: Tokens, int64 (B, T).
-            attention_mask: 0 at padding, (B, T).
             labels: Class of each sequence, (B,).
-            token_type_ids: Segment of each token, (B, T).
             is_matched: 1 for samples from the domains of the training data, (B,).
             is_mismatched: 1 for samples from others, (B,).
-
-        Raises:
-            ConfigError: T is more than ``max_position_embeddings``.
         """
         scores = self.head(self.encode(input_ids, attention_mask, token_type_ids))
         if self.metrics is not None and not self.training:
@@ -85,14 +80,8 @@ class TokenClassifierModel(BertEncoder):
         """Return the fp32 scalar loss, mean over samples.
 
         Args:
-            input_ids: Tokens, int64 (B, T).
-            attention_mask: 0 at padding, (B, T).
             labels: Class of each token, (B, T).
             loss_mask: 1 for labels that count, (B, T).
-            token_type_ids: Segment of each token, (B, T).
-
-        Raises:
-            ConfigError: T is more than ``max_position_embeddings``.
         """
         encoded = self.encode(input_ids, attention_mask, token_type_ids)
         weight = self.config.loss_weight
@@ -124,15 +113,9 @@ class SummarizationModel(BertEncoder):
         """Return the fp32 scalar loss, mean over samples.
 
         Args:
-            input_ids: Tokens, int64 (B, T).
-            attention_mask: 0 at padding, (B, T).
             labels: 1 for sentences of the summary, (B, S).
             cls_indices: Position of the first token of each sentence, (B, S).
             cls_weights: 1 for sentences, 0 for padding, fp32 (B, S).
-            token_type_ids: Segment of each token, (B, T).
-
-        Raises:
-            ConfigError: T is more than ``max_position_embeddings``.
         """
         encoded = self.encode(input_ids, attention_mask, token_type_ids)
         scores = self.classifier(gathered(encoded, cls_indices))

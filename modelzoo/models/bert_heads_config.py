@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from modelzoo.models.bert_config import EncoderConfig
 from modelzoo.models.transformer_config import Feature
@@ -14,6 +14,10 @@ from modelzoo.models.transformer_config import Feature
 class TunedConfig(EncoderConfig):
     """An encoder that is trained further on a task, with a new head."""
 
+    rates_like_dropout: ClassVar[tuple[str, ...]] = ("embedding_dropout_rate",)
+
+    pad_token_id: NonNegativeInt | None = Field(default=0, alias="embedding_pad_token_id")
+    """Token whose vector gets no gradient where it is embedded."""
     max_position_embeddings: PositiveInt = 1024
 
     mlm_loss_weight: Any = None
@@ -72,6 +76,8 @@ class TokenClassifierConfig(TunedConfig):
 
 class SummarizationConfig(TunedConfig):
     """Tells which sentences belong to a summary (Liu 2019, BertSum, arXiv:1903.10318)."""
+
+    rates_like_dropout: ClassVar[tuple[str, ...]] = ()
 
     name: str = "bert/extractive_summarization"
     num_labels: Literal[2] = 2

@@ -12,7 +12,7 @@ from torch import nn
 
 from modelzoo.models.bert_heads import ClassifierModel, SummarizationModel, TokenClassifierModel
 from modelzoo.models.bert_heads_config import SummarizationConfig
-from modelzoo.models.registry import build_model
+from modelzoo.models.registry import build_model, model_config
 from tests.support.encoder_names import transformers_names
 from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TINY_MODELS
 from wsc.core.errors import ConfigError
@@ -108,6 +108,31 @@ def test_dropout_precedes_the_scores() -> None:
             batch["loss_mask"] = MASK
         assert not torch.equal(plain(**batch), dropped(**batch))
         assert torch.equal(plain.eval()(**batch), dropped.eval()(**batch))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "embedding", "attention"),
+    [
+        ("bert/classifier", {}, 0.3, 0.1),
+        ("bert/classifier", {"attention_dropout_rate": None}, 0.3, 0.3),
+        ("bert/token_classifier", {}, 0.3, 0.0),
+        ("bert/extractive_summarization", {}, 0.1, 0.1),
+    ],
+)
+def test_dropout_rates_that_are_not_given(
+    name: str, given: dict[str, object], embedding: float, attention: float
+) -> None:
+    """Of the embedding that of the layers, except for summaries; of attention only where null."""
+    config = model_config({"name": name, **TINY_MODELS[name], "dropout_rate": 0.3, **given})
+    assert config.dropout_rate == 0.3
+    assert (config.embedding_dropout_rate, config.attention_dropout_rate) == (embedding, attention)
+
+
+def test_padding_has_the_name_of_the_tasks() -> None:
+    """The vendor's configurations of tasks name its token ``embedding_pad_token_id``."""
+    model = build("bert/classifier", embedding_pad_token_id=1)
+    assert isinstance(model, ClassifierModel)
+    assert model.embedding.token.padding_idx == 1
 
 
 def test_metrics_of_an_evaluation() -> None:
