@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from modelzoo.data.source import DataProcessor, OrderedBatches, Samples
+from wsc.core.errors import DataError
 
 Folders = str | Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -41,3 +44,35 @@ class FolderProcessor(DataProcessor):
             shuffle_seed=self.shuffle_seed,
             loading=self.loading,
         )
+
+
+def labelled_files(folder: str, split: str, suffixes: Sequence[str]) -> list[tuple[Path, int]]:
+    """Return the files below ``FOLDER/SPLIT/CLASS``, sorted, with the numbers of their classes.
+
+    Classes are numbered in the order of their names, as in torchvision.
+
+    Args:
+        folder: Folder of the dataset.
+        split: Its part.
+        suffixes: Suffixes of the files in lower case, with their dot.
+
+    Raises:
+        DataError: There is no such file.
+    """
+    root = Path(folder).expanduser() / split
+    classes = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    found = [
+        (path, label)
+        for label, each in enumerate(classes)
+        for path in sorted(each.rglob("*"))
+        if path.suffix.lower() in suffixes
+    ]
+    if not found:
+        raise DataError(
+            "the folder must have files of the split",
+            code="data-file-not-found",
+            where=str(root),
+            rule=f"a folder for each class, with files that end in {' or '.join(suffixes)}",
+            remedy="correct the path, or prepare the dataset first",
+        )
+    return found

@@ -6,8 +6,7 @@ height, width), fp32. Classes are numbered in the order of their names, as in to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,10 +15,10 @@ import torch
 from pydantic import PositiveInt
 from pydantic import field_validator as check
 
-from modelzoo.data.folders import FolderProcessor, Folders
+from modelzoo.data.folders import FolderProcessor, Folders, labelled_files
 from modelzoo.data.order import mix64, standard_normal
 from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, OrderedBatches
+from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches
 from modelzoo.data.worker_cache import cached
 from wsc.core.errors import DataError
 from wsc.core.loading import LoaderKind
@@ -79,11 +78,11 @@ class DiffusionLatentImageNet1KProcessor(FolderProcessor):
         return self.shuffle and self.split == "train"
 
     def count_files(self) -> int:
-        return sum(len(labelled_files(Path(folder), self.split)) for folder in self.folders)
+        return sum(len(latent_files(folder, self.split)) for folder in self.folders)
 
     def source(self) -> BatchSource:
         read = cached if self.use_worker_cache else str
-        folders = [labelled_files(Path(read(folder)), self.split) for folder in self.folders]
+        folders = [latent_files(read(folder), self.split) for folder in self.folders]
         samples = LatentSamples(folders, ", ".join(self.folders))
         self._check_shape(samples)
         return NoisyBatches(self.ordered(samples), samples, self)
@@ -138,7 +137,7 @@ class LatentSamples:
         return latents, labels
 
 
-class NoisyBatches:
+class NoisyBatches(RedrawnBatches):
     """Batches of latents, drawn anew in each epoch, with noise and time steps."""
 
     def __init__(
@@ -147,20 +146,16 @@ class NoisyBatches:
         samples: LatentSamples,
         config: DiffusionLatentImageNet1KProcessor,
     ) -> None:
-        self.batch_size = ordered.batch_size
-        self.loading = ordered.loading
-        self._ordered, self._samples = ordered, samples
+        super().__init__(ordered)
+        self._samples = samples
         self._steps = config.num_diffusion_steps
         self._scale = config.vae_scaling_factor
         self._seed = config.shuffle_seed
 
-    def __len__(self) -> int:
-        return len(self._ordered)
-
     def batch(self, step: int) -> Batch:
-        places = (step * self.batch_size + np.arange(self.batch_size)).astype(np.uint64)
+        places = self.ordered.places(step).astype(np.uint64)
         folders = self._hashes("folder", places)[0] % np.uint64(self._samples.num_folders)
-        indices = self._ordered.batch(step)["numbers"].numpy()
+        indices = self.ordered.batch(step)["numbers"].numpy()
         outputs, labels = self._samples.load(indices, folders.astype(np.int64))
         means, logarithms = np.split(outputs, 2, axis=1)
         deviations = np.exp(0.5 * logarithms.clip(_LEAST_LOG_VARIANCE, _MOST_LOG_VARIANCE))
@@ -175,9 +170,6 @@ class NoisyBatches:
             "labels": torch.from_numpy(labels),
         }
 
-    def __iter__(self) -> Iterator[Batch]:
-        return (self.batch(step) for step in count())
-
     def _noise(self, name: str, shape: tuple[int, ...], places: np.ndarray) -> np.ndarray:
         size = np.uint64(np.prod(shape[1:]))
         counters = places[:, None] * size + np.arange(size, dtype=np.uint64)
@@ -190,22 +182,9 @@ class NoisyBatches:
         return np.stack([first, mix64(first ^ key)])
 
 
-def labelled_files(folder: Path, split: str) -> list[tuple[Path, int]]:
+def latent_files(folder: str, split: str) -> list[tuple[Path, int]]:
     """Return the files of a split with the numbers of their classes; DataError without any."""
-    root = folder.expanduser() / split
-    classes = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    found = [
-        (path, label) for label, each in enumerate(classes) for path in sorted(each.rglob("*.npz"))
-    ]
-    if not found:
-        raise DataError(
-            "the folder must have latents of the split",
-            code="data-file-not-found",
-            where=str(root),
-            rule="a folder for each class, with .npz files",
-            remedy="correct the path, or prepare the dataset first",
-        )
-    return found
+    return labelled_files(folder, split, (".npz",))
 
 
 def read_latent(path: Path) -> np.ndarray:

@@ -7,15 +7,13 @@ the endless stream of samples, so each epoch masks other tokens, and a resumed r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 import torch
 
 from modelzoo.data.order import mix64
-from modelzoo.data.source import Batch, OrderedBatches
+from modelzoo.data.source import Batch, OrderedBatches, RedrawnBatches
 from wsc.core.rng import stream_key
 
 _MASKED, _MASKED_OR_RANDOM = 0.8, 0.9
@@ -41,26 +39,20 @@ class Masking:
     """Whether labels are those of the chosen tokens alone, with their positions."""
 
 
-class MaskedBatches:
+class MaskedBatches(RedrawnBatches):
     """Batches of whole sequences, masked anew in each epoch."""
 
     def __init__(self, whole: OrderedBatches, masking: Masking, seed: int) -> None:
-        self.batch_size = whole.batch_size
-        self.loading = whole.loading
-        self._whole = whole
+        super().__init__(whole)
         self._masking = masking
         self._key = np.uint64(stream_key(seed, "mask"))
 
-    def __len__(self) -> int:
-        return len(self._whole)
-
     def batch(self, step: int) -> Batch:
-        batch = dict(self._whole.batch(step))
+        batch = dict(self.ordered.batch(step))
         words = batch.pop(WORDS).numpy()
         tokens = batch["input_ids"].numpy().copy()
         lengths = batch["attention_mask"].sum(1).numpy()
-        places = step * self.batch_size + np.arange(len(tokens))
-        counters = places[:, None] * tokens.shape[1] + np.arange(tokens.shape[1])
+        counters = self.ordered.places(step)[:, None] * tokens.shape[1] + np.arange(tokens.shape[1])
         first = mix64(mix64(counters.astype(np.uint64)) ^ self._key)
         second = mix64(first ^ self._key)
         chosen = [
@@ -71,9 +63,6 @@ class MaskedBatches:
         for row, positions in enumerate(chosen):
             tokens[row, positions] = self._replaced(tokens[row, positions], second[row, positions])
         return batch | {"input_ids": torch.from_numpy(tokens), **targets}
-
-    def __iter__(self) -> Iterator[Batch]:
-        return (self.batch(step) for step in count())
 
     def _chosen(self, words: np.ndarray, order: np.ndarray, length: int) -> np.ndarray:
         """Return the positions of whole words, in random order until there are enough."""

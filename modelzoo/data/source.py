@@ -8,7 +8,7 @@ resumed run, another number of systems, or another number of input workers sees 
 from __future__ import annotations
 
 import glob
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -113,9 +113,34 @@ class OrderedBatches:
         return self._order.num_samples // self.batch_size
 
     def batch(self, step: int) -> Batch:
+        return self._samples.read(self._order.at(self.places(step)) % len(self._samples))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return (self.batch(step) for step in count())
+
+    def places(self, step: int) -> np.ndarray:
+        """Return the places of a batch in the endless stream of samples, int64."""
         first = step * self.batch_size
-        positions = np.arange(first, first + self.batch_size, dtype=np.int64)
-        return self._samples.read(self._order.at(positions) % len(self._samples))
+        return np.arange(first, first + self.batch_size, dtype=np.int64)
+
+
+class RedrawnBatches(ABC):
+    """Batch source over ordered samples that are changed at random, anew in each epoch.
+
+    What is drawn for a sample is a function of the seed and its place in the endless stream.
+    """
+
+    def __init__(self, ordered: OrderedBatches) -> None:
+        self.batch_size = ordered.batch_size
+        self.loading = ordered.loading
+        self.ordered = ordered
+
+    def __len__(self) -> int:
+        return len(self.ordered)
+
+    @abstractmethod
+    def batch(self, step: int) -> Batch:
+        """Return the global batch of a step, counted from 0; epochs follow each other."""
 
     def __iter__(self) -> Iterator[Batch]:
         return (self.batch(step) for step in count())
