@@ -108,3 +108,30 @@ class Attention(nn.Module):
         if self._queries_per_kv == 1:
             return heads
         return heads.repeat_interleave(self._queries_per_kv, dim=2)
+
+
+class SoftmaxFp32Attention(Attention):
+    """Attention in three kernels, with a softmax in fp32 on a separate tensor of scores.
+
+    The fused kernel of language models also sums in fp32 but keeps scores in the dtype of the
+    activations.
+    """
+
+    def mix(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Return softmax(scores) @ value, (B, H, T, D)."""
+        scores = query @ (key * self.scale).transpose(-2, -1)
+        if mask is not None:
+            scores = scores + mask
+        weights = scores.float().softmax(-1).to(value.dtype)
+        return F.dropout(weights, self.dropout_rate, self.training) @ value
+
+
+def attention(config: TransformerConfig) -> Attention:
+    """Return the attention that a configuration selects."""
+    return SoftmaxFp32Attention(config) if config.has_fp32_softmax else Attention(config)

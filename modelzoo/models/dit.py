@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.attention import Attention
+from modelzoo.models.attention import attention
 from modelzoo.models.dit_config import DitConfig
 from modelzoo.models.initializers import NormalInitializer, ZerosInitializer, fill_parameters
 from modelzoo.models.layers import LONGEST_WAVE, FeedForward
+from modelzoo.models.patches import to_images, to_patches
 from modelzoo.models.registry import register_model
 
 _INITIALLY_ZERO = (
@@ -67,12 +68,12 @@ class DitModel(nn.Module):
     ) -> torch.Tensor:
         """Return the noise (B, C, height, width) in images after ``timesteps`` of diffusion."""
         dtype = self.patch.weight.dtype
-        x = self.patch(to_patches(self.config, images).to(dtype))
+        x = self.patch(to_patches(images, self.config.patch_size).to(dtype))
         x = self.dropout(x + grid_positions(self.config, x))
         condition = F.silu(self.timestep(timesteps) + self.label(labels))[:, None, :]
         for layer in self.encoder:
             x = layer(x, condition)
-        return to_images(self.config, self.head(x, condition))
+        return to_images(self.head(x, condition), self.config.grid, self.config.patch_size)
 
     def initialize(self, seed: int) -> None:
         """Initialize the parameters; each depends on (seed, its name) alone."""
@@ -122,7 +123,6 @@ class ConditionedLayer(nn.Module):
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
         hidden = config.hidden_size
-        attention = SoftmaxFp32Attention if config.attention_softmax_fp32 else Attention
         self.attention_norm = AdaptiveNorm(config)
         self.attention = attention(config)
         self.attention_gate = nn.Linear(hidden, hidden)
@@ -156,28 +156,6 @@ class AdaptiveNorm(nn.Module):
         return scaled
 
 
-class SoftmaxFp32Attention(Attention):
-    """Attention in three kernels, with a softmax in fp32 on a separate tensor of scores.
-
-    The fused kernel of language models also sums in fp32 but keeps scores in the dtype of the
-    activations.
-    """
-
-    def mix(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        mask: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Return softmax(scores) @ value, (B, heads, P, D)."""
-        scores = query @ (key * self.scale).transpose(-2, -1)
-        if mask is not None:
-            scores = scores + mask
-        weights = scores.float().softmax(-1).to(value.dtype)
-        return F.dropout(weights, self.dropout_rate, self.training) @ value
-
-
 class ConditionedHead(nn.Module):
     """Projection of activations to patches of pixels."""
 
@@ -202,20 +180,6 @@ def noised(
     betas = torch.linspace(config.beta_start, config.beta_end, config.num_diffusion_steps)
     left = torch.log1p(-betas.to(images.device)).cumsum(0).exp()[timesteps][:, None, None, None]
     return left.sqrt() * images + (1 - left).sqrt() * noise
-
-
-def to_patches(config: DitConfig, images: torch.Tensor) -> torch.Tensor:
-    """Reshape (B, C, height, width) to (B, P, pixels of a patch), row by row."""
-    (rows, columns), (down, across) = config.grid, config.patch_size
-    parted = images.reshape(*images.shape[:2], rows, down, columns, across)
-    return parted.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
-
-
-def to_images(config: DitConfig, patches: torch.Tensor) -> torch.Tensor:
-    """Invert ``to_patches``."""
-    channels = config.vae.latent_channels
-    parted = patches.reshape(len(patches), *config.grid, channels, *config.patch_size)
-    return parted.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
 
 
 def grid_positions(config: DitConfig, like: torch.Tensor) -> torch.Tensor:

@@ -7,12 +7,11 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo
 from pydantic import field_validator as check
 
+from modelzoo.data.image_transforms import Size
 from modelzoo.data.latents import LATENT_SCALE, checked_scale
+from modelzoo.models.patches import check_patches, grid_of
 from modelzoo.models.transformer_config import Feature, Nonlinearity, TransformerConfig
 from wsc.core.config import Config
-
-Size = tuple[PositiveInt, PositiveInt]
-"""Height and width."""
 
 
 class VaeConfig(Config):
@@ -75,10 +74,13 @@ class DitConfig(TransformerConfig):
     beta_end: float = Field(default=0.02, ge=0, lt=1)
 
     @property
-    def grid(self) -> tuple[int, int]:
+    def has_fp32_softmax(self) -> bool:
+        return self.attention_softmax_fp32
+
+    @property
+    def grid(self) -> Size:
         """Patches down and across."""
-        (height, width), (down, across) = self.vae.latent_size, self.patch_size
-        return height // down, width // across
+        return grid_of(self.vae.latent_size, self.patch_size)
 
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
         image = (self.vae.latent_channels, *self.vae.latent_size)
@@ -93,9 +95,7 @@ class DitConfig(TransformerConfig):
     @classmethod
     def _patches_tile_the_image(cls, patch_size: Size, info: ValidationInfo) -> Size:
         latent_size = info.data["vae"].latent_size if "vae" in info.data else patch_size
-        if any(size % patch for size, patch in zip(latent_size, patch_size, strict=True)):
-            raise ValueError(f"patch_size must divide vae.latent_size, which is {latent_size}")
-        return patch_size
+        return check_patches(patch_size, latent_size, "vae.latent_size")
 
     @check("hidden_size")
     @classmethod

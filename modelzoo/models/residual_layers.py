@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from modelzoo.models.attention import Attention
+from modelzoo.models.attention import attention
 from modelzoo.models.experts import feed_forward
 from modelzoo.models.layers import Routing, norm
 from modelzoo.models.rotary import Rotation
@@ -26,7 +26,7 @@ class TransformerLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.attention_norm = norm(config)
-        self.attention = Attention(config)
+        self.attention = attention(config)
         self.feed_forward_norm = norm(config)
         self.feed_forward = feed_forward(config)
         self.dropout = nn.Dropout(config.dropout_rate)

@@ -110,7 +110,7 @@ class TransformerConfig(Config):
 
     Language models use a fused kernel instead, which sums in fp32 in any case and keeps scores as
     wide as activations. The vendor's language models also turn this off at precision_opt_level 1
-    with cbfloat16 (modelzoo R2.4, models/nlp/*/model.py); its DiT does not.
+    with cbfloat16 (modelzoo R2.4, models/nlp/*/model.py); its models of images do not.
     """
     use_projection_bias_in_attention: bool = True
     """Biases of query, key and value."""
@@ -140,6 +140,11 @@ class TransformerConfig(Config):
         """How attention computes its scores."""
         is_scaled = self.attention_type == "scaled_dot_product"
         return Scores(self.head_dim**-0.5 if is_scaled else 1.0)
+
+    @property
+    def has_fp32_softmax(self) -> bool:
+        """Whether attention has a separate tensor of scores, for a softmax in fp32."""
+        return False
 
     @property
     def is_gated(self) -> bool:

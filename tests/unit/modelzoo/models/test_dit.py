@@ -5,17 +5,8 @@ import math
 import pytest
 import torch
 
-from modelzoo.models.attention import Attention
-from modelzoo.models.dit import (
-    DitModel,
-    LabelEmbedding,
-    SoftmaxFp32Attention,
-    grid_positions,
-    noised,
-    sinusoids,
-    to_images,
-    to_patches,
-)
+from modelzoo.models.attention import Attention, SoftmaxFp32Attention
+from modelzoo.models.dit import DitModel, LabelEmbedding, grid_positions, noised, sinusoids
 from modelzoo.models.dit_config import DitConfig, VaeConfig
 from modelzoo.models.registry import build_model
 from tests.support.tiny_models import NO_DROPOUT, SIZES
@@ -42,15 +33,6 @@ def build(**changes: object) -> DitModel:
     model = build_model(SECTION | changes, seed=0)
     assert isinstance(model, DitModel)
     return model
-
-
-def test_to_patches_cuts_the_image_row_by_row() -> None:
-    """Row by row, each with the pixels of all channels."""
-    image = random(2, 3, 4, 6)
-    patches = to_patches(CONFIG, image)
-    assert patches.shape == (2, 6, 12)
-    assert torch.equal(patches[1, 4], image[1, :, 2:4, 2:4].flatten())
-    assert torch.equal(to_images(CONFIG, patches), image)
 
 
 def test_noised_equals_noise_added_step_by_step() -> None:
