@@ -98,6 +98,17 @@ class BackendConfig(Section):
     validate_only: bool = False
     """Stop once every op is matched to a kernel."""
     cluster_config: ClusterConfig = ClusterConfig()
+    implicit_cast_cb16_to_fp32: bool | None = Field(
+        default=None,
+        alias="csx.debug.implicit_cast_cb16_to_fp32",
+        description="As in GlobalFlags and the scoped flags, which win.",
+    )
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """Flags of ``cstorch.backends`` that the section sets, by dotted name."""
+        name, value = "csx.debug.implicit_cast_cb16_to_fp32", self.implicit_cast_cb16_to_fp32
+        return {} if value is None else {name: value}
 
     @model_validator(mode="after")
     def _stop_once(self) -> Self:

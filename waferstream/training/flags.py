@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,11 @@ from waferstream.config.params import InitConfig, Scope
 
 @contextmanager
 def global_flags(init: InitConfig) -> Iterator[None]:
-    """Apply GlobalFlags inside the block; a flag has its former value afterwards."""
-    with _applied(init.callback(GlobalFlags), {}):
+    """Apply GlobalFlags and those of the backend inside the block; they win in this order.
+
+    A flag has its former value afterwards.
+    """
+    with _applied(init.backend.flags | _set_by(init.callback(GlobalFlags))):
         yield
 
 
@@ -23,13 +26,17 @@ def scoped_flags(init: InitConfig, scope: Scope) -> Iterator[None]:
     """Apply the flags of training or of evaluation inside the block, over the global ones."""
     kind = ScopedTrainFlags if scope == "train" else ScopedValidateFlags
     size = {"csx.performance.micro_batch_size": init.micro_batch_policy(scope).requested}
-    with _applied(init.callback(kind), size):
+    with _applied(_set_by(init.callback(kind)) | size):
         yield
 
 
+def _set_by(flags: Flags | None) -> dict[str, Any]:
+    """Return the flags that a callback sets, by dotted name."""
+    return flags.values() if flags else {}
+
+
 @contextmanager
-def _applied(flags: Flags | None, more: dict[str, Any]) -> Iterator[None]:
-    values = {**(flags.values() if flags else {}), **more}
+def _applied(values: Mapping[str, Any]) -> Iterator[None]:
     before = {path: _read(path) for path in values}
     try:
         for path, value in values.items():

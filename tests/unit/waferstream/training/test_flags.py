@@ -38,6 +38,19 @@ def test_scoped_flags_win_and_end_with_their_scope() -> None:
     assert (FLAGS.performance.transfer_processes, FLAGS.performance.micro_batch_size) == before
 
 
+def test_flag_of_the_backend_acts_unless_a_callback_has_it() -> None:
+    """Stock files of vision transformers have one there."""
+    name = "csx.debug.implicit_cast_cb16_to_fp32"
+    sections: dict[str, Any] = {"model": {"name": "gpt2"}, "backend": {name: True}}
+    for callbacks, expected in (([], True), ([{"GlobalFlags": {name: False}}], False)):
+        config = InitConfig.model_validate({**sections, "callbacks": callbacks})
+        with global_flags(config):
+            assert FLAGS.debug.implicit_cast_cb16_to_fp32 is expected
+        assert FLAGS.debug.implicit_cast_cb16_to_fp32 is False
+    assert name in config.backend.dump()
+    assert name not in init().backend.dump()
+
+
 def test_every_flag_of_the_configuration_exists_in_python() -> None:
     for field in Flags.model_fields.values():
         holder: Any = cstorch.backends
