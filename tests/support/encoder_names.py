@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
 
-_RULES = (
+BERT_RULES = (
     ("embedding.token", "{0}.embeddings.word_embeddings"),
     ("embedding.position", "{0}.embeddings.position_embeddings"),
     ("embedding.segment", "{0}.embeddings.token_type_embeddings"),
@@ -24,12 +26,29 @@ _RULES = (
 )
 
 
-def transformers_names(model: nn.Module, prefix: str) -> dict[str, str]:
+VIT_RULES = (
+    ("class_token", "{0}.embeddings.cls_token"),
+    ("position.weight", "{0}.embeddings.position_embeddings"),
+    ("patch.", "{0}.embeddings.patch_embeddings.projection."),
+    ("encoder.", "{0}.layers."),
+    ("attention_norm", "layernorm_before"),
+    ("feed_forward_norm", "layernorm_after"),
+    ("feed_forward.up", "mlp.fc1"),
+    ("feed_forward.down", "mlp.fc2"),
+    *((f"attention.{part}", f"attention.{part[0]}_proj") for part in ("query", "key", "value")),
+    ("attention.output", "attention.o_proj"),
+    ("norm.", "{0}.layernorm."),  # the last one, of which no part of a layer's name is left
+)
+
+
+def transformers_names(
+    model: nn.Module, prefix: str, rules: Sequence[tuple[str, str]] = BERT_RULES
+) -> dict[str, str]:
     """Return the name in transformers of each parameter; ``prefix`` is that of the encoder."""
     found = {}
     for name, _ in model.named_parameters():
         other = name
-        for ours, theirs in _RULES:
+        for ours, theirs in rules:
             other = other.replace(ours, theirs.format(prefix))
         found[name] = other
     return found

@@ -62,5 +62,6 @@ TINY_MODELS: dict[str, dict[str, Any]] = {
     },
     "bert/token_classifier": TOKENS | {"num_classes": 3, "encoder_output_dropout_rate": 0.0},
     "bert/extractive_summarization": TOKENS | {"max_cls_tokens": 3},
+    "vision_transformer": {"image_size": (8, 12), "patch_size": (4, 4), "num_classes": 5},
     "dit": {"vae": {"latent_size": (4, 8)}, "num_classes": 5},
 }

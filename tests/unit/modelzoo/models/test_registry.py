@@ -139,6 +139,10 @@ PUBLISHED_SIZES: dict[str, tuple[dict[str, Any], int]] = {
         {"hidden_size": 480, "num_hidden_layers": 12, "num_heads": 20, "filter_size": 1920},
         33_501_153,
     ),
+    "vision_transformer-base": (
+        {"image_size": (224, 224), "patch_size": (16, 16), "num_classes": 1000},
+        86_567_656,
+    ),
     "llama-7b": (
         LLAMA
         | {"hidden_size": 4096, "num_hidden_layers": 32, "num_heads": 32, "filter_size": 11008},

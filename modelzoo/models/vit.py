@@ -1,0 +1,87 @@
+"""Vision transformer (Dosovitskiy et al. 2021, "An image is worth 16x16 words").
+
+Shapes: B batch, C channels, P patches, H hidden.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from cstorch.metrics import AccuracyMetric
+from modelzoo.models.initializers import TruncatedNormalInitializer, fill_parameters
+from modelzoo.models.layers import LearnedPosition, norm
+from modelzoo.models.patches import to_patches
+from modelzoo.models.registry import register_model
+from modelzoo.models.residual_layers import transformer_layers
+from modelzoo.models.vit_config import VitConfig
+from wsc.core.errors import ConfigError
+
+
+@register_model("vision_transformer", config=VitConfig)
+class VitModel(nn.Module):
+    """Vision transformer: images and classes to loss.
+
+    Activations have the dtype of the parameters; the loss is fp32. ``initialize`` fills the
+    parameters.
+    """
+
+    def __init__(self, config: VitConfig) -> None:
+        super().__init__()
+        self.config = config
+        hidden, pixels = config.hidden_size, config.num_channels * prod(config.patch_size)
+        self.patch = nn.Linear(pixels, hidden, bias=config.use_embed_proj_bias)
+        self.class_token = nn.Parameter(torch.empty(hidden))
+        self.position = LearnedPosition(1 + prod(config.grid), hidden)
+        self.dropout = nn.Dropout(config.embedding_dropout_rate)
+        self.encoder = transformer_layers(config)
+        self.norm = norm(config) if config.use_final_layer_norm else None
+        self.classifier = nn.Linear(hidden, config.num_classes, bias=config.use_bias_in_output)
+        self.accuracy: AccuracyMetric | None = None
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the fp32 scalar loss, mean over samples.
+
+        Args:
+            images: fp32 (B, C, height, width).
+            labels: int64 (B,).
+
+        Raises:
+            ConfigError: Channels, height or width are not those of the configuration.
+        """
+        scores = self.classify(images)
+        if self.accuracy is not None and not self.training:
+            self.accuracy(labels, scores.argmax(-1))
+        return F.cross_entropy(scores.float(), labels)
+
+    def classify(self, images: torch.Tensor) -> torch.Tensor:
+        """Return scores (B, classes) of images, (B, C, height, width)."""
+        self._check_size(images)
+        patches = to_patches(images, self.config.patch_size).to(self.patch.weight.dtype)
+        token = self.class_token.expand(len(images), 1, -1)
+        x, _ = self.position(torch.cat([token, self.patch(patches)], dim=1))
+        x = self.dropout(x)
+        for layer in self.encoder:
+            x = layer(x, None)
+        first = x[:, 0] if self.norm is None else self.norm(x[:, 0])
+        scores: torch.Tensor = self.classifier(first)
+        return scores
+
+    def initialize(self, seed: int) -> None:
+        """Initialize the parameters; each depends on (seed, its name) alone."""
+        fill_parameters(self, seed, TruncatedNormalInitializer(std=self.config.initializer_range))
+        if self.config.compute_eval_metrics:
+            self.accuracy = AccuracyMetric("eval/accuracy_cls")
+
+    def _check_size(self, images: torch.Tensor) -> None:
+        stated = (self.config.num_channels, *self.config.image_size)
+        if tuple(images.shape[1:]) != stated:
+            raise ConfigError(
+                "images must have the channels and the size that the model states",
+                code="image-size-mismatch",
+                value=f"{tuple(images.shape[1:])}, the model {stated}",
+                remedy="change image_size of the model, or the transforms of the data",
+            )

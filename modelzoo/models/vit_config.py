@@ -1,0 +1,73 @@
+"""Configuration of the vision transformer (cluster_interface.md, section 2.4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo
+from pydantic import field_validator as check
+
+from modelzoo.data.image_transforms import Size
+from modelzoo.models.patches import check_patches, grid_of
+from modelzoo.models.transformer_config import Feature, Residual, TransformerConfig
+
+
+class VitConfig(TransformerConfig):
+    """A classifier of images, which reads their patches (Dosovitskiy et al. 2021, ViT)."""
+
+    name: str = "vision_transformer"
+    num_classes: PositiveInt = 2
+
+    # Patches
+    image_size: Size = (224, 224)
+    num_channels: PositiveInt = 3
+    patch_size: Size = (16, 16)
+    use_conv_patchified_embedding: bool = False
+    """Whether patches are embedded by a convolution; a linear layer computes the same."""
+    use_embed_proj_bias: bool = True
+    """Whether the embedding of patches has a bias."""
+    prepend_cls_token: Literal[True] = True
+    """A trained vector precedes the patches; the classes are read from its place."""
+    position_embedding_type: Literal["learned"] = "learned"
+    embedding_dropout_rate: float = Field(default=0.0, ge=0, lt=1)
+
+    # Layers
+    norm_type: Literal["layernorm"] = "layernorm"
+    layer_norm_epsilon: PositiveFloat = 1e-5
+    norm_first: bool = True
+    """Whether layers are pre-norm instead of post-norm."""
+    use_final_layer_norm: bool = True
+    """Whether a norm follows the last layer."""
+
+    # Classes
+    use_encoder_pooler_layer: Literal[False] = False
+    pooler_nonlinearity: str | None = None
+    """No effect: there is no pooler."""
+    use_bias_in_output: bool = True
+    """Whether the head has a bias."""
+    compute_eval_metrics: bool = True
+    """Whether an evaluation computes the accuracy."""
+
+    @property
+    def has_fp32_softmax(self) -> bool:
+        return self.attention_softmax_fp32
+
+    @property
+    def residual(self) -> Residual:
+        return "pre_norm" if self.norm_first else "post_norm"
+
+    @property
+    def grid(self) -> Size:
+        """Patches down and across."""
+        return grid_of(self.image_size, self.patch_size)
+
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
+        return (
+            Feature("images", (self.num_channels, *self.image_size)),
+            Feature("labels", (), self.num_classes),
+        )
+
+    @check("patch_size")
+    @classmethod
+    def _patches_tile_the_image(cls, patch_size: Size, info: ValidationInfo) -> Size:
+        return check_patches(patch_size, info.data.get("image_size", patch_size), "image_size")
