@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
+from appliance.faults.strike import full_disk
 from memoryx import flash as module
-from tests.support.disks import full_disk
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
 from wsc.core.errors import (
@@ -77,7 +77,7 @@ def test_read_only_path_is_refused() -> None:
 def test_path_without_room_is_refused(tmp_path: Path) -> None:
     """The space is reserved before the first step."""
     shape = Shape(flash=(tmp_path, RESIDENT_BYTES))
-    with full_disk(largest_bytes=8192), raises(ApplianceResourceExhausted, "flash-path-full"):
+    with full_disk(8192), raises(ApplianceResourceExhausted, "flash-path-full"):
         train_on_cluster(init_config(SHALLOW), shape, 1)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+from appliance.faults.strike import full_disk
 from memoryx.flash import FlashMemory, check_bound
 from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
 from memoryx.optim.rule import RULES, rule_named
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
-from tests.support.disks import full_disk
 from tests.support.errors import raises
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts

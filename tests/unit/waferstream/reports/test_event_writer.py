@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disks import full_disk
+from appliance.faults.strike import full_disk
 from tests.support.event_files import events, scalars
 from waferstream.reports.event_writer import EventWriter
 
@@ -32,6 +32,6 @@ def test_event_writer_flushes_during_a_run(tmp_path: Path) -> None:
 def test_event_writer_names_the_folder_of_a_full_disk(tmp_path: Path) -> None:
     writer = EventWriter(tmp_path)
     writer.scalar("train/loss", 2.5, 10)
-    with full_disk(), pytest.raises(OSError, match=tmp_path.name):
+    with full_disk(0), pytest.raises(OSError, match=tmp_path.name):
         writer.flush()
     writer.close()

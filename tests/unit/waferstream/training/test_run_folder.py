@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from appliance.faults.strike import full_disk
 from appliance.spec import ClusterSpec
-from tests.support.disks import full_disk
 from tests.support.errors import raises
 from tests.support.tiny_run import digest_of, run_here, write_run
 from waferstream.config.params import load_params
@@ -55,7 +55,7 @@ def test_log_line_that_cannot_be_written_ends_no_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The terminal says so, once."""
-    with closing(RunFolder(tmp_path)) as folder, full_disk():
+    with closing(RunFolder(tmp_path)) as folder, full_disk(0):
         for _ in range(3):
             log.warning("a line")
         folder.note("a progress line")
@@ -132,7 +132,7 @@ def test_a_full_disk_ends_the_run_with_the_name_of_the_file(tmp_path: Path) -> N
     params = load_params(tmp_path / "params.yaml")
     with (
         closing(RunFolder(tmp_path)) as folder,
-        full_disk(),
+        full_disk(0),
         pytest.raises(OSError, match=r"trainer_params\.yaml"),
     ):
         folder.save_configuration(params, ClusterSpec())
