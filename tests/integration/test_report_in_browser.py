@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import BROWSER, brightness_by_scheme, browse
+from tests.support.browser import MARKS, brightness_by_scheme, browse
 from tests.support.tiny_run import write_run
 from waferstream.cli.main import main
 
@@ -20,10 +20,7 @@ PROBE = """<script>addEventListener("load", () => {
     + `empty ${empty.length} drawings ${document.querySelectorAll("svg").length}`;
 })</script>"""
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")

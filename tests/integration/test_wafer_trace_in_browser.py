@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import BROWSER, brightness_by_scheme, browse
+from tests.support.browser import MARKS, brightness_by_scheme, browse
 from tests.support.tiny_run import write_run
 from waferstream.cli.main import main
 
@@ -30,10 +30,7 @@ PROBE = """<script>addEventListener("load", () => {
     + document.getElementById("detail").textContent.split(":")[0];
 })</script>"""
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import matplotlib.image as mpimg
 import numpy as np
+import pytest
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+MARKS = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed"),
+]
+"""Marks of a module whose tests need the browser."""
 
 
 def browse(tmp_path: Path, *flags: str) -> str:
