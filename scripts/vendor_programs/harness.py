@@ -1,4 +1,4 @@
-"""What the programs share: command line, cases in processes of their own, results as a file.
+"""What the programs share: command line, training, cases in own processes, results as a file.
 
 A program imports the front end under the vendor's name and nothing of this project, so it runs
 in both environments. Its cases return named arrays, which ``main`` writes to one ``.npz`` file as
@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import cerebras.pytorch as cstorch
 import numpy as np
 import torch
 
@@ -35,6 +36,41 @@ def main(cases: Mapping[str, Case]) -> None:
         for key, value in _in_own_process(cases[name], options.device).items():
             arrays[f"{name}/{key}"] = value
     np.savez(options.out, **arrays)
+
+
+def network(kind: Callable[[], torch.nn.Module], device: str) -> tuple[torch.nn.Module, Any]:
+    """Return a network with weights of ``formula_weights``, and the same compiled, in fp32."""
+    backend = cstorch.backend(device)
+    cstorch.amp.enable_mixed_precision(False)
+    with backend.device:
+        model = kind()
+    model.load_state_dict(formula_weights(model))
+    return model, cstorch.compile(model, backend)
+
+
+def train(
+    compiled: Any, optimizer: Any, batches: Callable[[], list[Any]], num_steps: int
+) -> list[float]:
+    """Train some steps of a compiled network, each with the tensors of a batch; return losses."""
+
+    @cstorch.trace
+    def training_step(batch: Any) -> Any:
+        loss = compiled(*batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    losses: list[float] = []
+
+    @cstorch.step_closure
+    def log_loss(loss: Any) -> None:
+        losses.append(loss.item())
+
+    loader = cstorch.utils.data.DataLoader(batches)
+    for batch in cstorch.utils.data.DataExecutor(loader, num_steps=num_steps):
+        log_loss(training_step(batch))
+    return losses
 
 
 def formula_weights(model: torch.nn.Module, scale: float = 0.5) -> dict[str, torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import cerebras.pytorch as cstorch
 import numpy as np
 import torch
-from harness import Results, arrays_of, formula_tensor, formula_weights, main
+from harness import Results, arrays_of, formula_tensor, main, network, train
 
 STEPS = 10
 
@@ -34,33 +34,11 @@ def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
     ]
 
 
-def train(name: str, options: dict[str, Any], device: str) -> Results:
+def results_of(name: str, options: dict[str, Any], device: str) -> Results:
     """Train with one optimizer; return losses and final weights."""
-    backend = cstorch.backend(device)
-    cstorch.amp.enable_mixed_precision(False)
-    with backend.device:
-        model = Net()
-    model.load_state_dict(formula_weights(model))
-    compiled = cstorch.compile(model, backend)
+    model, compiled = network(Net, device)
     optimizer = getattr(cstorch.optim, name)(model.parameters(), **options)
-
-    @cstorch.trace
-    def training_step(batch: Any) -> Any:
-        loss = compiled(*batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    losses: list[float] = []
-
-    @cstorch.step_closure
-    def log_loss(loss: Any) -> None:
-        losses.append(loss.item())
-
-    loader = cstorch.utils.data.DataLoader(batches)
-    for batch in cstorch.utils.data.DataExecutor(loader, num_steps=STEPS):
-        log_loss(training_step(batch))
+    losses = train(compiled, optimizer, batches, STEPS)
     return {"losses": np.array(losses), **arrays_of(model.state_dict(), "weights")}
 
 
@@ -114,4 +92,4 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 if __name__ == "__main__":
-    main({case: partial(train, *arguments) for case, arguments in CASES.items()})
+    main({name: partial(results_of, *arguments) for name, arguments in CASES.items()})

@@ -11,7 +11,7 @@ from typing import Any
 import cerebras.pytorch as cstorch
 import numpy as np
 import torch
-from harness import Results, arrays_of, formula_tensor, formula_weights, main
+from harness import Results, arrays_of, formula_tensor, main, network, train
 
 STEPS = 10
 
@@ -36,36 +36,14 @@ def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
     ]
 
 
-def train(config: Any, device: str) -> Results:
+def results_of(config: Any, device: str) -> Results:
     """Train with one configuration of sparsity; return losses and final weights."""
-    backend = cstorch.backend(device)
-    cstorch.amp.enable_mixed_precision(False)
-    with backend.device:
-        model = Net()
-    model.load_state_dict(formula_weights(model))
-    compiled = cstorch.compile(model, backend)
+    model, compiled = network(Net, device)
     optimizer = cstorch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
     sparsity = cstorch.sparse.configure(config)
     model.apply(sparsity)
     optimizer.apply(sparsity)
-
-    @cstorch.trace
-    def training_step(batch: Any) -> Any:
-        loss = compiled(*batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    losses: list[float] = []
-
-    @cstorch.step_closure
-    def log_loss(loss: Any) -> None:
-        losses.append(loss.item())
-
-    loader = cstorch.utils.data.DataLoader(batches)
-    for batch in cstorch.utils.data.DataExecutor(loader, num_steps=STEPS):
-        log_loss(training_step(batch))
+    losses = train(compiled, optimizer, batches, STEPS)
     names = [name for name, _ in model.named_parameters()]
     weights = {name: tensor for name, tensor in model.state_dict().items() if name in names}
     return {"losses": np.array(losses), **arrays_of(weights, "weights")}
@@ -108,4 +86,4 @@ CASES: dict[str, Any] = {
 
 
 if __name__ == "__main__":
-    main({name: partial(train, config) for name, config in CASES.items()})
+    main({name: partial(results_of, config) for name, config in CASES.items()})
