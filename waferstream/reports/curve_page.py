@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from timing.start_up import StartUp
+from waferstream.reports.amounts import energy_facts, format_duration, format_energy
 from waferstream.reports.curve import CurvePoint, CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve_report import (
     curve_table,
-    energy_facts,
     extrapolation_texts,
     footnotes,
-    format_duration,
-    format_energy,
     headline,
     own_footnotes,
     verdict,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from timing.start_up import StartUp
-from waferstream.reports.curve_report import error_bar_text, format_duration, format_energy
+from waferstream.reports.amounts import format_duration, format_energy
+from waferstream.reports.curve_report import error_bar_text
 from waferstream.reports.drawing import Color, Point, Series, chart
 from waferstream.reports.economics import SECONDS_PER_HOUR, PriceSpec, power_kw
 from waferstream.reports.evidence import ERROR_BARS, extrapolations

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-import pytest
-
 from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from timing.attribution import OVERHEAD_NOTE, Attribution
 from waferstream.reports.curve import FilledWafer
@@ -13,8 +11,6 @@ from waferstream.reports.curve_report import (
     MOST_ROWS,
     curve_table,
     footnotes,
-    format_duration,
-    format_energy,
     headline,
     shown_points,
     table_text,
@@ -65,13 +61,6 @@ def test_curve_table_has_time_energy_and_cost_of_a_token_budget() -> None:
         assert cells.get("cost") == cost
 
 
-@pytest.mark.parametrize(
-    ("kwh", "text"), [(9.0, "9 kWh"), (500, "0.5 MWh"), (2e6, "2,000 MWh"), (3e7, "30 GWh")]
-)
-def test_format_energy_chooses_the_unit(kwh: float, text: str) -> None:
-    assert format_energy(kwh) == text
-
-
 def test_curve_table_without_tokens_has_no_token_rate() -> None:
     points = tuple(
         replace(point, prediction=point.prediction and replace(point.prediction, tokens_per_s=None))
@@ -119,20 +108,6 @@ def test_footnotes_name_waste_and_its_remedy() -> None:
 def test_table_text_is_aligned() -> None:
     header, *rows = table_text(RUNS).splitlines()[:3]
     assert {len(line) for line in rows} == {len(header)}
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (10, "10 s"),
-        (600, "10 min"),
-        (3 * 3600, "3.0 h"),
-        (100 * 86400, "100.0 days"),
-        (1e8, "3.2 years"),
-    ],
-)
-def test_format_duration_chooses_the_unit(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text
 
 
 def test_headline_counts_sequences_or_samples() -> None:
