@@ -8,8 +8,8 @@ memory of its own, so both are *staged* (csnode.staging): copied while kernels r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple, Protocol
 
 import torch
@@ -18,6 +18,7 @@ from csnode.engine.spec import DeviceName
 from csnode.gradients import GradientSum, GradientSums, SlabMemory, SumMemory
 from csnode.staging import DeviceMemory, GradientsOut, WeightsIn
 from csnode.streams import Streams, streams_of_gpu
+from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload
 from wsc.core.role import RoleContext
@@ -155,18 +156,20 @@ class Staged:
         """Align the clocks of device and host."""
         self._streams.align_clock()
 
-    def computing(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def computing(self) -> Iterator[None]:
         """Let ops of torch in the block run on the compute queue."""
-        return self._streams.computing()
+        with self._enough_memory(), self._streams.computing():
+            yield
 
     def hold(self, values: torch.Tensor) -> torch.Tensor:
         """Return the input in the memory of the device."""
-        with self._streams.computing():
+        with self.computing():
             return values.to(self.torch_device)
 
     def place(self, payloads: Mapping[int, Payload]) -> Mapping[int, Payload]:
         """Begin to copy the weights of a segment; return them as its kernels will read them."""
-        with self._cores.lease():
+        with self._cores.lease(), self._enough_memory():
             return self._weights.place(payloads)
 
     def mark(self) -> Mark:
@@ -176,9 +179,30 @@ class Staged:
     def depart(self, sums: Mapping[int, GradientSums]) -> Departure:
         """Begin to copy the sums of a segment behind its kernels."""
         self._weights.note_read()
-        with self._cores.lease(), self._streams.computing():
+        with self._cores.lease(), self.computing():
             taken = {owner: of_owner.take(one_by_one) for owner, of_owner in sums.items()}
         return self._gradients.depart(taken)
+
+    @contextmanager
+    def _enough_memory(self) -> Iterator[None]:
+        """Raise ApplianceResourceExhausted if the memory of the device does not suffice."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise gpu_memory_exhausted(str(self.torch_device), error) from error
+
+
+def gpu_memory_exhausted(where: str, error: torch.OutOfMemoryError) -> ApplianceResourceExhausted:
+    """Return the error for a GPU on which an allocation failed."""
+    return ApplianceResourceExhausted(
+        "a GPU has too little memory for its systems",
+        code="gpu-memory-exhausted",
+        where=where,
+        value=str(error).partition(". ")[0],
+        rule="a GPU holds activations, and the weights of two segments for each system",
+        remedy="lower runtime.activation_memory or csx.performance.micro_batch_size, or let "
+        "fewer systems share the GPU",
+    )
 
 
 def device_of(name: DeviceName, node: int, context: RoleContext) -> Device:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import torch
 
-from csnode.device import Device
+from csnode.device import Device, gpu_memory_exhausted
 from csnode.engine.binding import built
 from csnode.engine.crossover import SparseProducts
 from csnode.engine.packed_weight import NonZeros, PackedWeight
@@ -31,7 +31,7 @@ from wsc.compiler.half_types import nearest
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import CARRIED, DTYPES, dtype_in_program, read_stream
 from wsc.core.activities import Place
-from wsc.core.errors import ApplianceError, ApplianceResourceExhausted, WaferStreamError
+from wsc.core.errors import ApplianceError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
@@ -294,15 +294,7 @@ def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:
 
 def _kernel_failed(where: str, error: Exception) -> WaferStreamError:
     if isinstance(error, torch.OutOfMemoryError):
-        return ApplianceResourceExhausted(
-            "a GPU has too little memory for its systems",
-            code="gpu-memory-exhausted",
-            where=where,
-            value=str(error).partition(". ")[0],
-            rule="a GPU holds activations, and the weights of two segments for each system",
-            remedy="lower runtime.activation_memory or csx.performance.micro_batch_size, or let "
-            "fewer systems share the GPU",
-        )
+        return gpu_memory_exhausted(where, error)
     return ApplianceError(
         "a kernel failed",
         code="kernel-failed",

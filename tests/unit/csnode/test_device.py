@@ -1,0 +1,45 @@
+"""A device beside the processor that has too little memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Never
+
+import pytest
+import torch
+
+from appliance.cores import UnlimitedCores
+from csnode.device import Staged
+from tests.support.arenas import StrictArena
+from tests.support.deferred_streams import DeferredStreams
+from tests.support.errors import raises
+from tests.support.small_programs import program
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.role import RoleContext
+from wsc.core.stream_plan import plan_streams
+
+BUCKET = plan_streams(program(), 1).gradients[-1]
+SLAB = StrictArena().allocate(BUCKET.num_bytes)
+
+
+def place_weights(device: Staged) -> None:
+    device.place({0: SLAB})
+
+
+def sum_gradients(device: Staged) -> None:
+    with device.computing():
+        device.memory.allocate(BUCKET)
+
+
+@pytest.mark.parametrize("act", [place_weights, sum_gradients])
+def test_device_without_memory_is_named(
+    act: Callable[[Staged], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> Never:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    device = Staged(DeferredStreams(), RoleContext(StrictArena(), UnlimitedCores()))
+    monkeypatch.setattr(torch, "empty", fail)
+    with raises(ApplianceResourceExhausted, "gpu-memory-exhausted") as caught:
+        act(device)
+    assert (caught.value.where, caught.value.value) == ("cpu", "CUDA out of memory")
