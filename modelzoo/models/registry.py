@@ -134,7 +134,7 @@ def parameter_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Example:
-    """A training step to compile without data or weights (``wsc.compiler.compile_step``)."""
+    """A training step to compile (``wsc.compiler.compile``) without data or weights."""
 
     step: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
     model: nn.Module
