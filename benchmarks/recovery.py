@@ -22,21 +22,19 @@ import logging
 import re
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
-from typing import Any
-
-import torch
+from typing import Any, NamedTuple
 
 import cstorch
 from appliance.faults.plan import Fault, FaultPlan
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
-from benchmarks.streaming.workload import ADAMW, Workload
-from modelzoo.data.registry import build_source
+from benchmarks.streaming.cluster_training import training_on
+from benchmarks.streaming.workload import Workload
 from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
@@ -83,35 +81,12 @@ def noted() -> Iterator[Recoveries]:
         log.removeHandler(recoveries)
 
 
-class Training:
+class Training(NamedTuple):
     """A training of a workload on a new cluster."""
 
-    def __init__(self, workload: Workload, backend: cstorch.Backend) -> None:
-        self.backend = backend
-        # One loader for all runs: another one would be compiled and installed again.
-        self._loader = cstorch.utils.data.DataLoader(build_source, workload.loader, "workload")
-        with backend.device:
-            model = workload.model()
-        compiled = cstorch.compile(model, backend)
-        optimizer = cstorch.optim.AdamW(model.parameters(), **ADAMW)
-
-        @cstorch.trace
-        def step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            loss: torch.Tensor = compiled(**batch)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss
-
-        self._step = step
-
-    def run(self, steps: int) -> None:
-        """Train some steps in one job."""
-        executor = cstorch.utils.data.DataExecutor(
-            self._loader, num_steps=steps, activation_steps=steps
-        )
-        for batch in executor:
-            self._step(batch)
+    backend: cstorch.Backend
+    run: Callable[[int], None]
+    """Trains so many further steps in one job."""
 
 
 @contextmanager
@@ -125,7 +100,7 @@ def opened(
     config = cstorch.ClusterConfig(num_csx=_NUM_CSX, cluster=cluster, autorestart=autorestart)
     backend = cstorch.backend("CSX", cluster_config=config)
     try:
-        yield Training(workload, backend)
+        yield Training(backend, training_on(backend, workload))
     finally:
         backend.shutdown()
         cstorch.backends.reset()

@@ -10,7 +10,7 @@ DeepSpeed's ZeRO-3 (``zeroN``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,9 +21,9 @@ import torch
 import cstorch
 from appliance.spec import ClusterSpec, RuntimeSpec
 from benchmarks.streaming.arm import Opener
+from benchmarks.streaming.cluster_training import training_on
 from benchmarks.streaming.torch_loops import open_ddp, open_deepspeed, open_fsdp, open_memory
-from benchmarks.streaming.workload import ADAMW, Layout, Workload
-from modelzoo.data.registry import build_source
+from benchmarks.streaming.workload import Layout, Workload
 from wsc.core.errors import ConfigError
 from wsc.core.micro_batches import Cut
 
@@ -120,28 +120,7 @@ def open_cluster(
     )
     backend = cstorch.backend("CSX", cluster_config=config)
     try:
-        with backend.device:
-            model = workload.model()
-        compiled = cstorch.compile(model, backend)
-        optimizer = cstorch.optim.AdamW(model.parameters(), **ADAMW)
-        loader = cstorch.utils.data.DataLoader(build_source, workload.loader, "workload")
-
-        @cstorch.trace
-        def training_step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            loss: torch.Tensor = compiled(**batch)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss
-
-        def run(steps: int) -> None:
-            executor = cstorch.utils.data.DataExecutor(
-                loader, num_steps=steps, activation_steps=steps
-            )
-            for batch in executor:
-                training_step(batch)
-
-        yield run
+        yield training_on(backend, workload)
         if trace is not None:
             backend.write_trace(trace)
     finally:
