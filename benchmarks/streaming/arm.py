@@ -1,7 +1,8 @@
 """Run an arm in processes of its own, which train on request and return the seconds.
 
-All arms are alive at the same time, but only one computes; the others wait in a blocking read. A
-process ends when its arm is closed, or when the parent ends.
+All arms are alive at the same time, but only one computes: the processes of the others, with all
+that they have started, are stopped until their next trial. A process ends when its arm is closed,
+or when the parent ends.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import NoReturn
 
 from wsc.core.errors import WaferStreamError
@@ -55,18 +57,26 @@ class Arm:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
                 theirs.close()  # so that its end is the end of the pipe
             self._answers()
+            self._signal(signal.SIGSTOP)
         except BaseException:
             self.close()
             raise
 
     def run(self, steps: int) -> float:
-        """Train ``steps`` steps; return the seconds that the slowest process measured."""
+        """Train ``steps`` steps; return the seconds that the slowest process measured.
+
+        Between two runs no process of the arm uses the host, not even to look for messages.
+        """
+        self._signal(signal.SIGCONT)
         for pipe in self._processes:
             pipe.send(steps)
-        return max(self._answers())
+        seconds = max(self._answers())
+        self._signal(signal.SIGSTOP)
+        return seconds
 
     def close(self) -> None:
         """End the arm's processes at once. Idempotent."""
+        self._signal(signal.SIGCONT)
         for process in self._processes.values():
             if process.is_alive() and process.pid is not None:
                 os.kill(process.pid, signal.SIGINT)  # on SIGTERM Ray prints its stack
@@ -78,6 +88,13 @@ class Arm:
             process.kill()
             process.join()
         self._processes.clear()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to all processes of the arm, parents first."""
+        for process in self._processes.values():
+            for pid in _tree(process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
 
     def _answers(self) -> list[float]:
         """Return the answers of all processes, in any order: others may wait for a failed one."""
@@ -107,6 +124,17 @@ class Arm:
                 "an arm failed", code="arm-failed", where=self.name, value=answer.traceback
             )
         return answer
+
+
+def _tree(pid: int | None) -> Iterator[int]:
+    """Yield a process and all below it, each after its parent; nothing if it has ended."""
+    if pid is None:
+        return
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            for child in children.read_text().split():
+                yield from _tree(int(child))
 
 
 def _serve(pipe: Connection, opener: Opener) -> None:

@@ -35,3 +35,16 @@ def wait_for_end(pids: Iterable[int], timeout_s: float = 20) -> set[int]:
     while (left := running(pids)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
+
+
+def wait_for_state(pids: Iterable[int], state: str, timeout_s: float = 20) -> set[int]:
+    """Wait until processes have a state of proc(5), ``T`` if stopped; return those that have not."""
+    left, deadline = set(pids), time.monotonic() + timeout_s
+    while left and time.monotonic() < deadline:
+        left = {pid for pid in left if _state_of(pid) != state}
+        time.sleep(0.02)
+    return left
+
+
+def _state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]

@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.streaming.arm import Arm, Opener
 from tests.support.errors import raises
+from tests.support.processes import descendants, wait_for_state
 from wsc.core.errors import WaferStreamError
 
 
@@ -53,6 +54,24 @@ def test_arm_does_not_wait_for_others_after_a_failure() -> None:
     waits = opener(partial(subprocess.call, ["sleep", "600"]))
     with raises(WaferStreamError, "arm-died"):
         Arm("unequal", [waits, opener(os._exit)])
+
+
+def test_waiting_arm_is_stopped_with_all_its_processes() -> None:
+    """What waits for its next trial takes no processor time from the arm that is measured."""
+    with closing(Arm("parent", [opener(_start_once)])) as arm:
+        (process,) = arm._processes.values()
+        assert process.pid is not None
+        pids = {process.pid, *descendants(process.pid)}
+        assert len(pids) == 2
+        assert wait_for_state(pids, "T") == set()
+        arm.run(1)
+        assert wait_for_state(pids, "T") == set()
+
+
+def _start_once(_: int) -> None:
+    """Start a process that ends with the pipe of its first caller."""
+    if not descendants(os.getpid()):
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 
 
 def test_close_ends_a_process_within_its_steps() -> None:
