@@ -5,10 +5,12 @@ A role without a fault has no shell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import numpy as np
+import torch
 
 from appliance.faults.log import FaultLog
 from appliance.faults.plan import NEEDS_A_PROCESS, OF_MESSAGES, Fault, FaultPlan, Moment
@@ -30,9 +32,11 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.program import Mode
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import (
     Job,
+    Progress,
     Report,
     Role,
     RoleContext,
@@ -131,7 +135,7 @@ class FaultySpec:
 
 
 class Faulty:
-    """The shell of a role; calls that can't fail on demand go through."""
+    """The shell of a role."""
 
     def __init__(
         self, role: Role, faults: Sequence[Fault], log: FaultLog, numbers: MessageNumbers
@@ -151,11 +155,6 @@ class Faulty:
         if job.mode != "train":  # steps of an evaluation are counted apart
             return self._role.begin(job)
         return FaultyJob(self, self._role.begin(job))
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_role":  # asked before __init__, by a copy
-            raise AttributeError(name)
-        return getattr(self._role, name)
 
     def strike(self, fault: Fault) -> None:
         """Let a fault happen to the role's process."""
@@ -190,6 +189,30 @@ class FaultyHolder(Faulty):
         with full_disk(min(offsets.values(), default=0)):
             self._holder.save(path, offsets, is_background)
             self._holder.finish_saving()
+
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        self._holder.train_with(optimizer)
+
+    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        self._holder.fill(values, state)
+
+    def layout(self, states: Collection[str]) -> list[TensorSpec]:
+        return self._holder.layout(states)
+
+    def finish_saving(self) -> None:
+        self._holder.finish_saving()
+
+    def restore(self, path: Path, state: str, strict: bool) -> None:
+        self._holder.restore(path, state, strict)
+
+    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        return self._holder.masters(names, state)
+
+    def progress(self) -> Progress | None:
+        return self._holder.progress()
+
+    def rollback(self, attempt: int, step: int) -> None:
+        self._holder.rollback(attempt, step)
 
     @property
     def _holder(self) -> WeightHolder:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
 
-from appliance.role_log import Logged, LoggedHolder, LoggedJob, LoggedRoles, level_of, with_logs
-from appliance.roles import Roles
+from appliance.role_log import level_of, with_logs
 from appliance.spec import ClusterSpec, RoleLogSpec, RuntimeSpec
 from tests.support.tiny_run import digest_of, run_here, write_run
-from wsc.core.role import Role, RunningJob, WeightHolder
 
 
 def test_level_of_a_role_is_that_of_its_task() -> None:
@@ -22,20 +19,6 @@ def test_level_of_a_role_is_that_of_its_task() -> None:
 def test_role_without_level_has_no_shell() -> None:
     assert with_logs([], RoleLogSpec()) == []
     assert ClusterSpec().runtime == RuntimeSpec(log=RoleLogSpec())
-
-
-@pytest.mark.parametrize(
-    ("shell", "protocol"),
-    [
-        (Logged, Role),
-        (LoggedHolder, WeightHolder),
-        (LoggedJob, RunningJob),
-        (LoggedRoles, Roles),
-    ],
-)
-def test_shell_has_every_method_of_what_it_holds(shell: type, protocol: type) -> None:
-    methods = {name for name, _ in inspect.getmembers(protocol, inspect.isfunction)}
-    assert {name for name in methods if not name.startswith("_")} <= set(dir(shell))
 
 
 def test_roles_log_at_their_level_and_change_no_bit(
