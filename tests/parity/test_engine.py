@@ -12,7 +12,7 @@ from csnode.engine.binding import built
 from csnode.engine.calls import KernelCall, calls_of
 from csnode.engine.closed_forms import kernel_cycles, region_grid
 from csnode.engine.fabric import FabricArray, Run
-from csnode.engine.spec import KINDS, EngineSpec, KernelName
+from csnode.engine.spec import KINDS, KernelName
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
 from wsc.core.errors import (
@@ -75,9 +75,9 @@ def test_simulated_fabric_gives_the_same_weights(
     runs: list[Run] = []
     segments: list[Segment] = []
 
-    def noted(kernel: KernelSource, segment: Segment, engine: EngineSpec) -> Any:
+    def noted(kernel: KernelSource, segment: Segment, *setting: Any) -> Any:
         segments.append(segment)
-        return built(kernel, segment, engine)
+        return built(kernel, segment, *setting)
 
     monkeypatch.setattr("csnode.executor.built", noted)
     monkeypatch.setattr(
