@@ -51,6 +51,8 @@ _NO_DASHBOARD = (None, None)
 """Address and process of the dashboard. ray.init would start a process for usage statistics even
 without a dashboard, and wait for it."""
 
+_WORKER_NICENESS = "RAY_worker_niceness"
+
 _CONFIG = {
     # ray.init would hold the interpreter's lock until the first workers have started.
     "prestart_worker_first_driver": False,
@@ -196,6 +198,15 @@ def give_ray_a_generator() -> None:
             module.random = _RAYS_GENERATOR  # type: ignore[attr-defined]
 
 
+def _config() -> dict[str, object]:
+    """Return the settings of a private Ray.
+
+    Ray runs its workers at nice 15, where any other work on the host takes the processor from the
+    training. They have the priority of the program, unless the user's environment states another.
+    """
+    return _CONFIG if _WORKER_NICENESS in os.environ else {**_CONFIG, "worker_niceness": 0}
+
+
 def _init(address: str) -> None:
     give_ray_a_generator()
     is_private = address == "local"
@@ -217,7 +228,7 @@ def _init(address: str) -> None:
             object_store_memory=_OBJECT_STORE_BYTES if is_private else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            _system_config=_CONFIG if is_private else None,
+            _system_config=_config() if is_private else None,
         )
     if is_private:
         node: Any = worker._global_node

@@ -98,20 +98,38 @@ def test_private_ray_instance_leaves_nothing() -> None:
     assert address not in sockets()
 
 
-def test_interrupt_ends_every_process() -> None:
-    """Ctrl-C in the user's process, in the midst of a job, ends the whole tree below it."""
+@contextmanager
+def ray_driver() -> Iterator[subprocess.Popen[str]]:
+    """A program whose roles are in the midst of a job, started as a user starts it."""
     script = Path(__file__).with_name("ray_driver.py")
     command = [sys.executable, str(script), uuid.uuid4().hex]
+    variables = {name: each for name, each in os.environ.items() if name != "RAY_worker_niceness"}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables
     ) as driver:
         assert driver.stdout is not None
         assert driver.stdout.readline() == "ready\n"
+        yield driver
+
+
+def test_interrupt_ends_every_process() -> None:
+    """Ctrl-C in the user's process, in the midst of a job, ends the whole tree below it."""
+    with ray_driver() as driver:
         tree = descendants(driver.pid)
         driver.send_signal(signal.SIGINT)
+        assert driver.stdout is not None
         assert driver.stdout.read() == "ended\n"
         assert driver.wait(30) == 0
     assert wait_for_end(tree, timeout_s=10) == set()
+
+
+def test_roles_have_the_priority_of_the_program() -> None:
+    """Ray would run them at nice 15, where any other work on the host takes their processor."""
+    with ray_driver() as driver:
+        tree = descendants(driver.pid)
+        niceness = {os.getpriority(os.PRIO_PROCESS, pid) for pid in tree}
+        driver.send_signal(signal.SIGINT)
+    assert niceness == {os.getpriority(os.PRIO_PROCESS, 0)}
 
 
 @pytest.mark.parametrize("link", ["shared_memory", "grpc"])
