@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from csnode.engine.array import WaferArray
-from csnode.engine.elsewhere import PROCESSOR, moved
+from csnode.engine.device_kernels import PROCESSOR, moved
 from csnode.engine.fabric import FabricArray
 from csnode.engine.gradient_products import bind_gradients
 from csnode.engine.kernels import KERNELS, PRODUCTS

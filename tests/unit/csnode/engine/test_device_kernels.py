@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from csnode.engine.elsewhere import PROCESSOR, moved
+from csnode.engine.device_kernels import PROCESSOR, moved
 from csnode.engine.plain_attention import attention, attention_backward
 from csnode.micro_batch import MicroBatch
 from tests.support.errors import raises
@@ -125,6 +125,8 @@ def test_plain_attention_is_that_of_the_processor(dtype: torch.dtype, is_causal:
 def test_op_without_a_kernel_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """At installation, before anything computes."""
     text = "def forward(self, x):\n    return (torch.ops.aten.relu.default(x),)"
-    monkeypatch.setattr("csnode.engine.elsewhere._has_kernel", lambda op, _: op != "aten::relu")
+    monkeypatch.setattr(
+        "csnode.engine.device_kernels._has_kernel", lambda op, _: op != "aten::relu"
+    )
     with raises(ApplianceCompilationError, "device-without-kernel"):
         moved(KernelSource(text, {}, {}), "layer", META)
