@@ -18,7 +18,7 @@ Hook = Callable[[torch.Tensor, str], None]
 """A function of a tensor and its name."""
 
 Names = Callable[[str], Iterable[str]]
-"""The names under which hooks hear a tensor, by its own name."""
+"""The names under which hooks get a tensor, by its own name."""
 
 Outline = tuple[str, Sequence[int], str]
 """Name, shape and dtype of a tensor."""
@@ -112,26 +112,26 @@ def traced_tensors(model: nn.Module, names: Names = itself) -> Iterator[None]:
 
 
 @contextmanager
-def heard_outlines() -> Iterator[list[Outline]]:
+def noted_outlines() -> Iterator[list[Outline]]:
     """Yield a list of name, shape and dtype of the tensors that hooks get inside the block."""
-    heard: list[Outline] = []
+    noted: list[Outline] = []
 
     def note(tensor: torch.Tensor, name: str) -> None:
         # The samples of a micro-batch may be a symbol, whose hint decides nothing.
         extents: Sequence[int | torch.SymInt] = tensor.shape
         shape = [e.node.hint if isinstance(e, torch.SymInt) else e for e in extents]
-        heard.append((name, shape, str(tensor.dtype).removeprefix("torch.")))
+        noted.append((name, shape, str(tensor.dtype).removeprefix("torch.")))
 
     note.reads_outlines_only = True  # type: ignore[attr-defined]
     handle = while_traced.register(note) if while_traced else None
     try:
-        yield heard
+        yield noted
     finally:
         if handle is not None:
             handle.remove()
 
 
-def hear_again(outlines: Sequence[Outline]) -> None:
+def call_with_outlines(outlines: Sequence[Outline]) -> None:
     """Call the hooks in ``while_traced`` for tensors without values."""
     for name, shape, dtype in outlines:
         while_traced(torch.empty(*shape, dtype=getattr(torch, dtype), device="meta"), name)

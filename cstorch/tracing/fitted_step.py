@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cstorch.backend import Backend
 from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, recorded_size
-from cstorch.listeners.hooks import hear_again, heard_outlines
+from cstorch.listeners.hooks import call_with_outlines, noted_outlines
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.forward import Forward
@@ -48,12 +48,12 @@ def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) 
     if found is not None:
         (recorded, compiled), fit, was_cached = found, None, True
     else:
-        with heard_outlines() as heard:
+        with noted_outlines() as outlines:
             recorded, compiled, fit, was_cached = _compile_fitting(
                 backend, call, loop, forward, cache
             )
         if start is not None:
-            start.cache.store_start(start.key, compiled.program.digest, heard)
+            start.cache.store_start(start.key, compiled.program.digest, outlines)
     log_compiled(backend, compiled.program, was_cached=was_cached)
     job.compile_hash, job.is_cached = compiled.program.digest, was_cached
     job.end()
@@ -105,9 +105,9 @@ class _Start:
         found = self.cache.load_start(self.key)
         if found is None:
             return None
-        compiled, heard = found
+        compiled, outlines = found
         model = model_of(backend)
         with recording() as recorder, recorded_clipping(model, recorder), self.forward.skipped():
-            hear_again(heard)
+            call_with_outlines(outlines)
             outputs = recorder.hand_out(call(call.tensors))
         return RecordedStep(backend, None, call, outputs, recorder), compiled
