@@ -96,8 +96,8 @@ def portable_look() -> Callable[[Sequence[str]], dict[str, str | int]]:
             for path in sorted(folder.rglob("*.py")):
                 digest.update(f"{package}/{path.relative_to(folder)}\0".encode())
                 digest.update(path.read_bytes())
-        memory = fields_of("/proc/meminfo")
-        processor = fields_of("/proc/cpuinfo")
+        memory, processor = fields_of("/proc/meminfo"), fields_of("/proc/cpuinfo")
+        free_kib = (int(memory[k].split()[0]) for k in ("MemAvailable", "SwapFree"))
         changing = ("processor", "cpu MHz", "bogomips", "BogoMIPS", "microcode", "stepping")
         places = ("physical id", "core id", "apicid", "initial apicid", "siblings", "cpu cores")
         kind = {k: v for k, v in processor.items() if k not in (*changing, *places)}
@@ -116,9 +116,7 @@ def portable_look() -> Callable[[Sequence[str]], dict[str, str | int]]:
             "processor": f"{name}, {hashlib.sha256(repr(kind).encode()).hexdigest()[:8]}",
             "cores": len(os.sched_getaffinity(0)),
             "shared_bytes": shutil.disk_usage("/dev/shm").free,
-            "free_bytes": sum(
-                int(memory[k].split()[0]) << 10 for k in ("MemAvailable", "SwapFree")
-            ),
+            "free_bytes": sum(free_kib) << 10,
         }
 
     return look
