@@ -130,11 +130,30 @@ def test_exec_points_at_the_line_that_met_an_error(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("words", [["missing.py"], ["-m", "no_such_module"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["missing.py"],
+        ["-m", "no_such_module"],
+        ["-m", "json.no_such_module"],
+        ["-m", ".relative"],
+        ["-m", "__main__"],
+    ],
+)
 def test_exec_of_a_missing_program_has_a_code(run_exec: RunExec, words: list[str]) -> None:
     code, _, err = run_exec(*words)
     assert code == 1
     assert "[program-missing]" in err
+
+
+def test_exec_shows_the_error_of_a_package(folder: Path, run_exec: RunExec) -> None:
+    """A package that lacks another one exists itself."""
+    (folder / "lacking").mkdir()
+    (folder / "lacking" / "__init__.py").write_text("import no_such_dependency\n")
+    code, _, err = run_exec("-m", "lacking.program")
+    assert code == 1
+    assert err.splitlines()[-1] == "ModuleNotFoundError: No module named 'no_such_dependency'"
+    assert "program-missing" not in err
 
 
 @pytest.mark.parametrize("words", [[], ["--num_csx=0", "code/train_it.py"]])

@@ -98,6 +98,7 @@ def execute(arguments: ExecArguments) -> int:
         try:
             with _traced(arguments.trace):
                 if arguments.is_module:
+                    _check_module(arguments.program)
                     runpy.run_module(arguments.program, run_name="__main__", alter_sys=True)
                 else:
                     runpy.run_path(arguments.program, run_name="__main__")
@@ -159,8 +160,6 @@ def _prepared(arguments: ExecArguments) -> Iterator[None]:
     token = launch.set(settings)
     prepare_imports_with("cstorch.vendor")
     try:
-        if arguments.is_module:
-            _check_module(arguments.program)
         yield
     finally:
         backend = existing_backend()
@@ -172,17 +171,24 @@ def _prepared(arguments: ExecArguments) -> Iterator[None]:
 
 
 def _check_module(name: str) -> None:
-    try:
-        found = find_spec(name) is not None
-    except ModuleNotFoundError:  # one of its packages
-        found = False
-    if not found:
+    """Refuse a module that cannot be found; the code of its packages runs."""
+    if name.startswith(".") or name == "__main__" or not _is_found(name):
         raise ConfigError(
             "the module must be on the search path",
             code="program-missing",
             value=name,
             remedy="start the command in the folder that holds it, or set PYTHONPATH",
         )
+
+
+def _is_found(name: str) -> bool:
+    """Return whether a module exists; what the code of its packages raises is passed on."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}."):
+            raise
+        return False
 
 
 def _traced(trace: TraceRequest | None) -> AbstractContextManager[None]:
