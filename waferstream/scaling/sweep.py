@@ -12,7 +12,10 @@ from wsc.core.errors import ConfigError
 MOST_SYSTEMS = 2048
 """Systems of the largest cluster that the vendor offers (CS-3, announcement of 2024)."""
 
-_PART = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::x(?P<factor>\d+))?)?", re.ASCII)
+_NUMBER = r"\d{1,9}"  # int() refuses thousands of digits
+_PART = re.compile(
+    f"(?P<first>{_NUMBER})(?:-(?P<last>{_NUMBER})(?::x(?P<factor>{_NUMBER}))?)?", re.ASCII
+)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,10 @@ FLAG = "--wafer_trace"
 MOST_PES = 256
 """PEs of the largest region: more cannot be told apart on a screen."""
 
-_FORM = re.compile(r"(?P<layer>[^:@]+)(:(?P<kernel>[^@]+))?(@(?P<rows>\d+)x(?P<columns>\d+))?")
+_SIDE = r"\d{1,9}"  # int() refuses thousands of digits
+_FORM = re.compile(
+    rf"(?P<layer>[^:@]+)(:(?P<kernel>[^@]+))?(@(?P<rows>{_SIDE})x(?P<columns>{_SIDE}))?"
+)
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ def test_parse_sweep_joins_parts() -> None:
         ("1-8:x0", "1-8:x0 in"),
         ("8:x2", "8:x2 in"),
         ("²", "² in"),
+        ("1" * 5000, "111"),
     ],
 )
 def test_parse_sweep_names_the_part_that_is_wrong(text: str, wrong: str) -> None:

@@ -28,6 +28,7 @@ def test_layer_may_have_a_kernel_and_a_region(text: str, request_: WaferTraceReq
         ("", "wafer-trace-form"),
         ("decoder.0@4", "wafer-trace-form"),
         ("@4x6", "wafer-trace-form"),
+        (f"decoder.0@4x{'1' * 5000}", "wafer-trace-form"),
         ("decoder.0:gelu", "wafer-trace-kernel"),
         ("decoder.0@0x4", "wafer-trace-region"),
         ("decoder.0@17x16", "wafer-trace-region"),
