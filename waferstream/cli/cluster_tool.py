@@ -25,12 +25,16 @@ from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell
+from waferstream.scaling.sweep import MOST_SYSTEMS
+from wsc.core.errors import ConfigError
 from wsc.core.units import format_bytes
 
 if TYPE_CHECKING:  # it imports torch, which takes seconds
     from appliance.host_need import HostNeed
 
 DEFAULT_FILE = Path("cluster.yaml")
+
+_MOST_HOSTS = 10_000  # several for each of the systems that a cluster may have
 
 Row = dict[str, Any]
 
@@ -149,6 +153,10 @@ def _clear_worker_cache(given: argparse.Namespace) -> int:
 
 
 def _plan(given: argparse.Namespace) -> int:
+    if not 1 <= given.num_csx <= MOST_SYSTEMS:
+        raise ConfigError(
+            f"--num_csx must be 1 to {MOST_SYSTEMS:,}", code="out-of-range", value=given.num_csx
+        )
     spec = _spec(given)
     placement = _placer(spec, given.hosts).place(given.num_csx)
     workers = min(given.num_csx, spec.runtime.input_workers)
@@ -242,11 +250,13 @@ def _placer(spec: ClusterSpec, hosts: Sequence[Host] | None) -> Placer:
 def _hosts(text: str) -> list[Host]:
     """Parse ``3x4``: three hosts of four CPUs; ``3x4x256``: with 256 GiB of memory each."""
     parts = text.split("x")
-    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts) or parts[0] == "0":
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(
             f"{text!r} must be HOSTSxCPUS or HOSTSxCPUSxGIB, such as 3x4 or 3x4x256"
         )
     count, cpus, *gib = map(int, parts)
+    if not 1 <= count <= _MOST_HOSTS:
+        raise argparse.ArgumentTypeError(f"{text!r} must have 1 to {_MOST_HOSTS:,} hosts")
     free = gib[0] << 30 if gib else None
     return [Host(str(i), f"host-{i}", cpus, cpus, free_bytes=free) for i in range(count)]
 

@@ -145,11 +145,19 @@ def test_plan_says_whether_simulated_hosts_have_the_memory(
     assert ("SPREAD" in err) == (fits == "no")
 
 
-@pytest.mark.parametrize("hosts", ["3", "0x4", "3x4x5x6", "3x-4", "axb"])
+@pytest.mark.parametrize("hosts", ["3", "0x4", "10001x4", "3x4x5x6", "3x-4", "axb"])
 def test_plan_refuses_hosts_that_it_cannot_parse(hosts: str) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["cluster", "plan", "--hosts", hosts])
     assert stopped.value.code == 2
+
+
+@pytest.mark.parametrize("num_csx", [0, -1, 2049])
+def test_plan_refuses_a_number_of_systems(
+    num_csx: int, machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--cluster", machine, f"--num_csx={num_csx}", "--hosts", "3x2")
+    assert "[out-of-range]" in tool(capsys, "cluster", "plan", *words, code=1)
 
 
 def test_plan_refuses_hosts_that_are_too_few(
