@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 def _num_bytes(text: str) -> int:
     """Parse ``10GB``; ValueError for any other text, which argparse reports."""
     number, unit = text[:-2], text[-2:].upper()
-    if unit not in _UNITS or float(number) <= 0:
+    if unit not in _UNITS or not 0 < float(number) < inf:
         raise ValueError(text)
     return int(float(number) * _UNITS[unit])
 

@@ -11,6 +11,7 @@ import torch
 from modelzoo.converters.families import FAMILIES
 from tests.support.tools import rows, tool
 from waferstream.cli.convert_tool import read_hf, write_hf
+from waferstream.cli.main import main
 from waferstream.config.params import load_params
 from wsc.checkpoint.reader import Reader
 
@@ -89,3 +90,11 @@ def test_parts_hold_every_weight_once(tmp_path: Path) -> None:
     assert len(files) == 3
     again = read_hf(index)
     assert all(torch.equal(again[name], weights[name]) for name in weights)
+
+
+@pytest.mark.parametrize("size", ["10", "0GB", "-1GB", "1e400GB", "nanGB"])
+def test_size_of_a_file_is_a_positive_number(size: str) -> None:
+    words = ["checkpoint", "convert", "weights", *map(str, TO_HF), f"--hf-shard-size={size}"]
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
