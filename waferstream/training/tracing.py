@@ -32,9 +32,10 @@ class TraceRequest:
 
     def check(self) -> None:
         """Raise ConfigError for a file that could not be written at the end of the run."""
-        if not self.path.parent.is_dir() or not os.access(self.path.parent, os.W_OK):
+        folder = self.path.parent
+        if self.path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
             raise ConfigError(
-                "the folder of the trace must exist and be writable",
+                "the trace must be a file in a folder that exists and is writable",
                 code="trace-not-writable",
                 where="--trace",
                 value=self.path,

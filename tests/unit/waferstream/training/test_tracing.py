@@ -36,8 +36,9 @@ def test_every_phase_of_a_run_has_a_file(tmp_path: Path) -> None:
 def test_a_trace_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     """Before the run, which may take hours."""
     TraceRequest(tmp_path / "trace.json").check()
-    with raises(ConfigError, "trace-not-writable"):
-        TraceRequest(tmp_path / "nowhere" / "trace.json").check()
+    for path in (tmp_path / "nowhere" / "trace.json", tmp_path):
+        with raises(ConfigError, "trace-not-writable"):
+            TraceRequest(path).check()
     with raises(ConfigError, "trace-limit-too-small"):
         TraceRequest(tmp_path / "trace.json", 0).check()
 
