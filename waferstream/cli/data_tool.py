@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils._pytree import tree_leaves
-
+from appliance.batches import BatchSource, GlobalBatches
 from modelzoo.data.registry import DATA_PROCESSORS, build_source, processor_class
 from waferstream.cli.model_tool import field_rows, first_line
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
@@ -50,27 +48,48 @@ def _benchmark(given: argparse.Namespace) -> int:
         value = getattr(given, name)
         if value is not None and value < 1:
             raise ConfigError(f"--{name} must be at least 1", code="out-of-range", value=value)
-    loaders = load_params(given.params).trainer.dataloaders()
+    trainer = load_params(given.params).trainer
     rows = []
-    for where, config in loaders:
-        source = build_source(config.dump(), where)
+    for where, config in trainer.dataloaders():
+        batches = GlobalBatches(partial(build_source, config.dump(), where), seed=trainer.init.seed)
+        count, distance = _epochs_of(batches.source, given.steps_per_epoch, where)
         for epoch in range(given.num_epochs):
-            rows += _epoch(source, given.steps_per_epoch, given.sampling_frequency, where, epoch)
+            steps = range(epoch * distance, epoch * distance + count)
+            rows += _epoch(batches, steps, given.sampling_frequency, where, epoch)
     return show(given, rows)
 
 
+def _epochs_of(source: Any, steps: int | None, where: str) -> tuple[int, int]:
+    """Return the batches to read of an epoch, and those between the first ones of two epochs.
+
+    A loader without random access is read on where it has come to.
+    """
+    try:
+        length = len(source)
+    except TypeError as error:
+        if steps is None:
+            raise ConfigError(
+                "a loader without a length needs --steps_per_epoch",
+                code="loader-without-length",
+                where=where,
+                value=type(source).__name__,
+            ) from error
+        length = steps
+    count = min(steps or length, length)
+    return count, length if isinstance(source, BatchSource) else count
+
+
 def _epoch(
-    source: Any, steps: int | None, every: int | None, where: str, epoch: int
+    batches: GlobalBatches, steps: Sequence[int], every: int | None, where: str, epoch: int
 ) -> list[dict[str, Any]]:
-    """Read one epoch; return a row for each interval of ``every`` steps, or one for all."""
-    count = min(steps, len(source)) if steps else len(source)
+    """Read the steps of one epoch; return a row for each ``every`` of them, or one for all."""
     rows, done, num_bytes, samples = [], 0, 0, 0
     start_s = time.perf_counter()
-    for step, batch in enumerate(islice(_epoch_batches(source, epoch), count), start=1):
-        leaves = list(_tensors(batch))
+    for step, place in enumerate(steps, start=1):
+        _, leaves = batches.structured(place)
         num_bytes += sum(tensor.nbytes for tensor in leaves)
-        samples += leaves[0].shape[0]
-        if step == count or (every and step % every == 0):
+        samples += leaves[0].shape[0] if leaves else 0
+        if step == len(steps) or (every and step % every == 0):
             elapsed_s = time.perf_counter() - start_s
             rows.append(
                 {
@@ -85,16 +104,6 @@ def _epoch(
             )
             done, num_bytes, samples, start_s = step, 0, 0, time.perf_counter()
     return rows
-
-
-def _epoch_batches(source: Any, epoch: int) -> Any:
-    """Iterate over the batches of an epoch of a source with random access."""
-    first = epoch * len(source)
-    return (source.batch(step) for step in range(first, first + len(source)))
-
-
-def _tensors(batch: Any) -> Sequence[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
 
 
 _PROCESSOR = argument("data_processor", help="name of a data processor")

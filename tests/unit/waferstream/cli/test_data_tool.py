@@ -32,3 +32,31 @@ def test_benchmark_reads_every_loader(tmp_path: Path, capsys: pytest.CaptureFixt
     assert all(row["samples/s"] > row["batches/s"] > 0 for row in found)
     err = tool(capsys, "data_processor", "benchmark", params, "--num_epochs=0", code=1)
     assert "[out-of-range]" in err
+
+
+OWN_LOADERS = """
+import torch
+
+def endless(batch_size):
+    while True:
+        yield {"x": torch.zeros(batch_size, 3)}
+
+def finite(batch_size):
+    return [torch.zeros(batch_size, 3)] * 4
+"""
+
+
+def test_benchmark_reads_a_loader_of_the_user(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_loaders.py").write_text(OWN_LOADERS)
+    write_run(
+        tmp_path,
+        fit__train_dataloader={"class": "own_loaders:finite", "batch_size": 2},
+        fit__val_dataloader={"class": "own_loaders:endless", "batch_size": 2},
+    )
+    words = ("data_processor", "benchmark", tmp_path / "params.yaml", "--num_epochs=2")
+    err = tool(capsys, *words, code=1)
+    assert "[loader-without-length]" in err
+    found = rows(capsys, *words, "--steps_per_epoch=5")
+    assert [(row["epoch"], row["steps"]) for row in found] == [(0, 4), (1, 4), (0, 5), (1, 5)]
