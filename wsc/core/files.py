@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
     If the block fails nothing is left of the new file. With ``durable`` the file and its name are
     flushed to the disk first, so that they survive a power failure. An OSError that names no file,
-    as that of a full disk, names ``path``.
+    as that of a full disk, or the new one names ``path``.
     """
     partial = path.with_name(PARTIAL_NAME.format(name=path.name))
     try:
-        with naming(path):
+        with naming(path, partial):
             partial.unlink(missing_ok=True)  # from a process that was killed
             yield partial
             if durable:
@@ -33,16 +33,18 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
             if durable:
                 _flush(path.parent)
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(NotADirectoryError):  # then there is no new file either
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Set ``path`` as the file name of an OSError that has none."""
+def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """Set ``path`` as the file name of an OSError that has none, or that of its partial file."""
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename is None:
+        is_unnamed = error.errno is not None and error.filename is None
+        if is_unnamed or (partial is not None and str(error.filename) == str(partial)):
             error.filename = str(path)
         raise
 

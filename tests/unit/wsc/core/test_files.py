@@ -26,6 +26,16 @@ def test_write_json_keeps_nan_valid_json(tmp_path: Path) -> None:
     assert path.read_text().split() == ["[", '"NaN",', '"Infinity",', "1.5", "]"]
 
 
+@pytest.mark.parametrize("folder", ["missing", "file"])
+def test_error_of_replacing_names_the_file(folder: str, tmp_path: Path) -> None:
+    """In a folder that does not exist, or that is a file: not the one that would be renamed."""
+    (tmp_path / "file").write_text("x")
+    path = tmp_path / folder / "page.html"
+    with pytest.raises(OSError, match="page") as caught, replacing(path) as partial:
+        partial.write_text("new")
+    assert caught.value.filename == str(path)
+
+
 def test_failed_replacing_keeps_the_old_file(tmp_path: Path) -> None:
     """Neither half a file nor a temporary one."""
     path = tmp_path / "page.html"
