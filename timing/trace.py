@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from timing.record import Occupancy, Record
 from wsc.core.activities import RECOVER, Interval, Place
+from wsc.core.files import naming
 from wsc.core.units import PS_PER_NS, PS_PER_S
 
 Event = dict[str, Any]
@@ -84,11 +85,12 @@ class _Bar(NamedTuple):
 def write_trace(path: Path, activities: Activities, notes: Sequence[str] = ()) -> None:
     """Write activities to one JSON file, with ``notes`` about what is not in it.
 
-    A file whose name ends with ``.gz`` is compressed, which viewers read as well.
+    A file whose name ends with ``.gz`` is compressed, which viewers read as well. An OSError names
+    the file, also that of a full disk.
     """
     missing = [*notes, *activities.missing()]
     opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "wt", encoding="utf-8") as file:
+    with naming(path), opened(path, "wt", encoding="utf-8") as file:
         about = {"missing": missing}
         file.write(f'{{"displayTimeUnit": "ns", "otherData": {json.dumps(about)}, ')
         file.write('"traceEvents": [')

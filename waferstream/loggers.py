@@ -24,6 +24,7 @@ from typing import Any
 
 from waferstream.training.observers import TRAIN_LOSS, EvaluationLog, TrainingLog, scalars_of
 from wsc.core.errors import ConfigError
+from wsc.core.files import naming
 
 
 class Logger(ABC):
@@ -63,7 +64,7 @@ class CsvLogger(Logger):
         self._write([(step, name, value) for name, value in numbers.items()])
 
     def _write(self, rows: Iterable[Sequence[object]]) -> None:
-        with self._path.open("a", encoding="utf-8", newline="") as file:
+        with naming(self._path), self._path.open("a", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows(rows)
 
 

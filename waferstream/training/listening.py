@@ -40,7 +40,7 @@ class TensorNames:
         self._write_later = step_closure(self._write)
 
     def __call__(self, tensor: torch.Tensor, name: str) -> None:
-        """Hear what a module returns."""
+        """Note what a module returns."""
         trace = active_recorder.get()
         if trace is not self._trace:
             self._trace, self._lines = trace, {}

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from appliance.faults.strike import full_disk
 from tests.support.traces import Trace, read_trace
 from timing.record import Record, SegmentFacts
 from timing.trace import Activities, write_trace
@@ -92,3 +95,11 @@ def test_a_trace_without_activities_is_still_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     write_trace(path, Activities())
     assert json.loads(path.read_text())["traceEvents"] == []
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_full_disk_names_the_trace(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with full_disk(0), pytest.raises(OSError, match=name) as caught:
+        write_trace(path, Activities(record_of_a_segment()))
+    assert caught.value.filename == str(path)

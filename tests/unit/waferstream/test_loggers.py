@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from appliance.faults.strike import full_disk
 from tests.support.errors import raises
 from tests.support.event_files import scalars
 from tests.support.tiny_run import run_here, write_run
-from waferstream.loggers import MlflowLogger, WandbLogger
+from waferstream.loggers import CsvLogger, MlflowLogger, WandbLogger
 from waferstream.training.observers import EvaluationLog
 from wsc.core.errors import ConfigError
 
@@ -93,3 +94,11 @@ def test_logger_without_its_package_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "wandb", None)
     with raises(ConfigError, "package-missing"):
         WandbLogger("mine")
+
+
+def test_csv_logger_names_its_file_on_a_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.csv"
+    logger = CsvLogger(str(path))
+    with full_disk(path.stat().st_size), pytest.raises(OSError, match=path.name) as caught:
+        logger.log(1, {"loss": 0.5})
+    assert caught.value.filename == str(path)
