@@ -55,7 +55,19 @@ def parse_sweep(text: str, where: str) -> tuple[int, ...]:
 
 
 def counts_of(request: SimulationRequest, num_csx: int) -> tuple[int, ...]:
-    """Return the numbers of systems to simulate, ``--num_csx`` always among them."""
+    """Return the numbers of systems to simulate, ``--num_csx`` always among them.
+
+    Raises:
+        ConfigError: ``num_csx`` is more than MOST_SYSTEMS.
+    """
+    if num_csx > MOST_SYSTEMS:
+        raise ConfigError(
+            "a simulated cluster must be one that could exist",
+            code="out-of-range",
+            where="--num_csx",
+            value=num_csx,
+            rule=f"at most {MOST_SYSTEMS:,} systems",
+        )
     if request.sweep is None:
         return powers_up_to(num_csx)
     return tuple(sorted({*request.sweep, num_csx}))

@@ -24,7 +24,7 @@ from modelzoo.user_classes import compute_loss
 from simulator.simulator import Simulator
 from waferstream.config.sections import LoopConfig
 from waferstream.reports.curve import CurvePoint, CurveResult
-from waferstream.scaling.sweep import SimulationRequest
+from waferstream.scaling.sweep import MOST_SYSTEMS, SimulationRequest
 from waferstream.simulation.capture import CapturedStep, captured_step, compile_at, with_rows
 from waferstream.simulation.output import simulation_text
 from waferstream.simulation.session import Labels, simulate_study, write_simulation
@@ -191,9 +191,11 @@ def _cluster_config(
 
 def _checked_counts(num_csx: int | Sequence[int]) -> tuple[int, ...]:
     counts = (num_csx,) if isinstance(num_csx, int) else tuple(sorted(set(num_csx)))
-    if not counts or any(not isinstance(count, int) or count < 1 for count in counts):
+    if not counts or any(
+        not isinstance(count, int) or not 1 <= count <= MOST_SYSTEMS for count in counts
+    ):
         raise ConfigError(
-            "num_csx must be numbers of systems from 1 on",
+            f"num_csx must be numbers of systems from 1 to {MOST_SYSTEMS:,}",
             code="out-of-range",
             where="simulate",
             value=num_csx,

@@ -84,3 +84,5 @@ def test_powers_up_to_a_number_start_at_one(num_csx: int) -> None:
 def test_counts_of_a_request_contain_the_requested_number() -> None:
     assert counts_of(SimulationRequest(sweep=(2, 8)), 4) == (2, 4, 8)
     assert counts_of(SimulationRequest(), 6) == (1, 2, 4, 6)
+    with raises(ConfigError, "out-of-range"):
+        counts_of(SimulationRequest(), MOST_SYSTEMS + 1)

@@ -153,6 +153,7 @@ def sgd(parameters: Any) -> Any:
     [
         (BATCH, 0, "out-of-range"),
         (BATCH, [], "out-of-range"),
+        (BATCH, [1, 2049], "out-of-range"),
         ({}, 1, "batch-without-tensor"),
         (BATCH, [1, 64], "batch-below-systems"),
         (BATCH[0], 1, "loss-not-scalar"),
