@@ -53,7 +53,7 @@ without a dashboard, and wait for it."""
 
 _WORKER_NICENESS = "RAY_worker_niceness"
 
-_CONFIG = {
+_CONFIG: dict[str, object] = {
     # ray.init would hold the interpreter's lock until the first workers have started.
     "prestart_worker_first_driver": False,
     # 0: no events of tasks. Nobody reads them here, and a process that leaves a dead gcs_server
