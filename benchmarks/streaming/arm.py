@@ -11,15 +11,15 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from typing import NoReturn
 
+from benchmarks.streaming.stopping import Stopper
 from wsc.core.errors import WaferStreamError
 
 Opener = Callable[[], AbstractContextManager[Callable[[int], object]]]
@@ -46,6 +46,7 @@ class Arm:
     def __init__(self, name: str, openers: Sequence[Opener]) -> None:
         self.name = name
         self._processes: dict[Connection, SpawnProcess] = {}
+        self._stopper = Stopper()
         spawn = get_context("spawn")
         try:
             for opener in openers:
@@ -57,7 +58,7 @@ class Arm:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
                 theirs.close()  # so that its end is the end of the pipe
             self._answers()
-            self._signal(signal.SIGSTOP)
+            self._stop()
         except BaseException:
             self.close()
             raise
@@ -67,16 +68,16 @@ class Arm:
 
         Between two runs no process of the arm uses the host, not even to look for messages.
         """
-        self._signal(signal.SIGCONT)
+        self._stopper.resume()
         for pipe in self._processes:
             pipe.send(steps)
         seconds = max(self._answers())
-        self._signal(signal.SIGSTOP)
+        self._stop()
         return seconds
 
     def close(self) -> None:
         """End the arm's processes at once. Idempotent."""
-        self._signal(signal.SIGCONT)
+        self._stopper.close()
         for process in self._processes.values():
             if process.is_alive() and process.pid is not None:
                 os.kill(process.pid, signal.SIGINT)  # on SIGTERM Ray prints its stack
@@ -89,12 +90,8 @@ class Arm:
             process.join()
         self._processes.clear()
 
-    def _signal(self, number: signal.Signals) -> None:
-        """Send a signal to all processes of the arm, parents first."""
-        for process in self._processes.values():
-            for pid in _tree(process.pid):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
+    def _stop(self) -> None:
+        self._stopper.stop([each.pid for each in self._processes.values() if each.pid is not None])
 
     def _answers(self) -> list[float]:
         """Return the answers of all processes, in any order: others may wait for a failed one."""
@@ -124,17 +121,6 @@ class Arm:
                 "an arm failed", code="arm-failed", where=self.name, value=answer.traceback
             )
         return answer
-
-
-def _tree(pid: int | None) -> Iterator[int]:
-    """Yield a process and all below it, each after its parent; nothing if it has ended."""
-    if pid is None:
-        return
-    yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
-            for child in children.read_text().split():
-                yield from _tree(int(child))
 
 
 def _serve(pipe: Connection, opener: Opener) -> None:

@@ -6,6 +6,7 @@ import operator
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import pytest
 
 from benchmarks.streaming.arm import Arm, Opener
 from tests.support.errors import raises
-from tests.support.processes import descendants, wait_for_state
+from tests.support.processes import descendants, wait_for_end, wait_for_state
 from wsc.core.errors import WaferStreamError
 
 
@@ -66,6 +67,27 @@ def test_waiting_arm_is_stopped_with_all_its_processes() -> None:
         assert wait_for_state(pids, "T") == set()
         arm.run(1)
         assert wait_for_state(pids, "T") == set()
+
+
+def test_waiting_arm_ends_with_its_parent() -> None:
+    """Who kills a benchmark, by whatever signal, leaves no stopped process behind."""
+    module = "tests.unit.benchmarks.streaming.test_arm"
+    program = f"from {module} import wait_with_an_arm as f; f()"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"waiting\n"
+        tree = descendants(parent.pid)
+        assert tree
+        parent.kill()
+    assert wait_for_end(tree) == set()
+
+
+def wait_with_an_arm() -> None:
+    """Set an arm up, and wait until this process is killed."""
+    arm = Arm("parent", [opener(_start_once)])
+    arm.run(1)
+    print("waiting", flush=True)
+    signal.pause()
 
 
 def _start_once(_: int) -> None:
