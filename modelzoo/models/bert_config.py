@@ -16,9 +16,9 @@ from pydantic import (
 from pydantic import field_validator as check
 
 from modelzoo.models.initializers import NormalInitializer, WeightInitializer
+from modelzoo.models.model_config import Feature
 from modelzoo.models.mup_config import MupConfig
 from modelzoo.models.transformer_config import (
-    Feature,
     Nonlinearity,
     Residual,
 )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from modelzoo.models.bert_config import EncoderConfig
-from modelzoo.models.transformer_config import Feature
+from modelzoo.models.model_config import Feature
 
 
 class TunedConfig(EncoderConfig):

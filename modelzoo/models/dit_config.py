@@ -9,8 +9,9 @@ from pydantic import field_validator as check
 
 from modelzoo.data.image_transforms import Size
 from modelzoo.data.latents import LATENT_SCALE, checked_scale
+from modelzoo.models.model_config import Feature
 from modelzoo.models.patches import check_patches, grid_of
-from modelzoo.models.transformer_config import Feature, Nonlinearity, TransformerConfig
+from modelzoo.models.transformer_config import Nonlinearity, TransformerConfig
 from wsc.core.config import Config
 
 

@@ -15,11 +15,11 @@ from pydantic import field_validator as check
 
 from modelzoo.models.experts_config import ExpertsConfig, NoneIsZero
 from modelzoo.models.initializers import InitializerKey, NormalInitializer, WeightInitializer
+from modelzoo.models.model_config import Feature
 from modelzoo.models.mup import widened
 from modelzoo.models.mup_config import MupConfig
 from modelzoo.models.rotary import RopeScaling, rope_scaling
 from modelzoo.models.transformer_config import (
-    Feature,
     NormType,
     Residual,
     Scores,

@@ -15,7 +15,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from modelzoo import user_classes
-from modelzoo.models.transformer_config import TransformerConfig
+from modelzoo.models.model_config import ModelConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, did_you_mean
 
@@ -30,16 +30,14 @@ class ModelFamily:
     """A model class and the configuration that it is built from."""
 
     module: Callable[[Any], Any]
-    config: type[TransformerConfig]
+    config: type[ModelConfig]
 
 
 MODELS: dict[str, ModelFamily] = {}
 """Several names may be one class with different values, as in the vendor's model zoo."""
 
 
-def register_model(
-    *names: str, config: type[TransformerConfig]
-) -> Callable[[type[Model]], type[Model]]:
+def register_model(*names: str, config: type[ModelConfig]) -> Callable[[type[Model]], type[Model]]:
     """Register a model class, which takes a ``config``, under ``names`` of params.yaml."""
 
     def register(module: type[Model]) -> type[Model]:
@@ -49,7 +47,7 @@ def register_model(
     return register
 
 
-def model_config(config: Mapping[str, Any], where: str = "model") -> TransformerConfig:
+def model_config(config: Mapping[str, Any], where: str = "model") -> ModelConfig:
     """Return the validated model section of params.yaml, found at ``where``; or ConfigError."""
     name = config.get("name")
     if not name:
@@ -76,7 +74,7 @@ def model_family(name: str, where: str) -> ModelFamily:
     return MODELS[name]
 
 
-def known_config(config: Mapping[str, Any], where: str = "model") -> TransformerConfig | None:
+def known_config(config: Mapping[str, Any], where: str = "model") -> ModelConfig | None:
     """Return the validated section of a registered model; None for a class of the user's."""
     return None if user_classes.CLASS in config else model_config(config, where)
 
@@ -165,12 +163,12 @@ def training_example(
 
 
 def example_inputs(
-    config: TransformerConfig, micro_batch_size: int, sequence_length: int | None = None
+    config: ModelConfig, micro_batch_size: int, sequence_length: int | None = None
 ) -> Inputs:
     """Return tensors with the shapes and dtypes of one micro-batch, without values.
 
     They are allocated but never touched, so they take address space and no memory.
-    ``sequence_length`` is that of ``TransformerConfig.features``.
+    ``sequence_length`` is that of ``ModelConfig.features``.
     """
     return [
         (feature.name, torch.empty(micro_batch_size, *feature.shape, dtype=feature.dtype))

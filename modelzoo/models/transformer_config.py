@@ -5,12 +5,9 @@ Names and defaults are the vendor's.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-import torch
 from pydantic import (
     Field,
     NonNegativeFloat,
@@ -21,6 +18,7 @@ from pydantic import (
 from pydantic import field_validator as check
 
 from modelzoo.models.experts_config import ExpertsConfig
+from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.rotary import RopeScaling
 from wsc.core.config import Config
 
@@ -42,21 +40,6 @@ Residual = Literal["pre_norm", "sandwich", "post_norm", "parallel"]
 PositionEmbedding = Literal["learned", "fixed", "rotary", "alibi", "relative"]
 
 
-@dataclass(frozen=True)
-class Feature:
-    """One input tensor of a model, without its batch dimension."""
-
-    name: str
-    shape: tuple[int, ...]
-    below: int | None = None
-    """Integers are in [0, below); None means real numbers."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """int64 for integers, float32 for real numbers."""
-        return torch.float32 if self.below is None else torch.int64
-
-
 class ExtraAttentionParams(Config):
     """Arguments of ``multiquery_attention``."""
 
@@ -76,14 +59,11 @@ class Scores:
     norm_epsilon: float = 1e-5
 
 
-class TransformerConfig(Config):
+class TransformerConfig(ModelConfig):
     """A stack of attention and feed-forward layers."""
 
     is_causal: ClassVar[bool] = False
     """Whether a position attends only to itself and earlier positions."""
-
-    name: str
-    """Name of a registered model (modelzoo.models.registry)."""
 
     # Sizes
     hidden_size: PositiveInt = 768
@@ -164,9 +144,9 @@ class TransformerConfig(Config):
         return (self.extra_attention_params or ExtraAttentionParams()).num_kv_groups
 
     @property
-    def learning_rate_scales(self) -> dict[str, float]:
-        """Factors on the learning rate, by group of parameters (modelzoo.models.mup)."""
-        return {}
+    def inner_dropout_rate(self) -> float:
+        """Dropout rate inside of feed-forward networks."""
+        return 0.0
 
     @property
     def residual(self) -> Residual:
@@ -177,20 +157,6 @@ class TransformerConfig(Config):
     def shares_layer_norm(self) -> bool:
         """Whether both parts of a parallel layer share one norm."""
         return False
-
-    @abstractmethod
-    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
-        """Return the inputs of one sample, by the argument names of the model's ``forward``.
-
-        Args:
-            sequence_length: Tokens of a sample; by default the longest sequence that the model
-                takes. Ignored by models that do not read sequences.
-        """
-
-    def for_data(self, section: Mapping[str, Any]) -> Self:
-        """Return the configuration with what a dataloader section states of the inputs."""
-        del section
-        return self
 
     @check("num_heads")
     @classmethod

@@ -8,8 +8,9 @@ from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo
 from pydantic import field_validator as check
 
 from modelzoo.data.image_transforms import Size
+from modelzoo.models.model_config import Feature
 from modelzoo.models.patches import check_patches, grid_of
-from modelzoo.models.transformer_config import Feature, Residual, TransformerConfig
+from modelzoo.models.transformer_config import Residual, TransformerConfig
 
 
 class VitConfig(TransformerConfig):

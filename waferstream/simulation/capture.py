@@ -26,6 +26,7 @@ from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
 from modelzoo.data.registry import build_source, check_section
+from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import TransformerConfig
 from waferstream.config.callbacks import Lora
@@ -222,7 +223,7 @@ def compile_at(step: TracedStep, batch: Any, sizes: Sequence[int]) -> list[AtSiz
 def _capture_deepened(init: InitConfig, backend: Backend, batch: Any) -> list[AtSize] | None:
     """Capture a few layers and replicate the middle one; None for few layers or unequal ones."""
     model = _config(init)
-    if model is None:
+    if not isinstance(model, TransformerConfig):  # layers of a single stack can be replicated
         return None
     num_layers = model.num_hidden_layers
     if num_layers <= CAPTURED_LAYERS + 1:
@@ -257,7 +258,7 @@ def _optimizer_of_all_layers(optimizer: OptimizerSpec | None, stack: Stack) -> O
     return replace(optimizer, groups=tuple(groups), sparsity=tuple(sparsity))
 
 
-def _config(init: InitConfig) -> TransformerConfig | None:
+def _config(init: InitConfig) -> ModelConfig | None:
     return known_config(init.model.dump(), "trainer.init.model")
 
 

@@ -19,8 +19,8 @@ from cstorch.trace import TracedStep
 from cstorch.tracing.forward import Forward
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.lora import add_lora
+from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import build_model, known_config
-from modelzoo.models.transformer_config import TransformerConfig
 from modelzoo.published_names import published_name
 from modelzoo.user_classes import compute_loss, make_loss
 from waferstream.config.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
@@ -239,9 +239,7 @@ def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
     init.micro_batch_policy(scope).check(batch_size, init.backend.cluster_config.num_csx)
 
 
-def check_vocabulary(
-    model: TransformerConfig, loader: cstorch.utils.data.DataLoader, where: str
-) -> None:
+def check_vocabulary(model: ModelConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:
     """Refuse data whose first batch has token ids outside the model's vocabulary."""
     batch, _ = loader.first
     for feature in model.features():

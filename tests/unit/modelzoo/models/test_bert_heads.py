@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 
 from modelzoo.models.bert_heads import ClassifierModel, SummarizationModel, TokenClassifierModel
-from modelzoo.models.bert_heads_config import SummarizationConfig
+from modelzoo.models.bert_heads_config import SummarizationConfig, TunedConfig
 from modelzoo.models.registry import build_model, model_config
 from tests.support.encoder_names import transformers_names
 from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TINY_MODELS
@@ -124,6 +124,7 @@ def test_dropout_rates_that_are_not_given(
 ) -> None:
     """Of the embedding that of the layers, except for summaries; of attention only where null."""
     config = model_config({"name": name, **TINY_MODELS[name], "dropout_rate": 0.3, **given})
+    assert isinstance(config, TunedConfig)
     assert config.dropout_rate == 0.3
     assert (config.embedding_dropout_rate, config.attention_dropout_rate) == (embedding, attention)
 

@@ -9,6 +9,7 @@ import torch
 
 from modelzoo.models.gpt import GptModel
 from modelzoo.models.gpt_config import GptConfig
+from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import (
     MODELS,
     build_model,
@@ -17,7 +18,6 @@ from modelzoo.models.registry import (
     register_model,
     training_example,
 )
-from modelzoo.models.transformer_config import TransformerConfig
 from tests.support.errors import raises
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -46,7 +46,7 @@ def tiny(name: str, dropout: float = 0.0) -> dict[str, Any]:
     return {"name": name, **SIZES, **TINY_MODELS[name], **rates}
 
 
-def random_batch(config: TransformerConfig, size: int = 4) -> dict[str, torch.Tensor]:
+def random_batch(config: ModelConfig, size: int = 4) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
 
     def draw(shape: tuple[int, ...], below: int | None) -> torch.Tensor:

@@ -1,0 +1,53 @@
+"""What the section of every registered model states: its name and its inputs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+
+from wsc.core.config import Config
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One input tensor of a model, without its batch dimension."""
+
+    name: str
+    shape: tuple[int, ...]
+    below: int | None = None
+    """Integers are in [0, below); None means real numbers."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """int64 for integers, float32 for real numbers."""
+        return torch.float32 if self.below is None else torch.int64
+
+
+class ModelConfig(Config):
+    """Configuration of a registered model."""
+
+    name: str
+    """Name of a registered model (modelzoo.models.registry)."""
+
+    @property
+    def learning_rate_scales(self) -> dict[str, float]:
+        """Factors on the learning rate, by group of parameters (modelzoo.models.mup)."""
+        return {}
+
+    @abstractmethod
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
+        """Return the inputs of one sample, by the argument names of the model's ``forward``.
+
+        Args:
+            sequence_length: Tokens of a sample; by default the longest sequence that the model
+                takes. Ignored by models that do not read sequences.
+        """
+
+    def for_data(self, section: Mapping[str, Any]) -> Self:
+        """Return the configuration with what a dataloader section states of the inputs."""
+        del section
+        return self
