@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from modelzoo.data.bert_csv import CsvProcessor
 from modelzoo.data.csv_file import CsvRows, check_columns, numbers, open_folders
 from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource
+from modelzoo.data.source import Batch, BatchSource, padded
 from modelzoo.data.vocabulary import Vocabulary
 from wsc.core.errors import DataError
 
@@ -184,12 +184,6 @@ class DocumentSamples:
         whole = [place for place, position in enumerate(positions) if 0 <= position < length][:most]
         labels, positions = ([column[p] for p in whole] for column in (labels, positions))
         return tokens[:length], labels, segments[:length], positions
-
-
-def padded(lists: Sequence[Sequence[int]], length: int, padding: int) -> torch.Tensor:
-    """Return lists of numbers as rows of one length, int64 (N, length)."""
-    rows = [[*each, *[padding] * (length - len(each))] for each in lists]
-    return torch.tensor(rows, dtype=torch.int64)
 
 
 def read_classes(path: Path) -> dict[str, int]:

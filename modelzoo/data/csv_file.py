@@ -128,23 +128,31 @@ def open_folders(folders: Sequence[str]) -> CsvRows:
 
 def listed_files(folder: Path) -> list[tuple[Path, int]]:
     """Return the files that the ``meta.dat`` of a folder lists, with their numbers of rows."""
+    return [(path, rows) for (path,), rows in listed_groups(folder, size=1)]
+
+
+def listed_groups(folder: Path, size: int) -> list[tuple[tuple[Path, ...], int]]:
+    """Return groups of ``size`` files in each line of ``meta.dat``, with their numbers of rows."""
     meta = folder / META
     try:
         lines = [line.split() for line in meta.read_text(encoding="utf-8").splitlines() if line]
-        listed = [(folder / name, int(rows)) for name, rows in lines]
+        listed = [(tuple(folder / name for name in names), int(rows)) for *names, rows in lines]
     except FileNotFoundError as error:
         raise DataError(
             f"the folder must have a file {META}",
             code="csv-meta-missing",
             where=str(folder),
-            rule=f"{META} has a line 'NAME ROWS' for each CSV file",
+            rule=f"{META} has a line '{'NAME ' * size}ROWS' for each file or pair",
             remedy="correct the path, or prepare the dataset first",
         ) from error
     except (OSError, ValueError) as error:
         raise _damaged(meta, str(error)) from error
-    for path, _ in listed:
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise _damaged(meta, f"{path} is outside of the folder")
+    for paths, _ in listed:
+        if len(paths) != size:
+            raise _damaged(meta, f"a line has {len(paths)} names instead of {size}")
+        for path in paths:
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise _damaged(meta, f"{path} is outside of the folder")
     if not listed:
         raise _damaged(meta, "no file is listed")
     return listed

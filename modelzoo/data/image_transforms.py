@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, log
 from typing import Annotated, Any, Literal, Self
 
@@ -12,13 +12,11 @@ import torch
 from PIL import Image
 from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
+from modelzoo.data.order import Draw
 from wsc.core.config import Config
 
 Size = tuple[PositiveInt, PositiveInt]
 """Height and width."""
-
-Draw = Callable[[], float]
-"""Returns the next random number, evenly spread in [0, 1)."""
 
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from typing import Any, Literal
 
 import numpy as np
@@ -21,11 +20,11 @@ from modelzoo.data.image_transforms import (
     check_order,
     transformed,
 )
+from modelzoo.data.order import draws
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches
 from modelzoo.data.worker_cache import cached
 from wsc.core.errors import DataError
-from wsc.core.rng import stream_key
 
 _SUFFIXES = (".jpeg", ".jpg", ".png", ".ppm", ".bmp", ".webp")
 
@@ -134,8 +133,7 @@ class ChangedImages(RedrawnBatches):
         images, labels = [], []
         for number, place in zip(numbers, self.ordered.places(step).tolist(), strict=True):
             image, label = self._files.load(number)
-            draw = Random(stream_key(self._seed, "image", place)).random
-            images.append(transformed(image, self._changes, draw))
+            images.append(transformed(image, self._changes, draws(self._seed, "image", place)))
             labels.append(label)
         self._check_alike(images)
         return {"images": torch.stack(images), "labels": torch.tensor(labels, dtype=torch.int64)}

@@ -9,11 +9,16 @@ and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 
 from wsc.core.rng import stream_key
+
+Draw = Callable[[], float]
+"""Returns the next random number, evenly spread in [0, 1)."""
 
 _NUM_ROUNDS = 6
 """Rounds of the network. Four suffice with pseudo-random functions (Luby and Rackoff 1988); the
@@ -68,6 +73,11 @@ def mix64(values: np.ndarray) -> np.ndarray:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     scrambled: np.ndarray = mixed ^ (mixed >> np.uint64(31))
     return scrambled
+
+
+def draws(seed: int, name: str, place: int) -> Draw:
+    """Return the random numbers, called ``name``, of a place in the stream of samples."""
+    return Random(stream_key(seed, name, place)).random
 
 
 def standard_normal(hashes: np.ndarray) -> np.ndarray:

@@ -191,6 +191,12 @@ def next_token_batch(windows: np.ndarray) -> Batch:
     return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
 
 
+def padded(lists: Sequence[Sequence[int]], length: int, padding: int) -> torch.Tensor:
+    """Return lists of numbers as rows of one length, int64 (N, length)."""
+    rows = [[*each, *[padding] * (length - len(each))] for each in lists]
+    return torch.tensor(rows, dtype=torch.int64)
+
+
 def starts_of_parts(sizes: Sequence[int]) -> np.ndarray:
     """Return the start of each part in the whole, int64; the last entry is the whole's size."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

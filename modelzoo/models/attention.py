@@ -1,4 +1,4 @@
-"""Self-attention with shared key and value heads, rotation, norms and capped scores.
+"""Attention with shared key and value heads, rotation, norms and capped scores.
 
 Shapes: B batch, T sequence, H heads, D head, C hidden.
 """
@@ -21,7 +21,7 @@ def head_norm(kind: NormType | None, size: int, epsilon: float) -> nn.Module:
 
 
 class Attention(nn.Module):
-    """Self-attention; causal without a mask if the configuration is.
+    """Attention; of a sequence over itself causal without a mask if the configuration is.
 
     A mask states everything that a query reads, later keys included.
 
@@ -49,12 +49,17 @@ class Attention(nn.Module):
         self.dropout_rate = config.attention_dropout_rate
 
     def forward(
-        self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
+        self,
+        x: torch.Tensor,
+        rotation: Rotation | None,
+        mask: torch.Tensor | None = None,
+        memory: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return attention of (B, T, C) over itself, (B, T, C)."""
+        """Return attention of (B, T, C) over itself, or over a memory (B, S, C), (B, T, C)."""
+        read = x if memory is None else memory
         query, key, value = (
-            projection(x).unflatten(-1, (-1, self._head_dim))
-            for projection in (self.query, self.key, self.value)
+            projection(source).unflatten(-1, (-1, self._head_dim))
+            for projection, source in ((self.query, x), (self.key, read), (self.value, read))
         )
         query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:

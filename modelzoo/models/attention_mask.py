@@ -115,18 +115,31 @@ _MAX_DISTANCE = 128
 
 
 class RelativeBias(nn.Module):
-    """Trained bias for each head and bucket of distances (Raffel et al. 2020, T5, section 2.1)."""
+    """Trained bias for each head and bucket of distances (Raffel et al. 2020, T5, section 2.1).
 
-    def __init__(self, num_buckets: int, num_heads: int) -> None:
+    If queries read later keys, those have the second half of the buckets.
+    """
+
+    def __init__(self, num_buckets: int, num_heads: int, *, reads_later: bool = False) -> None:
         super().__init__()
         self.table = nn.Embedding(num_buckets, num_heads)
+        self._reads_later = reads_later
 
     def forward(self, before: torch.Tensor) -> torch.Tensor:
         """Return the bias fp32 (H, T, T) of distances (T, T)."""
-        near = self.table.num_embeddings // 2
-        positive = before.clamp(min=0)
-        growth = torch.log(positive.clamp(min=1).float() / near) / math.log(_MAX_DISTANCE / near)
-        far = (near + (growth * near).long()).clamp(max=self.table.num_embeddings - 1)
-        buckets = torch.where(positive < near, positive, far)
+        num_buckets = self.table.num_embeddings
+        if self._reads_later:
+            later = num_buckets // 2
+            buckets = buckets_of(before.abs(), later) + torch.where(before < 0, later, 0)
+        else:
+            buckets = buckets_of(before.clamp(min=0), num_buckets)
         bias: torch.Tensor = self.table(buckets).float().permute(2, 0, 1)
         return bias
+
+
+def buckets_of(distance: torch.Tensor, num_buckets: int) -> torch.Tensor:
+    """Return the bucket of each distance from 0 on: the first half have one each, others share."""
+    near = num_buckets // 2
+    growth = torch.log(distance.clamp(min=1).float() / near) / math.log(_MAX_DISTANCE / near)
+    far = (near + (growth * near).long()).clamp(max=num_buckets - 1)
+    return torch.where(distance < near, distance, far)

@@ -108,6 +108,8 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(hidden, filters, bias=bias)
         self.gate = nn.Linear(hidden, filters, bias=bias) if config.is_gated else None
         self.down = nn.Linear(filters, hidden, bias=bias)
+        rate = config.inner_dropout_rate
+        self.dropout = nn.Dropout(rate) if rate else nn.Identity()
         self._nonlinearity = NONLINEARITIES[config.nonlinearity]
 
     def forward(self, x: torch.Tensor, _routings: list[Routing] | None = None) -> torch.Tensor:
@@ -116,7 +118,7 @@ class FeedForward(nn.Module):
             inner = self._nonlinearity(self.up(x))
         else:
             inner = self._nonlinearity(self.gate(x)) * self.up(x)
-        projected: torch.Tensor = self.down(inner)
+        projected: torch.Tensor = self.down(self.dropout(inner))
         return projected
 
 

@@ -11,10 +11,12 @@ from cstorch.metrics import AccuracyMetric, FBetaScoreMetric, PerplexityMetric
 class LanguageMetrics(nn.Module):
     """Accuracy and perplexity of the next tokens, under the vendor's names."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, accuracy: str = "eval/accuracy", perplexity: str = "eval/lm_perplexity"
+    ) -> None:
         super().__init__()
-        self.accuracy = AccuracyMetric("eval/accuracy")
-        self.perplexity = PerplexityMetric("eval/lm_perplexity")
+        self.accuracy = AccuracyMetric(accuracy)
+        self.perplexity = PerplexityMetric(perplexity)
 
     def forward(
         self,

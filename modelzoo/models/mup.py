@@ -23,17 +23,22 @@ from wsc.core.errors import ConfigError, did_you_mean
 _ATTENTION = tuple(f"attention.{part}.weight" for part in ("query", "key", "value", "output"))
 _INPUT = ("feed_forward.up.weight", "feed_forward.gate.weight")
 _OUTPUT = ("feed_forward.down.weight",)
-_EMBEDDING = ("embedding.weight", "token.weight", "segment.weight", "position.weight")
+_EMBEDDING = (
+    "embedding.weight", "token.weight", "segment.weight", "position.weight", "table.weight",
+)  # fmt: skip
 
 LEARNING_RATE_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "embedding": ("", _EMBEDDING),
     "pooler": ("", ("pooler.weight",)),
+    "lm_head": ("", ("head.weight",)),
     **{
         f"{stack}_{part}": (f"{stack}.", ends)
         for stack in ("decoder", "encoder")
         for part, ends in (
             ("kernel", (*_ATTENTION, *_INPUT, *_OUTPUT)),
             ("attention", _ATTENTION),
+            ("qkv_projection", _ATTENTION[:3]),
+            ("output_projection", _ATTENTION[3:]),
             ("input_ffn", _INPUT),
             ("output_ffn", _OUTPUT),
         )

@@ -1,4 +1,4 @@
-"""Encoders train on files of their tasks as in a plain loop, on any number of systems."""
+"""Models train on files of their tasks as in a plain loop, on any number of systems."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.tiny_models import NO_DROPOUT, SIZES, TINY_MODELS
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
+from tests.unit.modelzoo.data import test_mnist as digits
 from tests.unit.modelzoo.data.test_csv_file import write_csv
 
 _WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(chr(97 + number) for number in range(26))]
@@ -22,7 +23,8 @@ _WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(chr(97 + number) for number in r
 
 def words(folder: Path) -> dict[str, Any]:
     (folder / "vocabulary.txt").write_text("\n".join(_WORDS))
-    return {"vocab_file": str(folder / "vocabulary.txt"), "max_sequence_length": 8}
+    files = {"data_dir": str(folder), "vocab_file": str(folder / "vocabulary.txt")}
+    return {**files, "max_sequence_length": 8}
 
 
 def write_pairs(folder: Path) -> dict[str, Any]:
@@ -46,6 +48,30 @@ def write_documents(folder: Path) -> dict[str, Any]:
     return {"data_processor": "BertSumCSVDataProcessor", "max_cls_tokens": 3, **words(folder)}
 
 
+def write_lines(folder: Path) -> dict[str, Any]:
+    """Write documents of T5, and a translation of each for the transformer."""
+    special = ["<pad>", "</s>", "<unk>", "<s>"]
+    (folder / "vocabulary.txt").write_text("\n".join([*special, *_WORDS[4:]]))
+    for name, shift in (("a.txt", 0), ("b.txt", 2)):
+        lines = (" ".join(_WORDS[4 + shift + n : 10 + shift + n]) for n in range(12))
+        (folder / name).write_text("\n".join(lines))
+    lengths = {"src_max_sequence_length": 8, "tgt_max_sequence_length": 8}
+    files = {"src_data_dir": str(folder), "src_vocab_file": str(folder / "vocabulary.txt")}
+    return {**files, **lengths}
+
+
+def write_documents_of_t5(folder: Path) -> dict[str, Any]:
+    section = write_lines(folder)
+    (folder / "meta.dat").write_text("a.txt 12")
+    return {"data_processor": "T5DynamicDataProcessor", "extra_ids": 4, **section}
+
+
+def write_translations(folder: Path) -> dict[str, Any]:
+    section = write_lines(folder)
+    (folder / "meta.dat").write_text("a.txt b.txt 12")
+    return {"data_processor": "TransformerDynamicDataProcessor", **section}
+
+
 def write_images(folder: Path) -> dict[str, Any]:
     pixels = np.random.default_rng(0).integers(0, 256, (12, 10, 14, 3), dtype=np.uint8)
     for number, image in enumerate(pixels):
@@ -54,7 +80,38 @@ def write_images(folder: Path) -> dict[str, Any]:
         Image.fromarray(image).save(place / f"{number}.png")
     crop = {"name": "random_resized_crop", "size": [8, 12]}
     transforms = [crop, {"name": "random_horizontal_flip"}, {"name": "to_tensor"}]
-    return {"data_processor": "ImageNet1KProcessor", "transforms": transforms}
+    section = {"data_processor": "ImageNet1KProcessor", "transforms": transforms}
+    return {**section, "data_dir": str(folder)}
+
+
+def write_digits(folder: Path) -> dict[str, Any]:
+    digits.write_digits(folder, "train")
+    section = {"data_processor": "MNISTDataProcessor", "split": "train", "batch_size": 5}
+    return {**section, "data_dir": str(folder)}
+
+
+SEQUENCES: dict[str, Any] = {
+    "src_vocab_size": 30,
+    "d_model": 16,
+    "d_kv": 6,
+    "d_ff": 32,
+    "num_heads": 2,
+    "encoder_num_hidden_layers": 2,
+    "src_max_position_embeddings": 8,
+    "tgt_max_position_embeddings": 8,
+    "dropout_rate": 0.0,
+}
+FIXED = {"position_embedding_type": "fixed", "use_pre_encoder_decoder_layer_norm": False}
+
+
+def section_of(name: str) -> dict[str, Any]:
+    """Return a small model without dropout."""
+    if name == "fc_mnist":
+        return {"name": name, "hidden_sizes": [16, 8], "activation_fn": "relu"}
+    if name in ("t5", "transformer"):
+        own = {"extra_ids": 4} if name == "t5" else FIXED
+        return {"name": name, **SEQUENCES, **own}
+    return {"name": name, **SIZES, **NO_DROPOUT, **TINY_MODELS[name]}
 
 
 @pytest.mark.parametrize(
@@ -64,13 +121,16 @@ def write_images(folder: Path) -> dict[str, Any]:
         ("bert/token_classifier", write_words),
         ("bert/extractive_summarization", write_documents),
         ("vision_transformer", write_images),
+        ("t5", write_documents_of_t5),
+        ("transformer", write_translations),
+        ("fc_mnist", write_digits),
     ],
 )
 def test_weights_equal_those_of_the_loop(
     name: str, write: Callable[[Path], dict[str, Any]], tmp_path: Path
 ) -> None:
-    data = write(tmp_path) | {"data_dir": str(tmp_path), "shuffle_seed": 1, "batch_size": 6}
-    init = init_config({"name": name, **SIZES, **NO_DROPOUT, **TINY_MODELS[name]})
+    data = {"shuffle_seed": 1, "batch_size": 6, **write(tmp_path)}
+    init = init_config(section_of(name))
     source = build_source(data, "test")
     model = reference_loop.train(init, map(source.batch, range(2)), source.batch_size)
     expected = reference_loop.weights_sha256(model)

@@ -1,5 +1,6 @@
 """Terms of attention scores: windows, sinks, packed documents, and biases by distance."""
 
+import pytest
 import torch
 from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -25,14 +26,15 @@ def test_term_is_minus_infinity_where_a_query_reads_no_key() -> None:
     assert term.tolist() == [[[[0.0, -torch.inf], [0.0, 0.0]]]]
 
 
-def test_relative_buckets_are_those_of_t5() -> None:
-    """Of a decoder, over more positions than buckets."""
-    bias = RelativeBias(32, num_heads=1)
+@pytest.mark.parametrize("reads_later", [False, True])
+def test_relative_buckets_are_those_of_t5(reads_later: bool) -> None:
+    """Of a decoder and of an encoder, over more positions than buckets."""
+    bias = RelativeBias(32, num_heads=1, reads_later=reads_later)
     with torch.no_grad():
         bias.table.weight.copy_(torch.arange(32.0)[:, None])
     before = distances(300, CPU)
     theirs = T5Attention._relative_position_bucket(
-        -before, bidirectional=False, num_buckets=32, max_distance=128
+        -before, bidirectional=reads_later, num_buckets=32, max_distance=128
     )
     assert torch.equal(bias(before)[0], theirs.float())
 
