@@ -58,6 +58,19 @@ class Resize(ImageTransform):
         return image.resize((width, height), _FILTERS[self.interpolation])
 
 
+class CenterCrop(ImageTransform):
+    """Cut a box out of the middle of an image; what lies outside of the image is black."""
+
+    name: Literal["center_crop"]
+    size: Size | PositiveInt
+    """Height and width; one number is both."""
+
+    def apply(self, image: Image.Image, _draw: Draw) -> Image.Image:
+        height, width = self.size if isinstance(self.size, tuple) else (self.size, self.size)
+        left, top = _half(image.width - width), _half(image.height - height)
+        return image.crop((left, top, left + width, top + height))
+
+
 class RandomResizedCrop(ImageTransform):
     """Cut a box out of an image and scale it (Szegedy et al. 2015, section 6)."""
 
@@ -128,12 +141,18 @@ class Normalize(Config):
         return (pixels - mean) / std
 
 
+def _half(pixels: int) -> int:
+    """Return half of the pixels to cut off, or to add where there are too few, as torchvision."""
+    return round(pixels / 2) if pixels > 0 else -(-pixels // 2)
+
+
 def _name(value: Any) -> Any:
     return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
 
 
 Transform = Annotated[
     Annotated[Resize, Tag("resize")]
+    | Annotated[CenterCrop, Tag("center_crop")]
     | Annotated[RandomResizedCrop, Tag("random_resized_crop")]
     | Annotated[RandomHorizontalFlip, Tag("random_horizontal_flip")]
     | Annotated[ToTensor, Tag("to_tensor")]

@@ -122,6 +122,23 @@ class FeedForward(nn.Module):
         return projected
 
 
+class LayerScale(nn.Module):
+    """Trained factor on each channel (Touvron et al. 2021, CaiT, section 2.1)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.empty(config.hidden_size))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, C) times the factors."""
+        return x * self.factor
+
+
+def layer_scale(config: TransformerConfig) -> nn.Module:
+    """Return the factors on what a layer adds, or the identity."""
+    return nn.Identity() if config.layer_scale is None else LayerScale(config)
+
+
 def norm(config: TransformerConfig) -> nn.Module:
     """Return the normalization that the configuration selects, over the hidden dimension."""
     kind = nn.LayerNorm if config.norm_type == "layernorm" else nn.RMSNorm

@@ -15,7 +15,7 @@ from torch import nn
 
 from modelzoo.models.attention import attention
 from modelzoo.models.experts import feed_forward
-from modelzoo.models.layers import Routing, norm
+from modelzoo.models.layers import Routing, layer_scale, norm
 from modelzoo.models.rotary import Rotation
 from modelzoo.models.transformer_config import TransformerConfig
 
@@ -30,6 +30,7 @@ class TransformerLayer(nn.Module):
         self.feed_forward_norm = norm(config)
         self.feed_forward = feed_forward(config)
         self.dropout = nn.Dropout(config.dropout_rate)
+        self.attention_scale, self.feed_forward_scale = layer_scale(config), layer_scale(config)
 
     def forward(
         self,
@@ -39,10 +40,10 @@ class TransformerLayer(nn.Module):
         routings: list[Routing] | None = None,
     ) -> torch.Tensor:
         """Return the residual stream (B, T, C) after this layer."""
-        x = x + self.dropout(self.attention(self.attention_norm(x), rotation, mask))
-        added: torch.Tensor = x + self.dropout(
-            self.feed_forward(self.feed_forward_norm(x), routings)
-        )
+        attended = self.dropout(self.attention(self.attention_norm(x), rotation, mask))
+        x = x + self.attention_scale(attended)
+        fed = self.dropout(self.feed_forward(self.feed_forward_norm(x), routings))
+        added: torch.Tensor = x + self.feed_forward_scale(fed)
         return added
 
 

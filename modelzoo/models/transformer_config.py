@@ -149,6 +149,11 @@ class TransformerConfig(ModelConfig):
         return 0.0
 
     @property
+    def layer_scale(self) -> float | None:
+        """Initial value of trained factors on what a layer adds, per channel; None for none."""
+        return None
+
+    @property
     def residual(self) -> Residual:
         """How a layer adds to the residual stream."""
         return "pre_norm"

@@ -12,7 +12,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from cstorch.metrics import AccuracyMetric
-from modelzoo.models.initializers import TruncatedNormalInitializer, fill_parameters
+from modelzoo.models.initializers import (
+    ConstantInitializer,
+    TruncatedNormalInitializer,
+    fill_parameters,
+)
 from modelzoo.models.layers import LearnedPosition, norm
 from modelzoo.models.patches import to_patches
 from modelzoo.models.registry import register_model
@@ -39,7 +43,8 @@ class VitModel(nn.Module):
         self.dropout = nn.Dropout(config.embedding_dropout_rate)
         self.encoder = transformer_layers(config)
         self.norm = norm(config) if config.use_final_layer_norm else None
-        self.classifier = nn.Linear(hidden, config.num_classes, bias=config.use_bias_in_output)
+        width = hidden * (2 if config.use_dinov2_classifier else 1)
+        self.classifier = nn.Linear(width, config.num_classes, bias=config.use_bias_in_output)
         self.accuracy: AccuracyMetric | None = None
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -66,13 +71,24 @@ class VitModel(nn.Module):
         x = self.dropout(x)
         for layer in self.encoder:
             x = layer(x, None)
-        first = x[:, 0] if self.norm is None else self.norm(x[:, 0])
-        scores: torch.Tensor = self.classifier(first)
+        scores: torch.Tensor = self.classifier(self._pooled(x))
         return scores
+
+    def _pooled(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what the head reads of the last activations (B, 1 + P, H)."""
+        if not self.config.use_dinov2_classifier:
+            return x[:, 0] if self.norm is None else self.norm(x[:, 0])
+        x = x if self.norm is None else self.norm(x)
+        return torch.cat([x[:, 0], x[:, 1:].mean(1)], dim=1)
 
     def initialize(self, seed: int) -> None:
         """Initialize the parameters; each depends on (seed, its name) alone."""
-        fill_parameters(self, seed, TruncatedNormalInitializer(std=self.config.initializer_range))
+        plain = TruncatedNormalInitializer(std=self.config.initializer_range)
+        factor = ConstantInitializer(val=self.config.layer_scale or 1.0)
+        fill_parameters(self, seed, plain, {"scale.factor": factor})
+        if self.config.freeze:
+            self.requires_grad_(False)
+            self.classifier.requires_grad_(True)
         if self.config.compute_eval_metrics:
             self.accuracy = AccuracyMetric("eval/accuracy_cls")
 

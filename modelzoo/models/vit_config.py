@@ -37,6 +37,9 @@ class VitConfig(TransformerConfig):
     layer_norm_epsilon: PositiveFloat = 1e-5
     norm_first: bool = True
     """Whether layers are pre-norm instead of post-norm."""
+    layerscale_value: PositiveFloat | None = None
+    """Initial value of trained factors on what a pre-norm layer adds, per channel."""
+    use_post_embed_layer_norm: Literal[False] = False
     use_final_layer_norm: bool = True
     """Whether a norm follows the last layer."""
 
@@ -46,12 +49,20 @@ class VitConfig(TransformerConfig):
     """No effect: there is no pooler."""
     use_bias_in_output: bool = True
     """Whether the head has a bias."""
+    use_dinov2_classifier: bool = False
+    """Whether the head also reads the mean of the patches (Oquab et al. 2023, DINOv2)."""
+    freeze: tuple[Literal["^vit_model"], ...] | None = None
+    """``^vit_model`` keeps all weights but those of the head as they are."""
     compute_eval_metrics: bool = True
     """Whether an evaluation computes the accuracy."""
 
     @property
     def has_fp32_softmax(self) -> bool:
         return self.attention_softmax_fp32
+
+    @property
+    def layer_scale(self) -> float | None:
+        return self.layerscale_value
 
     @property
     def residual(self) -> Residual:
@@ -67,6 +78,15 @@ class VitConfig(TransformerConfig):
             Feature("images", (self.num_channels, *self.image_size)),
             Feature("labels", (), self.num_classes),
         )
+
+    @check("layerscale_value")
+    @classmethod
+    def _layers_add_to_the_stream(
+        cls, layerscale_value: float | None, info: ValidationInfo
+    ) -> float | None:
+        if layerscale_value is not None and not info.data.get("norm_first", True):
+            raise ValueError("requires norm_first")
+        return layerscale_value
 
     @check("patch_size")
     @classmethod

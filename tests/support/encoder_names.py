@@ -26,18 +26,31 @@ BERT_RULES = (
 )
 
 
-VIT_RULES = (
+_PATCH_RULES = (
     ("class_token", "{0}.embeddings.cls_token"),
     ("position.weight", "{0}.embeddings.position_embeddings"),
     ("patch.", "{0}.embeddings.patch_embeddings.projection."),
-    ("encoder.", "{0}.layers."),
-    ("attention_norm", "layernorm_before"),
-    ("feed_forward_norm", "layernorm_after"),
     ("feed_forward.up", "mlp.fc1"),
     ("feed_forward.down", "mlp.fc2"),
     *((f"attention.{part}", f"attention.{part[0]}_proj") for part in ("query", "key", "value")),
     ("attention.output", "attention.o_proj"),
-    ("norm.", "{0}.layernorm."),  # the last one, of which no part of a layer's name is left
+)
+_LAST_NORM = ("norm.", "{0}.layernorm.")  # of which no part of a layer's name is left by then
+VIT_RULES = (
+    *_PATCH_RULES,
+    ("encoder.", "{0}.layers."),
+    ("attention_norm", "layernorm_before"),
+    ("feed_forward_norm", "layernorm_after"),
+    _LAST_NORM,
+)
+DINO_RULES = (
+    *_PATCH_RULES,
+    ("encoder.", "{0}.encoder.layer."),
+    ("attention_norm", "norm1"),
+    ("feed_forward_norm", "norm2"),
+    ("attention_scale.factor", "layer_scale1.lambda1"),
+    ("feed_forward_scale.factor", "layer_scale2.lambda1"),
+    _LAST_NORM,
 )
 
 

@@ -68,6 +68,25 @@ def test_resize_scales_to_height_and_width(
     assert float(image.mean() * 255) == pytest.approx(RAMP.mean(), abs=0.5)
 
 
+@pytest.mark.parametrize(
+    ("size", "rows", "columns"), [([4, 2], slice(2, 6), slice(2, 4)), (5, slice(2, 7), slice(0, 5))]
+)
+def test_crop_of_the_middle(size: Any, rows: slice, columns: slice, tmp_path: Path) -> None:
+    """Halves of odd numbers are rounded to even ones, as torchvision does."""
+    write_images(tmp_path)
+    crop = {"name": "center_crop", "size": size}
+    image = source(tmp_path, crop, TO_TENSOR).batch(0)["images"][0, 0]
+    torch.testing.assert_close(image * 255, torch.from_numpy(RAMP[rows, columns]).float())
+
+
+def test_crop_of_the_middle_adds_black_pixels(tmp_path: Path) -> None:
+    write_images(tmp_path)
+    crop = {"name": "center_crop", "size": [11, 9]}
+    image = source(tmp_path, crop, TO_TENSOR).batch(0)["images"][0, 0] * 255
+    torch.testing.assert_close(image[1:9, 1:7], torch.from_numpy(RAMP).float())
+    assert image.sum() == image[1:9, 1:7].sum()
+
+
 def test_flips_are_drawn_anew_in_each_epoch(tmp_path: Path) -> None:
     """Half of all, by the seed and the place in the stream of samples."""
     write_images(tmp_path)
