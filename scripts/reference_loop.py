@@ -20,6 +20,7 @@ from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
+from modelzoo.models.registry import model_config
 from scripts.reference_update import (
     LossScaling,
     SparseWeights,
@@ -169,9 +170,15 @@ def refuse_dropout(init: InitConfig) -> None:
 
     The cluster keys its random numbers by (seed, step, micro-batch, op), which torch cannot.
     """
-    rates = ("dropout_rate", "embedding_dropout_rate", "attention_dropout_rate")
-    if any(init.model.dump().get(rate) != 0 for rate in rates):
+    config = model_config(init.model.dump())
+    values = {name: getattr(config, name) for name in type(config).model_fields}
+    rates = [name for name, value in values.items() if "dropout" in name and _is_rate(value)]
+    if rates:
         raise SystemExit(f"the reference loop draws no random numbers: set {', '.join(rates)} to 0")
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, float) and value > 0
 
 
 def weights_sha256(model: nn.Module) -> str:
