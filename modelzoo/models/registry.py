@@ -6,7 +6,8 @@ every module, so that a new model is one new file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from modelzoo import user_classes
 from modelzoo.models.model_config import ModelConfig
 from wsc.core.config import validate
-from wsc.core.errors import ConfigError, did_you_mean
+from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -98,19 +99,37 @@ def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> n
         where: Key path of the section, for errors.
 
     Raises:
-        ConfigError: The section is wrong.
+        ConfigError: The section is wrong, or torch has no memory for a tensor of the model.
     """
     if user_classes.CLASS in config:
         return user_classes.make_model(config, seed, where)
     validated = model_config(config, where)
     device = torch.get_default_device()
-    with torch.device("meta"), _Uninitialized():
-        model = MODELS[validated.name].module(validated)
-    # As Module.to_empty, whose empty_like of meta tensors imports what compiles (0.5 s).
-    model._apply(lambda t: torch.empty(t.shape, dtype=t.dtype, device=device))
+    with _tensors_fitting(where):
+        with torch.device("meta"), _Uninitialized():
+            model = MODELS[validated.name].module(validated)
+        # As Module.to_empty, whose empty_like of meta tensors imports what compiles (0.5 s).
+        model._apply(lambda t: torch.empty(t.shape, dtype=t.dtype, device=device))
     model.initialize(seed)
     initialized: nn.Module = model
     return initialized
+
+
+@contextmanager
+def _tensors_fitting(where: str) -> Iterator[None]:
+    """Raise ConfigError for a tensor that torch cannot make, as of a size above its largest."""
+    try:
+        yield
+    except WaferStreamError:
+        raise
+    except (RuntimeError, TypeError) as error:  # of sizes above 64 bits torch raises the latter
+        raise ConfigError(
+            "torch cannot make a tensor of the model",
+            code="model-too-large",
+            where=where,
+            value=str(error).partition("\n")[0],
+            remedy="lower the sizes of the section",
+        ) from error
 
 
 class _Uninitialized(TorchFunctionMode):

@@ -186,6 +186,16 @@ def test_dit_has_the_stated_number_of_parameters() -> None:
 SMALL = {"name": "gpt3", "vocab_size": 16, "hidden_size": 8, "num_heads": 2, "num_hidden_layers": 1}
 
 
+@pytest.mark.parametrize("size", [2**40, 10**30])
+def test_model_beyond_the_sizes_of_torch_is_refused(size: int) -> None:
+    with raises(ConfigError, "model-too-large") as caught:
+        build_model(
+            SMALL | {"hidden_size": size, "num_heads": 1}, seed=0, where="trainer.init.model"
+        )
+    assert caught.value.where == "trainer.init.model"
+    assert "\n" not in str(caught.value.value)
+
+
 def test_build_model_depends_on_the_seed_alone() -> None:
     """The global random state of torch neither matters nor changes."""
     torch.manual_seed(1)
