@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, model_validator
 
 from appliance.spec import AutoRestart
 from waferstream.config.backend import BackendConfig, DeviceType
@@ -63,7 +63,7 @@ class InitConfig(Section):
     logging: LoggingConfig = LoggingConfig()
     callbacks: Callbacks = ()
     loggers: Loggers = ()
-    seed: NonNegativeInt = 0
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Of weights and dropout; the order of the data has a seed of its own."""
     autorestart: AutoRestart | None = None
     """How often a run goes on after it has lost processes; null ends it with an error."""

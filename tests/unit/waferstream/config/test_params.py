@@ -259,6 +259,13 @@ def test_a_wrong_file_is_explained(tmp_path: Path, data: Any, complaint: str) ->
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5])
+def test_seed_is_one_that_generators_take(seed: float, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_params(written(tmp_path, trainer(seed=seed)))
+    assert "trainer.init.seed" in caught.value.what
+
+
 def test_other_devices_pass_the_schema(tmp_path: Path) -> None:
     """CPU and GPU are valid in the file; the builder of the run refuses them."""
     params = load_params(written(tmp_path, trainer(device="GPU")))
