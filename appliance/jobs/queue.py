@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import PositiveInt
+from pydantic import Field
 
 from appliance.jobs.job import ClusterJob, Phase, priority_text
 from wsc.core.config import Config
 from wsc.core.errors import ClusterJobScheduleError
 
+MOST_SYSTEMS = 2048
+"""Systems of the largest cluster that the vendor offers (CS-3, announcement of 2024)."""
+
 
 class QueueSpec(Config):
     """What the runs of a computer share if they queue."""
 
-    systems: PositiveInt
+    systems: int = Field(ge=1, le=MOST_SYSTEMS)
     """CS systems for all runs together."""
 
-    memoryx_groups: PositiveInt = 1
+    memoryx_groups: int = Field(default=1, ge=1, le=MOST_SYSTEMS)
     """MemoryX groups, of which each run takes one."""
 
 

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance.jobs.job import ClusterJob
-from appliance.jobs.queue import running
+from appliance.jobs.queue import MOST_SYSTEMS, running
 from appliance.jobs.registry import Registry
 from appliance.placement import Host, Placement, Placer
 from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell
-from waferstream.scaling.sweep import MOST_SYSTEMS
 from wsc.core.errors import ConfigError
 from wsc.core.units import format_bytes
 

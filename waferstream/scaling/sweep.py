@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from appliance.jobs.queue import MOST_SYSTEMS
 from waferstream.reports.economics import PriceSpec
 from wsc.core.errors import ConfigError
-
-MOST_SYSTEMS = 2048
-"""Systems of the largest cluster that the vendor offers (CS-3, announcement of 2024)."""
 
 _NUMBER = r"\d{1,9}"  # int() refuses thousands of digits
 _PART = re.compile(

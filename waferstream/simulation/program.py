@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 import cstorch
 from appliance.batches import batch_leaves
+from appliance.jobs.queue import MOST_SYSTEMS
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.current import existing_backend
 from cstorch.optim.group_spec import sparse_weights
@@ -24,7 +25,7 @@ from modelzoo.user_classes import compute_loss
 from simulator.simulator import Simulator
 from waferstream.config.sections import LoopConfig
 from waferstream.reports.curve import CurvePoint, CurveResult
-from waferstream.scaling.sweep import MOST_SYSTEMS, SimulationRequest
+from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.capture import CapturedStep, captured_step, compile_at, with_rows
 from waferstream.simulation.output import simulation_text
 from waferstream.simulation.session import Labels, simulate_study, write_simulation

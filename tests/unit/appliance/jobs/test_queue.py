@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from pydantic import ValidationError
+
 from appliance.jobs.job import PRIORITIES, ClusterJob, Condition, Owner, Phase, Request
 from appliance.jobs.queue import QueueSpec, waiting_reason
 from tests.support.errors import raises
@@ -23,6 +26,13 @@ def job(name: str, age: float, phase: Phase, *, num_csx: int = 1, at: str = "p2"
         ),
         log_path="",
     )
+
+
+@pytest.mark.parametrize("name", ["systems", "memoryx_groups"])
+def test_queue_is_bounded(name: str) -> None:
+    """Lists of what a cluster has do not fill the memory."""
+    with pytest.raises(ValidationError, match="less than or equal to 2048"):
+        QueueSpec.model_validate({"systems": 1} | {name: 10**12})
 
 
 def test_priority_goes_before_age() -> None:

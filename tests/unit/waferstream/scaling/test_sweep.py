@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.jobs.queue import MOST_SYSTEMS
 from tests.support.errors import raises
 from waferstream.scaling.sweep import (
-    MOST_SYSTEMS,
     SimulationRequest,
     counts_of,
     parse_sweep,
