@@ -29,6 +29,9 @@ _FILTERS = {
 _ATTEMPTS = 10
 """Boxes that are drawn before one in the middle is taken (torchvision, RandomResizedCrop)."""
 
+_MOST_PIXELS = 2 * 89_478_485
+"""Pixels of the largest image; Pillow refuses to read more (Image.MAX_IMAGE_PIXELS)."""
+
 _WHITE = 255.0
 """Brightest value of a pixel."""
 
@@ -50,11 +53,14 @@ class Resize(ImageTransform):
     interpolation: Interpolation = "bilinear"
 
     def apply(self, image: Image.Image, _draw: Draw) -> Image.Image:
+        """Return the scaled image; ValueError if it is so narrow that it would fill the memory."""
         if isinstance(self.size, tuple):
             height, width = self.size
         else:
             shorter = min(image.size)
             width, height = (int(self.size * side / shorter) for side in image.size)
+        if width * height > _MOST_PIXELS:
+            raise ValueError(f"it would be scaled to {width} x {height} pixels")
         return image.resize((width, height), _FILTERS[self.interpolation])
 
 

@@ -99,6 +99,10 @@ class ImageFiles:
         """Return the numbers of samples; their files are opened when their places are known."""
         return {"numbers": torch.from_numpy(indices)}
 
+    def path(self, number: int) -> str:
+        """Return the file of an image."""
+        return str(self._files[number][0])
+
     def load(self, number: int) -> tuple[Image.Image, int]:
         """Return an image in red, green and blue, and its label; DataError if it is damaged."""
         path, label = self._files[number]
@@ -133,10 +137,23 @@ class ChangedImages(RedrawnBatches):
         images, labels = [], []
         for number, place in zip(numbers, self.ordered.places(step).tolist(), strict=True):
             image, label = self._files.load(number)
-            images.append(transformed(image, self._changes, draws(self._seed, "image", place)))
+            images.append(self._changed(image, number, place))
             labels.append(label)
         self._check_alike(images)
         return {"images": torch.stack(images), "labels": torch.tensor(labels, dtype=torch.int64)}
+
+    def _changed(self, image: Image.Image, number: int, place: int) -> torch.Tensor:
+        """Return the image of a number, changed as its place in the epochs has it."""
+        try:
+            return transformed(image, self._changes, draws(self._seed, "image", place))
+        except ValueError as error:
+            raise DataError(
+                "the image cannot be changed as transforms state",
+                code="image-not-changed",
+                where=self._files.path(number),
+                value=error,
+                remedy="remove the image, or state height and width in resize",
+            ) from error
 
     def _check_alike(self, images: Sequence[torch.Tensor]) -> None:
         """Refuse images of several sizes."""

@@ -171,3 +171,14 @@ def test_wrong_images_are_refused(tmp_path: Path) -> None:
     first.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     with raises(DataError, "image-damaged"):
         source(tmp_path, TO_TENSOR).batch(0)
+
+
+def test_narrow_image_does_not_fill_the_memory(tmp_path: Path) -> None:
+    """One pixel by many, scaled to 256 by as many times more."""
+    first = tmp_path / "train" / "n01" / "0.PNG"
+    first.parent.mkdir(parents=True)
+    Image.new("RGB", (1, 60_000)).save(first)
+    with raises(DataError, "image-not-changed") as caught:
+        source(tmp_path, {"name": "resize", "size": 256}, TO_TENSOR, batch_size=1).batch(0)
+    assert caught.value.where == str(first)
+    assert "256 x 15360000" in str(caught.value.value)
