@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from wsc.core.config_errors import explain, unreadable
 from wsc.core.errors import ConfigError
-from wsc.core.yaml_limits import MOST_BYTES, check_limits
+from wsc.core.yaml_limits import MOST_BYTES, check_limits, too_deep
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -144,7 +144,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         data = _plain_data(text)
     except ConfigError as error:
         raise _inside(str(path), error) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
             "the file is not YAML", code="file-not-yaml", where=str(path), value=error
         ) from error
@@ -162,7 +162,10 @@ def _plain_data(text: str) -> Any:
     """Return what a YAML text stands for, within the limits of a file."""
     loader = _UniqueKeyLoader(text)
     try:
-        root = loader.get_single_node()
+        try:
+            root = loader.get_single_node()
+        except RecursionError as error:
+            raise too_deep() from error
         if root is None:
             return None
         check_limits(root)
