@@ -18,7 +18,7 @@ port=6379
 seconds_to_join=300
 
 source .venv/bin/activate
-export RAY_AUTH_MODE=token
+export RAY_AUTH_MODE=token RAY_worker_niceness=0
 [ -s ~/.ray/auth_token ] || ray get-auth-token --generate > /dev/null
 
 # The last host is asked for the address of the first one, which may know itself as 127.0.1.1.

@@ -56,7 +56,8 @@ def test_hosts_of_the_launcher_are_accepted_by_ray() -> None:
     config = yaml.safe_load((DEPLOY / "ray_up.yaml").read_text(encoding="utf-8"))
     validate_config(prepare_config(config))
     starts = [*config["head_start_ray_commands"], *config["worker_start_ray_commands"]]
-    assert all("RAY_AUTH_MODE=token" in words for words in starts if "ray start" in words)
+    of_ray = "RAY_AUTH_MODE=token RAY_worker_niceness=0 ray start"
+    assert all(words.startswith(of_ray) for words in starts if "ray start" in words)
 
 
 def test_slurm_script_has_no_error_of_syntax() -> None:
