@@ -46,7 +46,7 @@ class Stopper:
 
 def _keep(pipe: Connection) -> None:
     """Continue the processes that were named last when the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for those that compute
+    os.setsid()  # a signal to the group, as of Ctrl-C or timeout(1), is not for the keeper
     stopped: list[int] = []
     with suppress(EOFError):
         while True:

@@ -69,16 +69,18 @@ def test_waiting_arm_is_stopped_with_all_its_processes() -> None:
         assert wait_for_state(pids, "T") == set()
 
 
-def test_waiting_arm_ends_with_its_parent() -> None:
-    """Who kills a benchmark, by whatever signal, leaves no stopped process behind."""
+@pytest.mark.parametrize("kill", [os.kill, os.killpg])
+def test_waiting_arm_ends_with_its_parent(kill: Callable[[int, int], None]) -> None:
+    """Who ends a benchmark, or all of its group, leaves no stopped process behind."""
     module = "tests.unit.benchmarks.streaming.test_arm"
     program = f"from {module} import wait_with_an_arm as f; f()"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"waiting\n"
         tree = descendants(parent.pid)
         assert tree
-        parent.kill()
+        kill(parent.pid, signal.SIGTERM)
     assert wait_for_end(tree) == set()
 
 
