@@ -82,19 +82,15 @@ def _not_plain(node: yaml.Node, found: str) -> ConfigError:
 
 def too_deep() -> ConfigError:
     """Return the error about a file of so many levels that it has no nodes."""
+    rule = f"at most {_MOST_DEPTH} levels"
+    return _too_much(None, "levels beyond the limit of the reader", rule)
+
+
+def _too_much(node: yaml.Node | None, found: str, rule: str) -> ConfigError:
     return ConfigError(
         "the file stands for too much",
         code="file-too-large",
-        value="levels beyond the limit of the reader",
-        rule=f"at most {_MOST_DEPTH} levels",
-    )
-
-
-def _too_much(node: yaml.Node, found: str, rule: str) -> ConfigError:
-    return ConfigError(
-        "the file stands for too much",
-        code="file-too-large",
-        where=_line(node),
+        where=None if node is None else _line(node),
         value=found,
         rule=rule,
     )
