@@ -124,12 +124,17 @@ class CheckpointFolder:
                 listed[file.name] = Entry(step=step, file=file.name, time=saved)
         return sorted(listed.values(), key=lambda entry: (entry.time, entry.step))
 
-    def newest(self) -> Path | None:
+    def newest(self, since: datetime | None = None) -> Path | None:
         """Return the newest good checkpoint; skip damaged and NaN ones with a warning.
 
         Every byte of it is checked, so that a run does not start from it and fail later.
+
+        Args:
+            since: Leave out those that were saved before.
         """
         for entry in reversed(self.entries()):
+            if since is not None and entry.time < since:
+                return None
             path = self.path / entry.file
             try:
                 reader = Reader(path)

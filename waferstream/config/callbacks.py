@@ -73,8 +73,8 @@ class NotFiniteSteps(Named):
 
     action: Literal["stop", "skip", "roll_back"] = "stop"
     """``stop`` ends the run at the first loss that is not finite. ``skip`` leaves out the update of
-    the step, on all weight servers alike. ``roll_back`` returns to the newest checkpoint, also
-    from a loss that is not finite, and leaves out the batch."""
+    the step, on all weight servers alike. ``roll_back`` returns to the newest checkpoint of the
+    run, also from a loss that is not finite, and leaves out the batch."""
 
     max_times: PositiveInt = 10
     """The most steps of a run that are skipped or rolled back; one more ends the run."""

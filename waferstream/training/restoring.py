@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
@@ -59,7 +60,10 @@ class Restorer:
         self._backend = backend
         self._folder = folder
         self._callbacks = callbacks
+        self._began = datetime.now(UTC)
         self._objects: dict[str, Any] = {}  # states of the checkpoint that are not tensors
+        self.is_whole = False
+        """Whether the run has taken all states of that checkpoint."""
         self.path: Path | None = None
         """The checkpoint that was restored last, None before the first."""
 
@@ -71,16 +75,16 @@ class Restorer:
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
             autoload = autoload and self._backend.is_e2e_execution
-            path = self.newest() if autoload else None
+            path = self._folder.newest() if autoload else None
             strict = not self._init.checkpoint.disable_strict_checkpoint_loading
             if path is not None and strict and "model" in self._asked_states():
                 check_same_model(path, self._trainer.model)
         if path is not None:
             self.restore(Path(path), self._asked_states())
 
-    def newest(self) -> Path | None:
-        """Return the newest whole checkpoint of the run, None if there is none."""
-        return self._folder.newest()
+    def newest_of_run(self) -> Path | None:
+        """Return the newest good checkpoint that the run has written, or what it started from."""
+        return self._folder.newest(since=self._began) or self.path
 
     def restore(self, path: Path, states: Collection[str] = STATES) -> None:
         """Restore weights and states of a checkpoint; ``load_states`` hands out the others."""
@@ -98,7 +102,7 @@ class Restorer:
         }
         found = {**earlier, **objects}
         self._objects = {state: found[state] for state in found.keys() & states}
-        self.path = path
+        self.path, self.is_whole = path, set(states) >= set(STATES)
         log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
 
     def load_states(

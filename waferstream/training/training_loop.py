@@ -108,9 +108,9 @@ class TrainingLoop:
                 parts = self._not_finite.parts(done + 1, stage)
 
     def _go_back(self, error: NotFiniteStepError) -> int:
-        """Return to the newest checkpoint, and leave out a batch from now on; return its step."""
+        """Return to the newest checkpoint of the run, whose step it returns; leave out a batch."""
         self._saver.finish()
-        path = self._restorer.newest() if self._not_finite.rolls_back else None
+        path = self._restorer.newest_of_run() if self._not_finite.rolls_back else None
         if path is None:
             raise error
         self._not_finite.leave_out(error)
@@ -167,10 +167,12 @@ class TrainingLoop:
 
     @property
     def _saves_initially(self) -> bool:
-        """Whether a checkpoint of the initial weights is still due."""
-        asked = self._init.checkpoint.save_initial_checkpoint or self._not_finite.rolls_back
-        has_one = self._saver.newest or self._restorer.path
-        return asked and not has_one and self._trainer.backend.is_e2e_execution
+        """Whether a checkpoint of the state before the first step is still due."""
+        if self._saver.newest is not None or not self._trainer.backend.is_e2e_execution:
+            return False
+        if self._not_finite.rolls_back and not self._restorer.is_whole:
+            return True
+        return self._init.checkpoint.save_initial_checkpoint and self._restorer.path is None
 
     def _save(self, objects: dict[str, Any]) -> None:
         """Save a checkpoint, to whose states callbacks may add their own, of JSON types."""

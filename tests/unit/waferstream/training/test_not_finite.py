@@ -21,12 +21,17 @@ def run(
     num_csx: int = 1,
     checkpoint_every: int = 2,
     restarts: int | None = None,
+    states: str = "all",
+    flags: Sequence[str] = (),
     **loader: Any,
 ) -> tuple[int, str, str]:
     """Return exit code and output of a run on poisoned data."""
     section = {"class": "tests.support.poisoned_data:make_loader", "batch_size": 6, **loader}
-    folder.mkdir()
-    flags = write_run(
+    folder.mkdir(exist_ok=True)
+    callbacks: list[dict[str, Any]] = [{"LoadCheckpointStates": {"load_checkpoint_states": states}}]
+    if policy is not None:
+        callbacks.append({"NotFiniteSteps": policy})
+    own = write_run(
         folder,
         init__model={"class": "tests.support.poisoned_data:Net"},
         init__optimizer={"AdamW": {"lr": 0.01}},
@@ -34,11 +39,11 @@ def run(
         init__loop={"max_steps": steps},
         init__checkpoint={"steps": checkpoint_every},
         init__logging={"log_steps": 3},
-        init__callbacks=[] if policy is None else [{"NotFiniteSteps": policy}],
+        init__callbacks=callbacks,
         init__autorestart=restarts and {"max_num_restarts": restarts},
         fit={"train_dataloader": section},
     )
-    return run_here([*flags, f"--num_csx={num_csx}"], capsys)
+    return run_here([*own, *flags, f"--num_csx={num_csx}"], capsys)
 
 
 def digest(folder: Path, capsys: pytest.CaptureFixture[str], *args: Any, **options: Any) -> str:
@@ -92,6 +97,23 @@ def test_rolled_back_run_has_the_bits_of_other_data(
         kind=kind,
     )
     assert found == digest(tmp_path / "b", capsys, None, missing=poisoned)
+
+
+@pytest.mark.parametrize(("states", "poisoned"), [("all", 2), ("model", 0)])
+def test_run_goes_back_to_the_checkpoint_that_it_started_from(
+    states: str, poisoned: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not to a newer one that an earlier run has left, and with the states that it took."""
+    digest(tmp_path / "a", capsys, None)
+    start = [f"--checkpoint_path={tmp_path / 'a' / 'model_dir' / 'checkpoint_2.mdl'}"]
+    policy = {"action": "roll_back"}
+    found = digest(
+        tmp_path / "a", capsys, policy, checkpoint_every=4, states=states, flags=start,
+        poisoned=[poisoned],
+    )  # fmt: skip
+    assert found == digest(
+        tmp_path / "b", capsys, None, states=states, flags=start, missing=[poisoned]
+    )
 
 
 def test_clean_data_has_the_same_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
