@@ -150,14 +150,20 @@ def _saying_what_is_left(phases: Sequence[Params], arguments: Arguments) -> Iter
 
 
 def _what_is_left(params: Params) -> str:
+    """Say what the same command would start from, and which checkpoint it would leave aside."""
     from appliance.checkpoints import CheckpointFolder  # noqa: PLC0415
 
-    init = params.trainer.init
+    init, fit = params.trainer.init, params.trainer.fit
     saved = CheckpointFolder(init.model_dir, init.checkpoint.checkpoint_name).entries()
-    finite = [entry for entry in saved if entry.is_finite]
-    if not finite:
+    newest = next((init.model_dir / each.file for each in reversed(saved) if each.is_finite), None)
+    named = "newest" if fit is None else fit.ckpt_path
+    if named == "newest" and init.checkpoint.autoload_last_checkpoint:
+        if newest is not None:
+            return f"The same command continues from {newest}."
         return f"No checkpoint in {init.model_dir}: the same command starts from the first step."
-    return f"The same command continues from {init.model_dir / finite[-1].file}."
+    start = named if isinstance(named, Path) else "the first step"
+    beside = "" if newest in (None, named) else f"; the newest checkpoint is {newest}"
+    return f"The same command starts from {start} again{beside}."
 
 
 @contextmanager

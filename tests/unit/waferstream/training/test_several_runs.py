@@ -43,19 +43,41 @@ def test_interrupted_run_says_what_the_same_command_goes_on_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest checkpoint, or none; the log of the run has the end, too."""
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     flags = write_run(tmp_path, init__loop={"max_steps": 2})
     for remnant in ("No checkpoint in", "checkpoint_2.mdl"):
         with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "fit", interrupted)
+            interrupt_training(patch)
             code, _, err = run_here([*flags, "--mode=train"], capsys)
         assert code == INTERRUPTED
         assert remnant in err
         assert "Interrupted" in (tmp_path / "model_dir" / "latest_run.log").read_text()
         assert run_here([*flags, "--mode=train"], capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "named", "start"),
+    [
+        ({"steps": 1}, "checkpoint_1.mdl", "checkpoint_1.mdl"),
+        ({"steps": 1, "autoload_last_checkpoint": False}, None, "the first step"),
+    ],
+)
+def test_interrupted_run_that_does_not_take_the_newest_checkpoint_says_so(
+    checkpoint: dict[str, object],
+    named: str | None,
+    start: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the same command starts, and what it would have to be told to go on from."""
+    flags = write_run(tmp_path, init__loop={"max_steps": 2}, init__checkpoint=checkpoint)
+    model_dir = tmp_path / "model_dir"
+    assert run_here([*flags, "--mode=train"], capsys)[0] == 0
+    interrupt_training(monkeypatch)
+    typed = [f"--checkpoint_path={model_dir / named}"] if named else []
+    _, _, err = run_here([*flags, *typed, "--mode=train"], capsys)
+    assert f"{start} again" in err
+    assert f"the newest checkpoint is {model_dir / 'checkpoint_2.mdl'}." in err
 
 
 def test_evaluation_without_a_checkpoint_warns(
@@ -88,6 +110,15 @@ def test_phases_run_in_order_from_checkpoint_to_checkpoint(
     assert "checkpoint_2.mdl, step 2" in again
     assert "Preparing to execute using 2 CSX" in again
     assert digest_of(again) == digest_of(out)
+
+
+def interrupt_training(patch: pytest.MonkeyPatch) -> None:
+    """Let every training end as by Ctrl-C."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    patch.setattr(Trainer, "fit", interrupted)
 
 
 def write_phases(folder: Path, *loops: dict[str, int]) -> list[str]:
