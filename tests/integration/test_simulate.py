@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,22 @@ def test_simulate_predicts_the_emulated_time_of_a_run(
     steps_ps = point["prediction"]["steps_ps"]
     first, second = (*steps_ps, steps_ps[-1])[:2]
     assert summary["emulated"]["total_ps"] == first + second
+
+
+@pytest.mark.parametrize("what", ["--simulate", "--mode=train"])
+def test_params_and_cluster_may_be_pipes(tmp_path: Path, capsys: Capture, what: str) -> None:
+    """As a shell's process substitution makes them: each is read once."""
+    *_, model_dir = write_run(tmp_path, init__loop={"max_steps": 1})
+    with ExitStack() as stack:
+        flags = []
+        for name in ("params", "cluster"):
+            pipe, end = os.pipe()
+            stack.callback(os.close, pipe)
+            os.write(end, (tmp_path / f"{name}.yaml").read_bytes())
+            os.close(end)
+            flags.append(f"--{name}=/dev/fd/{pipe}")
+        code, _, err = run_here([*flags, model_dir, what], capsys)
+    assert code == 0, err
 
 
 def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capture) -> None:

@@ -22,7 +22,7 @@ from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.tools import TOOLS, run_tool
 from waferstream.config.backend import search_path
-from waferstream.config.params import Params, check_phases, load_params, load_phases
+from waferstream.config.params import Params, check_phases, load_phases, only_phase
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 from wsc.core.config import validate
@@ -31,9 +31,10 @@ from wsc.core.files import json_text
 from wsc.core.interrupts import Terminated, ended_within, interrupt
 
 if TYPE_CHECKING:
-    from appliance.spec import ClusterSpec
+    from appliance.spec import ClusterSpec, RuntimeSpec
     from waferstream.reports.curve import CurveResult
     from waferstream.reports.summary import RunSummary
+    from waferstream.training.tracing import TraceRequest
 
 log = logging.getLogger("waferstream")
 
@@ -104,6 +105,7 @@ def _run(arguments: Arguments, command: str) -> None:
             where="trainer.init.backend.backend_type",
             value=device,
         )
+    cluster = cluster_of(arguments)
     # Importing torch takes seconds: report a wrong command line or file before that.
     from appliance.user_code import importing_from  # noqa: PLC0415
 
@@ -113,16 +115,19 @@ def _run(arguments: Arguments, command: str) -> None:
         _saying_what_is_left(phases, arguments),
         ended_within(_END_S),
         importing_from((arguments.params.parent, Path(), *own)),
-        _ray_starting(phases, arguments),
+        _ray_starting(phases, arguments, cluster.runtime),
     ):
         result: CurveResult | RunSummary | list[RunSummary] | dict[str, str | int | float]
         with _text_beside_json(arguments):
             if arguments.simulation is not None:
-                result = _simulate(arguments, arguments.simulation, command)
+                params = only_phase(phases, arguments.params)
+                request = arguments.simulation
+                result = _simulate(params, request, cluster, arguments.trace, command)
             elif arguments.wafer_trace is not None:
-                result = _trace_wafer(arguments, arguments.wafer_trace, command)
+                params = only_phase(phases, arguments.params)
+                result = _trace_wafer(params, arguments.wafer_trace, cluster, command)
             else:
-                summaries = _run_phases(phases, arguments, command)
+                summaries = _run_phases(phases, arguments, cluster, command)
                 result = summaries if len(phases) > 1 else summaries[0]
         if arguments.prints_json:
             print(json_text(result), flush=True)
@@ -167,20 +172,21 @@ def _what_is_left(params: Params) -> str:
 
 
 @contextmanager
-def _ray_starting(phases: Sequence[Params], arguments: Arguments) -> Iterator[None]:
+def _ray_starting(
+    phases: Sequence[Params], arguments: Arguments, runtime: RuntimeSpec
+) -> Iterator[None]:
     """Let a private Ray start while the block imports torch and compiles, if it will need one."""
     backend = phases[0].trainer.init.backend
     has_cluster = arguments.trains_or_evaluates and backend.backend_type == "CSX"
     if not has_cluster or backend.compile_only or backend.validate_only:
         yield
         return
-    cluster = cluster_of(arguments)
-    if cluster.runtime.kind == "local":
+    if runtime.kind == "local":
         yield
         return
     from appliance.ray.connection import entering_early  # noqa: PLC0415
 
-    with entering_early(cluster.runtime):
+    with entering_early(runtime):
         yield
 
 
@@ -196,14 +202,15 @@ def cluster_of(arguments: Arguments) -> ClusterSpec:
     return cluster.model_copy(update={"runtime": runtime})
 
 
-def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) -> list[RunSummary]:
+def _run_phases(
+    phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
+) -> list[RunSummary]:
     from wsc.core.terminal import spinning  # noqa: PLC0415
 
     _log_to_terminal(phases[0].trainer.init.logging.log_level)
     with spinning("Loading PyTorch (3 to 10 s)"):
         from waferstream.training.session import run_session  # noqa: PLC0415
 
-    cluster = cluster_of(arguments)
     summaries = []
     for number, params in enumerate(phases, start=1):
         _log_to_terminal(params.trainer.init.logging.log_level)
@@ -217,22 +224,26 @@ def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) ->
     return summaries
 
 
-def _simulate(arguments: Arguments, request: SimulationRequest, command: str) -> CurveResult:
+def _simulate(
+    params: Params,
+    request: SimulationRequest,
+    cluster: ClusterSpec,
+    trace: TraceRequest | None,
+    command: str,
+) -> CurveResult:
     from waferstream.simulation.session import run_simulation  # noqa: PLC0415
 
-    params = load_params(arguments.params, arguments.overrides())
     _log_to_terminal(params.trainer.init.logging.log_level)
-    return run_simulation(params, request, arguments.cluster, arguments.trace, command)
+    return run_simulation(params, request, cluster, trace, command)
 
 
 def _trace_wafer(
-    arguments: Arguments, request: WaferTraceRequest, command: str
+    params: Params, request: WaferTraceRequest, cluster: ClusterSpec, command: str
 ) -> dict[str, str | int | float]:
     from waferstream.simulation.wafer_trace import run_wafer_trace  # noqa: PLC0415
 
-    params = load_params(arguments.params, arguments.overrides())
     _log_to_terminal(params.trainer.init.logging.log_level)
-    return run_wafer_trace(params, request, cluster_of(arguments), command)
+    return run_wafer_trace(params, request, cluster, command)
 
 
 def _log_to_terminal(level: str | int) -> None:

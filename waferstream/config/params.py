@@ -171,7 +171,11 @@ class Params(Section):
 
 def load_params(path: Path, overrides: Sequence[Override] = ()) -> Params:
     """Load the configuration of a run of one phase; arguments and errors as of ``load_phases``."""
-    phases = load_phases(path, overrides)
+    return only_phase(load_phases(path, overrides), path)
+
+
+def only_phase(phases: Sequence[Params], path: Path) -> Params:
+    """Return the phase of a file that must have one; ConfigError if it has several."""
     if len(phases) != 1:
         raise ConfigError(
             "the file must have one phase here",

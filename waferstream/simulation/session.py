@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from appliance.spec import ClusterSpec, load_cluster
+from appliance.spec import ClusterSpec
 from cstorch.flags import restored
 from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import LanguageConfig
@@ -51,7 +51,7 @@ CURVE_NAME = "simulation"
 def run_simulation(
     params: Params,
     request: SimulationRequest,
-    cluster_file: Path | None,
+    cluster: ClusterSpec,
     trace: TraceRequest | None,
     command: str = "",
 ) -> CurveResult:
@@ -63,7 +63,6 @@ def run_simulation(
     if trace is not None:
         trace.check()
     torch.set_num_threads(1)
-    cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     requested = params.trainer.init.backend.cluster_config.num_csx
     counts = counts_of(request, requested)
     check_request(params, request, counts[-1])
