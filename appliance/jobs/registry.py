@@ -16,7 +16,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -86,13 +86,7 @@ class Registry:
         with self._locked():
             before = self._read(self._folder / name / FILE)
             if before is None:
-                names = [job.name for job in self._settled()]
-                raise ConfigError(
-                    "the job must be one of the past week",
-                    code="unknown-job",
-                    value=name,
-                    remedy=did_you_mean(name, names) or "waferstream job list --all-states",
-                )
+                raise _unknown(name, self._settled())
             after = changed(before)
             if after is not before:
                 self._write(after)
@@ -106,11 +100,14 @@ class Registry:
         """Move a queued job out of the queue, or note why it must wait.
 
         Raises:
+            ConfigError: There is no such job any more.
             ClusterJobScheduleError: The job asks for more than there is.
         """
         with self._locked():
             jobs = self._settled()
-            job = next(each for each in jobs if each.name == name)
+            job = next((each for each in jobs if each.name == name), None)
+            if job is None:
+                raise _unknown(name, jobs)
             reason = waiting_reason(name, jobs, spec)
             phase = Phase.SCHEDULED if reason is None else Phase.QUEUED
             job = job.moved(phase, time.time(), reason or "")
@@ -165,6 +162,16 @@ class Registry:
             open(partial, "w", encoding="utf-8", opener=open_private) as file,
         ):
             file.write(job.model_dump_json(indent=2) + "\n")
+
+
+def _unknown(name: str, jobs: Sequence[ClusterJob]) -> ConfigError:
+    guess = did_you_mean(name, [job.name for job in jobs])
+    return ConfigError(
+        "the job must be one of the past week",
+        code="unknown-job",
+        value=name,
+        remedy=guess or "waferstream job list --all-states",
+    )
 
 
 def this_process() -> Owner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from wsc.core.errors import (
     ApplianceRuntimeServerError,
     ClusterJobCancelledByCsctl,
     ClusterJobScheduleError,
+    ConfigError,
 )
 
 ONE = QueueSpec(systems=2)
@@ -132,6 +134,26 @@ def test_waiting_job_can_be_cancelled(registry: Registry) -> None:
     waiting.join()
     assert len(ended) == 1
     assert registry.find(name).phase is Phase.CANCELLED
+    first.end_execute(None)
+
+
+def test_waiting_job_whose_record_is_removed_ends_with_an_error(registry: Registry) -> None:
+    """As by somebody who clears the state folder."""
+    first, second = client(ONE), client(ONE)
+    first.start_execute()
+    ended: list[ConfigError] = []
+
+    def wait() -> None:
+        try:
+            second.start_execute()
+        except ConfigError as error:
+            ended.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    shutil.rmtree(registry.find(_wait_until_queued(registry)).log_path)
+    waiting.join()
+    assert [error.code for error in ended] == ["unknown-job"]
     first.end_execute(None)
 
 
