@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import torch
 from appliance.roles import Roles
 from appliance.spec import RoleLogSpec
 from wsc.core.installation import Installation
+from wsc.core.log_file import LogFile
 from wsc.core.messages import COORDINATOR, Envelope
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
@@ -71,23 +72,11 @@ def level_of(role: str, log: RoleLogSpec) -> str | int | None:
 
 def open_log(folder: Path, role: str, level: str | int) -> logging.Logger:
     """Return a logger that appends to ``<folder>/<role>.log``."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # told when a line is to be written
+        folder.mkdir(parents=True, exist_ok=True)
     logger = logging.Logger(role, level)  # unknown to other loggers: nothing is printed twice
-    logger.addHandler(_Appender(folder / f"{role}.log"))
+    logger.addHandler(LogFile(folder / f"{role}.log", _FORMAT))
     return logger
-
-
-class _Appender(logging.Handler):
-    """Handler that holds no open file, since a role can end at any moment."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-        self.setFormatter(logging.Formatter(_FORMAT))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(self.format(record) + "\n")
 
 
 @contextmanager

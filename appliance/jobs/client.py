@@ -19,6 +19,7 @@ from wsc.core.errors import (
     ClusterJobScheduleError,
     ConfigError,
 )
+from wsc.core.log_file import LINE_FORMAT, LogFile
 from wsc.core.user_state import STATE_FOLDER, open_private
 
 log = logging.getLogger("waferstream")
@@ -50,7 +51,7 @@ class JobClient:
         self.newest = JobIds("", "")
         """The identifiers of the latest job."""
         self._execute: str | None = None  # the job whose cluster runs
-        self._logs: dict[str, _JobLog] = {}
+        self._logs: dict[str, LogFile] = {}
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
@@ -127,7 +128,8 @@ class JobClient:
             return None
         self.newest = JobIds(job.name, workflow)
         self._names.append(job.name)
-        self._logs[job.name] = _JobLog(Path(job.log_path) / "job.log")
+        path = Path(job.log_path) / "job.log"
+        self._logs[job.name] = LogFile(path, LINE_FORMAT, open_private)
         log.addHandler(self._logs[job.name])
         log.info(
             "Job id: %s, workflow id: %s, namespace: job-operator, remote log path: %s",
@@ -198,22 +200,6 @@ class JobClient:
         self._move(name, phase, "" if error is None else _first_line(error))
         if name in self._logs:
             log.removeHandler(self._logs.pop(name))
-
-
-class _JobLog(logging.Handler):
-    """Log file of a job, open only while a line is written."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            with open(self._path, "a", encoding="utf-8", opener=open_private) as file:
-                file.write(self.format(record) + "\n")
-        except OSError:
-            self.handleError(record)
 
 
 def _refuse_cancelled(job: ClusterJob | None) -> None:

@@ -23,10 +23,9 @@ import fcntl
 import logging
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -41,25 +40,10 @@ from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
 from wsc.core.files import replacing, write_json
 from wsc.core.interrupts import Terminated
+from wsc.core.log_file import LINE_FORMAT, LogFile
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
-
-
-class _RunLog(logging.FileHandler):
-    """Log file that says once on the terminal that its lines cannot be written."""
-
-    _has_failed = False
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
-        if not self._has_failed:
-            self._has_failed = True
-            reason = getattr(sys.exception(), "strerror", None) or sys.exception()
-            print(f"Warning: {self.baseFilename}: {reason}. The run goes on.", file=sys.stderr)
-
-    def close(self) -> None:
-        with suppress(OSError):  # reported when the line was written
-            super().close()
 
 
 @contextmanager
@@ -98,7 +82,7 @@ def writable_or_temporary(model_dir: Path) -> Path:
 
 
 class RunFolder:
-    """Folder of one run with its log; leaving its block releases the log file.
+    """Folder of one run with its log; leaving its block ends the log.
 
     Args:
         model_dir: The folder of the model, in which the new folder lies.
@@ -111,10 +95,10 @@ class RunFolder:
         self._links: dict[Path, Path | None] = {}  # what they led to before
         try:
             self.path = _new_folder(model_dir)
-            self._log = _RunLog(self.path / "run.log")
+            (self.path / "run.log").touch()
         except OSError as error:
             raise _not_writable(model_dir, error) from error
-        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s"))
+        self._log = LogFile(self.path / "run.log", LINE_FORMAT)
         logging.getLogger("waferstream").addHandler(self._log)
         if command:
             self.note(f"Command: {command}")
@@ -179,9 +163,8 @@ class RunFolder:
         self._is_discarded = True
 
     def close(self) -> None:
-        """Detach and close the log file."""
+        """Detach the log file."""
         logging.getLogger("waferstream").removeHandler(self._log)
-        self._log.close()
         if self._is_discarded:
             self._remove()
 

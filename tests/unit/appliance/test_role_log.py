@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.role_log import level_of, with_logs
+from appliance.role_log import level_of, open_log, with_logs
 from appliance.spec import ClusterSpec, RoleLogSpec, RuntimeSpec
 from tests.support.tiny_run import digest_of, run_here, write_run
 
@@ -42,3 +42,13 @@ def test_roles_log_at_their_level_and_change_no_bit(
     assert "DEBUG wgt-0: " in texts["wgt-0"]
     assert "DEBUG" not in texts["br-0"]
     assert "tensors of wgt-0 to" in texts["crd-0"]
+
+
+def test_role_whose_log_cannot_be_written_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file is where the folder of the logs would be."""
+    (tmp_path / "roles").touch()
+    log = open_log(tmp_path / "roles", "wgt-0", "INFO")
+    log.info("lost")
+    assert "The run goes on" in capsys.readouterr().err
