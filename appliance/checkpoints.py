@@ -1,11 +1,11 @@
 """The folder of checkpoints of a run, written atomically.
 
-A checkpoint is written as ``.<name>.partial``, flushed, and renamed; a crash at any moment leaves
-the earlier checkpoints as they were. ``checkpoints_index.yaml`` lists them in the order in which
-they were saved (cluster_interface.md, sections 2.2 and 4.6). The files have precedence over the
-index: a listed file that is missing is skipped, an unlisted file is found by its name. An index may
-come from anybody, so only files of this folder are read, and only those that are called like
-checkpoints are removed.
+A checkpoint is written as ``.<name>.<process>.partial``, flushed, and renamed; a crash at any
+moment leaves the earlier checkpoints as they were. ``checkpoints_index.yaml`` lists them in the
+order in which they were saved (cluster_interface.md, sections 2.2 and 4.6). The files have
+precedence over the index: a listed file that is missing is skipped, an unlisted file is found by
+its name. An index may come from anybody, so only files of this folder are read, and only those that
+are called like checkpoints are removed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CheckpointFolder:
         """Make the folder, and remove incomplete files that a killed process left."""
         with writing(self.path), self._lock(wait=False) as is_locked:
             if is_locked:  # otherwise another process is writing now
-                for partial in self.path.glob(f"{PARTIAL_NAME.format(name='*')}*"):
+                for partial in self.path.glob(f"{PARTIAL_NAME.format(name='*', process='*')}*"):
                     log.warning("Removing incomplete file %s", partial)
                     partial.unlink()
 

@@ -191,8 +191,8 @@ def ending(error: BaseException) -> str:
 
 
 def _replace_link(link: Path, target: Path) -> None:
-    """Let a link lead to a target, at once."""
-    fresh = link.with_name(f".{link.name}")
+    """Let a link lead to a target, at once, also beside other processes that do so."""
+    fresh = link.with_name(f".{link.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
     fresh.rename(link)

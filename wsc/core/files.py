@@ -5,27 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_json
 
-PARTIAL_NAME = ".{name}.partial"
-"""Name of a file while it is written, beside its final name."""
+PARTIAL_NAME = ".{name}.{process}.partial"
+"""Name of a file while a process writes it, beside its final name."""
 
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a path to write to; when the block ends well, move that file to ``path``.
 
-    If the block fails nothing is left of the new file. With ``durable`` the file and its name are
-    flushed to the disk first, so that they survive a power failure. An OSError that names no file,
-    as that of a full disk, or the new one names ``path``.
+    If the block fails nothing is left of the new file. Of several processes that write the same
+    file the last one counts. With ``durable`` the file and its name are flushed to the disk first,
+    so that they survive a power failure. An OSError that names no file, as that of a full disk, or
+    the new one names ``path``.
     """
-    partial = path.with_name(PARTIAL_NAME.format(name=path.name))
+    partial = path.with_name(PARTIAL_NAME.format(name=path.name, process=os.getpid()))
     try:
         with naming(path, partial):
-            partial.unlink(missing_ok=True)  # from a process that was killed
+            _remove_abandoned(path)
             yield partial
             if durable:
                 _flush(partial)
@@ -61,6 +63,14 @@ def write_json(path: Path, data: Any) -> None:
 def json_text(data: Any) -> str:
     """Return the JSON that ``write_json`` writes."""
     return to_json(data, indent=2, inf_nan_mode="strings").decode()
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what processes of this host that were killed have left of a file."""
+    for partial in path.parent.glob(PARTIAL_NAME.format(name=escape(path.name), process="*")):
+        *_, process, _ = partial.name.split(".")
+        if process == str(os.getpid()) or not Path("/proc", process).exists():
+            partial.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Checkpoints are written atomically, and no failure loses an earlier one."""
 
 import logging
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def test_checkpoint_gets_its_name_when_complete(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path / "model_dir")
     with folder.draft(5) as draft:
         fill(draft.partial, 5)
-        assert visible(folder.path) == [".checkpoint_5.mdl.partial"]
+        assert visible(folder.path) == [f".checkpoint_5.mdl.{os.getpid()}.partial"]
         assert folder.newest() is None
     assert visible(folder.path) == ["checkpoint_5.mdl", INDEX_NAME]
     assert folder.newest() == draft.final == folder.path / "checkpoint_5.mdl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def test_save_flushes_the_file_before_renaming(
     flushed = []
     monkeypatch.setattr(files, "_flush", lambda path: flushed.append(path.name))
     cstorch.save({"model": {}}, tmp_path / "c.mdl")
-    assert flushed == [".c.mdl.partial", tmp_path.name]
+    assert flushed == [f".c.mdl.{os.getpid()}.partial", tmp_path.name]
 
 
 def test_files_of_a_killed_save_are_removed_by_prepare(

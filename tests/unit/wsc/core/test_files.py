@@ -2,6 +2,9 @@
 
 import errno
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,7 +65,22 @@ def test_durable_replacing_flushes_the_file_then_its_folder(
     with replacing(tmp_path / "page.html", durable=True) as partial:
         partial.write_text("new")
         assert flushed == []
-    assert flushed == [".page.html.partial", tmp_path.name]
+    assert flushed == [f".page.html.{os.getpid()}.partial", tmp_path.name]
     with replacing(tmp_path / "page.html") as partial:
         partial.write_text("newer")
     assert len(flushed) == 2
+
+
+def test_several_processes_can_replace_a_file_at_a_time(tmp_path: Path) -> None:
+    """The last one counts; what a killed one has left is removed, and no more."""
+    path = tmp_path / "page.html"
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    (tmp_path / f".page.html.{ended.pid}.partial").touch()
+    other = tmp_path / f".page.html.{os.getppid()}.partial"
+    other.write_text("of another process")
+    with replacing(path) as partial:
+        assert sorted(tmp_path.iterdir()) == [other]
+        partial.write_text("mine")
+    assert path.read_text() == "mine"
+    assert sorted(tmp_path.iterdir()) == [other, path]
