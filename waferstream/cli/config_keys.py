@@ -13,6 +13,7 @@ from typing import Any, get_args
 from appliance.spec import load_cluster
 from waferstream.cli.tools import Command, argument, print_rows
 from waferstream.config.keys import ConfigKey, all_keys, find_keys
+from waferstream.config.legacy import is_legacy
 from waferstream.config.params import load_params
 from waferstream.config.schema import FileKind, schema_of
 from wsc.core.config import load_yaml
@@ -61,7 +62,7 @@ def _row(key: ConfigKey) -> dict[str, str]:
 
 def _values(file: Path) -> dict[FileKind, Any]:
     """Return the resolved content of a file by its kind."""
-    if "trainer" in (data := load_yaml(file)) or "runconfig" in data:
+    if "trainer" in (data := load_yaml(file)) or is_legacy(data):
         return {"params": load_params(file).dump()}
     return {"cluster": load_cluster(file).model_dump(mode="json")}
 

@@ -28,5 +28,16 @@ def test_explain_prints_values_of_flags_with_dots(capsys: pytest.CaptureFixture[
     assert json.loads(out)[0]["value"] == 2
 
 
+def test_explain_reads_the_legacy_layout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever of its sections are there."""
+    file = tmp_path / "legacy.yaml"
+    file.write_text("model: {name: gpt2}\ntrain_input: {data_processor: A, batch_size: 8}\n")
+    key = "train_dataloader.batch_size"
+    out = tool(capsys, "config", "explain", key, file, "--json")
+    assert json.loads(out)[0]["value"] == 8
+
+
 def test_explain_refuses_an_unknown_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[unknown-key]" in tool(capsys, "config", "explain", "max_stepz", code=1)
