@@ -252,8 +252,10 @@ def check_vocabulary(model: ModelConfig, loader: cstorch.utils.data.DataLoader, 
                 value=f"{found}; no {feature.name}",
                 remedy="use the data processor that goes with this model",
             )
+        if feature.below is None:
+            continue
         largest = batch[feature.name].max().item()
-        if feature.below is not None and largest >= feature.below:
+        if largest >= feature.below:
             raise DataError(
                 "token ids must be below the size of the model's vocabulary",
                 code="token-out-of-vocabulary",
