@@ -20,8 +20,10 @@ def load_model(params: Path, model_dir: Path) -> Any:
     """Return the model of a params file with the weights of its newest checkpoint."""
     section = yaml.safe_load(params.read_text(encoding="utf-8"))["trainer"]["init"]["model"]
     model = build_model(section, seed=0)
-    newest = max(model_dir.glob("checkpoint_*.mdl"), key=lambda path: path.stat().st_mtime)
-    model.load_state_dict(dict(cstorch.load(newest)["model"]))
+    found = sorted(model_dir.glob("checkpoint_*.mdl"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise SystemExit(f"no checkpoint in {model_dir}: train first, as `make train` does")
+    model.load_state_dict(dict(cstorch.load(found[-1])["model"]))
     return model.eval()
 
 

@@ -1,6 +1,6 @@
 """Train a model on several numbers of systems; write the curve as JSON, picture and HTML page.
 
-    python scripts/scaling_curve.py --params params.yaml --num_csx 1,2,4,8 --steps 20 --out scaling
+    python -m scripts.scaling_curve --params params.yaml --num_csx 1,2,4,8 --steps 20 --out scaling
 
 Exit codes: 0 all runs end with the same weights, 1 they do not or something failed, 2 the command
 line is wrong, 130 interrupted.
