@@ -101,6 +101,12 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         how="merge",
     ),
     key_flag(
+        CLUSTER,
+        "job_priority",
+        "place of the job in the queue of cluster.yaml (runtime.queue), p1 first (default: p2)",
+        options={"choices": ("p1", "p2", "p3")},
+    ),
+    key_flag(
         LOGGING,
         "wsc_log_level",
         "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf); roles "
@@ -146,12 +152,6 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
         "at most this many activation servers per system; 0 lets the cluster choose (default: 0)",
         options=NUMBER,
         key="max_act_per_csx",
-    ),
-    key_flag(
-        CLUSTER,
-        "job_priority",
-        "priority of the job, p1 first (default: p2)",
-        options={"choices": ("p1", "p2", "p3")},
     ),
     key_flag(CLUSTER, "credentials_path", "certificate for cluster access"),
     key_flag(CLUSTER, "mgmt_address", "host:port of the cluster management"),

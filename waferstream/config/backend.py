@@ -53,7 +53,7 @@ class ClusterConfig(Section):
     on the emulated clock as many as ``machine.input.workers_per_system``."""
     job_labels: Labels = Field(default_factory=dict)
     job_priority: Literal["p1", "p2", "p3"] = "p2"
-    """p1 goes first."""
+    """Place in the queue of cluster.yaml (``runtime.queue``): p1 goes first."""
     job_time_sec: PositiveInt | None = None
     """End the run after this many seconds; queue time is not counted."""
     mount_dirs: Paths = ()
