@@ -21,15 +21,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import torch
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 import cstorch
 from appliance.spec import ClusterSpec
 from cstorch import amp, backends
 from modelzoo.data.registry import build_source
 from waferstream.config.params import InitConfig
+from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.training.build import make_model, make_optimizer, make_scaler, training_step
 from wsc.core.config import load_yaml, validate
@@ -48,8 +49,21 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 }
 ENGINES = ("torch", "wafer")
 ARM_NAMES = (*PRECISIONS, *ENGINES)
-STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
-"""Lines of the curves of a panel, at most one for each arm of a model."""
+LOOKS: Sequence[tuple[str, Any]] = (
+    (style.FAINT_INK, "-"),
+    (style.BLUE, "--"),
+    (style.ORANGE, "-."),
+    (style.GREEN, ":"),
+    (style.PURPLE, (0, (5, 1, 1, 1))),
+)
+"""Colour and dashes of the curves of a column, at most one for each arm of a model."""
+
+_TITLES = {
+    "default": "loss of the default model",
+    "10M": "loss of 10.8 M parameters",
+    "engines": "loss of the default model on both engines",
+}
+"""The titles of the columns of the picture."""
 
 _MIXED = {"fp16_type": "bfloat16", "precision_opt_level": 0}
 
@@ -142,23 +156,34 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
     for curve in curves:
         is_engine = curve.arm.name in ENGINES
         columns.setdefault("engines" if is_engine else curve.arm.model, []).append(curve)
-    with mpl.rc_context({"font.size": 9}):
-        figure = Figure(figsize=(4.2 * len(columns), 5.2), layout="constrained")
+    size = (5.0 * len(columns), 5.6)
+    with style.picture(path, "Training loss by precision and engine", *size) as figure:
         axes = figure.subplots(2, len(columns), squeeze=False, sharex="col", height_ratios=(3, 2))
-        for panels, (name, drawn) in zip(axes.T, columns.items(), strict=True):
-            first = drawn[0]
-            for curve, style in zip(drawn, STYLES, strict=False):
-                steps = range(1, len(curve.losses) + 1)
-                differences = [a - b for a, b in zip(curve.losses, first.losses, strict=True)]
-                line = {"linestyle": style, "label": curve.arm.name, "linewidth": 1.6}
-                for panel, values in zip(panels, (curve.losses, differences), strict=True):
-                    panel.plot(steps, values, **line)
-            panels[0].set(title=f"{name}: loss by step", ylabel="training loss")
-            panels[0].legend(frameon=False)
-            panels[1].set(xlabel="step", ylabel=f"minus that of {first.arm.name}")
-            for panel in panels:
-                panel.grid(visible=True, alpha=0.3)
-        figure.savefig(path, dpi=150)
+        ends = [
+            (panels[1], _draw_column(panels, name, drawn))
+            for panels, (name, drawn) in zip(axes.T, columns.items(), strict=True)
+        ]
+        figure.draw_without_rendering()
+        for panel, labels in ends:
+            style.label_ends(panel, labels)
+
+
+def _draw_column(
+    panels: Sequence[Axes], name: str, curves: Sequence[Curve]
+) -> list[style.EndLabel]:
+    """Draw the losses of arms above their differences from the first; return the labels below."""
+    first, labels = curves[0], []
+    for curve, (color, dashes) in zip(curves, LOOKS, strict=False):
+        steps = range(1, len(curve.losses) + 1)
+        differences = [a - b for a, b in zip(curve.losses, first.losses, strict=True)]
+        for panel, values in zip(panels, (curve.losses, differences), strict=True):
+            panel.plot(steps, values, color=color, linestyle=dashes)
+        labels.append(style.EndLabel(differences[-1], curve.arm.name, color))
+    panels[0].set_title(_TITLES[name], color=style.FAINT_INK)
+    panels[1].set_title(f"minus that of {first.arm.name}", color=style.FAINT_INK)
+    panels[1].set_xlabel("step")
+    panels[1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    return labels
 
 
 def main(argv: Sequence[str] | None = None) -> None:

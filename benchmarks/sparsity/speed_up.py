@@ -13,12 +13,11 @@ validation/data/sparse_training.csv).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from memoryx.optim.cost import NO_UPDATE
 from simulator.simulator import Simulator
@@ -31,7 +30,9 @@ from validation.families.training import ADAMW
 from validation.families.workloads import program_of
 from validation.rows.reader import PUBLISHED, read_rows
 from validation.rows.row import Row
+from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result
+from waferstream.reports.curve_picture import DOTS
 from wsc.compiler.scale import CAPTURED_SIZES
 from wsc.core.files import write_json
 from wsc.core.micro_batches import FILL_WAFER
@@ -109,43 +110,47 @@ def published_savings(batch_size: int) -> list[dict[str, Any]]:
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
     """Draw both curves over the published points."""
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
-    _draw_curve(axes, result["product"], "one product of GPT-3, 12288 x 12288")
-    _draw_curve(axes, result["step"], "training step of GPT-3 XL, layers sparse")
+    with style.picture(path, "Zeros among weights, on an emulated CS-2", 8.5, 5.0) as figure:
+        axes = figure.add_subplot()
+        axes.set_title("times as fast; diamonds: times fewer operations", color=style.FAINT_INK)
+        axes.set_xlabel("zeros among weights, %")
+        axes.set_xticks(range(0, 100, 10))
+        labels = [
+            _draw_ideal(axes),
+            _draw_curve(axes, result["product"], "a product of GPT-3", style.BLUE),
+            _draw_curve(axes, result["step"], "a step of GPT-3 XL", style.ORANGE),
+            *_draw_published(axes, result["published"]),
+        ]
+        figure.draw_without_rendering()
+        style.label_ends(axes, labels)
+
+
+def _draw_ideal(axes: Axes) -> style.EndLabel:
+    """Draw 1 / density, and the vendor's headline, which lies on it."""
     zeros = [100 * (1 - density) for density in DENSITIES]
-    axes.plot(zeros, [1 / density for density in DENSITIES], "k:", label="1 / density")
-    axes.plot(100 * (1 - CLAIM[0]), CLAIM[1], "r*", markersize=12, label="vendor's headline")
-    savings = result["published"]
-    axes.plot(
-        [100 * (1 - saving["density"]) for saving in savings],
-        [saving["published"] for saving in savings],
-        "D",
-        color="tab:green",
-        label="published: fewer operations",
-    )
-    for saving in savings:
-        _label(
-            axes, f"{saving['published']:g}", (100 * (1 - saving["density"]), saving["published"])
-        )
-    axes.set(xlabel="zeros, %", ylabel="times as fast, or fewer", title="Emulated CS-2")
-    axes.legend(loc="upper left")
-    figure.savefig(path, dpi=120)
+    ideal = [1 / density for density in DENSITIES]
+    axes.plot(zeros, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
+    density, speed_up = CLAIM
+    axes.plot(100 * (1 - density), speed_up, "*", color=style.FAINT_INK, markersize=12)
+    return style.EndLabel(speed_up, "1 / density; star: vendor's headline", style.FAINT_INK)
 
 
-def _draw_curve(axes: Axes, points: Sequence[Point], label: str) -> None:
+def _draw_curve(axes: Axes, points: Sequence[Point], name: str, color: str) -> style.EndLabel:
     zeros = [100 * (1 - point["density"]) for point in points]
-    axes.plot(zeros, [point["speed_up"] for point in points], "o-", label=f"emulated: {label}")
-    last = points[-1]
-    place = (zeros[-1], last["speed_up"])
-    text = f"{last['speed_up']:.1f} ({last['error']:+.0%})"
-    _label(axes, text, place)
+    speeds = [point["speed_up"] for point in points]
+    axes.plot(zeros, speeds, color=color, **DOTS)
+    return style.EndLabel(speeds[-1], f"{name}  {speeds[-1]:.1f}", color)
 
 
-def _label(axes: Axes, text: str, place: tuple[float, float]) -> None:
-    """Write a text to the left of a point."""
-    paper = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.8}
-    axes.annotate(text, place, xytext=(-8, 5), textcoords="offset points", ha="right", bbox=paper)
+def _draw_published(axes: Axes, savings: Sequence[Mapping[str, Any]]) -> Iterator[style.EndLabel]:
+    """Draw published savings of operations; yield their label, if there are any."""
+    if not savings:
+        return
+    zeros = [100 * (1 - saving["density"]) for saving in savings]
+    saved = [saving["published"] for saving in savings]
+    axes.plot(zeros, saved, "D", color=style.GREEN, markeredgecolor="white", markersize=8)
+    named = ", ".join(f"{value:g}" for value in saved)
+    yield style.EndLabel(saved[-1], f"published for sparse models  {named}", style.GREEN)
 
 
 def _point(density: float, speed_up: float) -> Point:

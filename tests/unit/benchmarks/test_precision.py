@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.precision import PRECISIONS, STYLES, Curve, arms, draw, train
+from benchmarks.precision import LOOKS, PRECISIONS, Curve, arms, draw, train
 
 TINY = {"num_hidden_layers": 1, "hidden_size": 32, "num_heads": 2, "filter_size": 32}
 
@@ -30,8 +30,8 @@ def test_every_model_has_an_arm_of_every_precision() -> None:
 
 
 def test_every_arm_of_a_panel_has_a_line_of_its_own(tmp_path: Path) -> None:
-    """An arm without a style would not be drawn, and matplotlib knows all styles."""
-    assert len({*STYLES}) == len(STYLES) >= len(PRECISIONS)
+    """An arm without a look would not be drawn, and matplotlib knows all dashes."""
+    assert len({*LOOKS}) == len(LOOKS) >= len(PRECISIONS)
     drawn = [Curve(arm, [2.0, 1.0], [0.1]) for arm in arms(["10M"])]
     draw(drawn, tmp_path / "arms.png")
     assert (tmp_path / "arms.png").exists()
