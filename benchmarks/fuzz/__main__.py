@@ -13,10 +13,10 @@ import os
 import resource
 import sys
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 
 from benchmarks.fuzz.campaign import Outcome, run_target, shares
 from benchmarks.fuzz.targets import all_targets
@@ -32,24 +32,39 @@ _MOST_MEMORY_BYTES = 16 * GIB  # address space of this process
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
-    parser.add_argument("--inputs", type=positive, default=10_000, help="of all targets together")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", action="append", default=[], metavar="TARGET")
-    parser.add_argument("--json", type=new_file)
+    parser = _parser()
     given = parser.parse_args(argv)
     result = new_result("Do parsers answer hostile input with typed errors alone?")
-    with TemporaryDirectory() as folder:
-        targets = [t for t in all_targets(Path(folder)) if not given.only or t.name in given.only]
+    with TemporaryDirectory(prefix="waferstream-fuzz-") as folder, _apart(Path(folder) / "state"):
+        targets = all_targets(Path(folder))
+        names = [target.name for target in targets]
+        if unknown := [name for name in given.only if name not in names]:
+            parser.error(f"--only must name targets ({', '.join(names)}); got {unknown}")
+        targets = tuple(t for t in targets if not given.only or t.name in given.only)
         outcomes = []
         for target, count in shares(targets, given.inputs):
             outcomes.append(run_target(target, count, given.seed))
             print(f"{target.name}: {outcomes[-1].seconds:.1f} s", flush=True)
     print(table([_row(outcome) for outcome in outcomes]))
     if given.json:
-        results = [asdict(outcome) for outcome in outcomes]
-        write_json(given.json, {**result, "seed": given.seed, "results": results})
+        write_json(given.json, {**result, "seed": given.seed, "results": outcomes})
     return int(any(outcome.findings for outcome in outcomes))
+
+
+@contextmanager
+def _apart(state: Path) -> Iterator[None]:
+    """Keep files of strangers from the user's own code and key: a state folder for the block."""
+    own = {USER_CODE: "refuse", STATE_FOLDER: str(state)}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _row(outcome: Outcome) -> dict[str, object]:
@@ -64,9 +79,20 @@ def _row(outcome: Outcome) -> dict[str, object]:
     }
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fuzz", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--inputs", type=positive, default=10_000, help="of all targets together")
+    parser.add_argument("--seed", type=int, default=1, help="equal seeds make equal inputs")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="TARGET", help="may be repeated"
+    )
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    return parser
+
+
 if __name__ == "__main__":
-    os.environ[USER_CODE] = "refuse"  # else a params file could name any function
-    os.environ[STATE_FOLDER] = mkdtemp(prefix="waferstream-fuzz-")  # for a key of its own
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))

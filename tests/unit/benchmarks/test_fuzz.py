@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,9 +95,36 @@ def test_inputs_are_shared_among_targets(targets: tuple[Target, ...]) -> None:
 
 
 def test_main_writes_what_it_found(tmp_path: Path) -> None:
+    """Of the refused inputs, the number of each code."""
     path = tmp_path / "fuzz.json"
     words = ["--inputs", "200", "--only", "CSV of rows", "--only", "stored job"]
     assert main([*words, "--json", str(path)]) == 0
-    written = json.loads(path.read_text())
-    assert {result["name"] for result in written["results"]} == {"CSV of rows", "stored job"}
-    assert sum(result["inputs"] for result in written["results"]) >= 198
+    results = {result["name"]: result for result in json.loads(path.read_text())["results"]}
+    assert set(results) == {"CSV of rows", "stored job"}
+    assert sum(result["inputs"] for result in results.values()) >= 198
+    assert "file-not-csv" in results["CSV of rows"]["refused"]
+    for result in results.values():
+        assert result["inputs"] == result["accepted"] + sum(result["refused"].values())
+
+
+def test_main_leaves_nothing_and_keeps_the_state_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Artifacts are sealed with a key of the campaign, whose folder ends with it."""
+    state, temporary = tmp_path / "state", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("WAFERSTREAM_STATE", str(state))
+    monkeypatch.delenv("WAFERSTREAM_USER_CODE", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    before = dict(os.environ)
+    assert main(["--inputs", "20", "--only", "compile artifact"]) == 0
+    assert dict(os.environ) == before
+    assert not state.exists()
+    assert [*temporary.iterdir()] == []
+
+
+def test_main_refuses_a_name_of_no_target() -> None:
+    """Else a mistyped name would be reported as no finding."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--only", "CSV of row"])
+    assert ended.value.code == 2
