@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.sparsity.links import measure_links
 from benchmarks.sparsity.stored import measure_stored
-from waferstream.reports.benchmark import new_file, new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 from wsc.core.nonzeros import Index
 
@@ -66,20 +66,21 @@ def _fastest(act: Callable[[], object], times: int = 5) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and write and print the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=new_file, required=True)
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--depth", type=int, default=4)
-    parser.add_argument("--rows", type=int, default=256, help="samples of a step")
-    parser.add_argument("--turns", type=int, default=15, help="pairs of steps")
+    """Measure, write what was asked for, and print the result."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    parser.add_argument("--width", type=positive, default=1024, help="of the layers")
+    parser.add_argument("--depth", type=positive, default=4, help="number of layers")
+    parser.add_argument("--rows", type=positive, default=256, help="samples of a step")
+    parser.add_argument("--turns", type=positive, default=15, help="pairs of steps")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     result = new_result("What do the non-zeros of sparse weights save?")
     result["format"] = measure_format(options.width**2)
     result["links"] = measure_links(options.width, options.depth, options.rows, 0.9, options.turns)
     result["stored"] = measure_stored(options.width, options.depth, 0.9)
-    write_json(options.json, result)
+    if options.json is not None:
+        write_json(options.json, result)
     for link in result["links"]:
         slowest, fastest = link["range"]
         low, high = link["middle_half"]

@@ -164,10 +164,10 @@ def _rates(rate: float, steps: int) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train every phase with every seed, and write and print the losses."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=new_file, required=True)
-    parser.add_argument("--steps", type=positive, default=240)
+    """Train every phase with every seed, print the losses, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    parser.add_argument("--steps", type=positive, default=240, help="steps of dense training")
     parser.add_argument("--seeds", type=positive, default=1, help="number of them, from 1 on")
     parser.add_argument("--shares", type=float, nargs="*", default=[0.9], help="of zeros, trained")
     parser.add_argument(
@@ -184,7 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 loss = held_out_loss(replace(phase, seed=seed), options.steps, Path(folder))
                 losses.setdefault(phase.name, []).append(loss)
                 print(f"seed {seed}, {phase.name}: held-out loss {loss:.3f}", flush=True)
-        write_json(options.json, result)  # what is there if a later seed is interrupted
+        if options.json is not None:
+            write_json(options.json, result)  # what is there if a later seed is interrupted
     print("\n".join(table(losses)))
 
 

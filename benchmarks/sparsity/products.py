@@ -21,7 +21,7 @@ import torch
 
 from csnode.engine.crossover import Product, largest_density
 from csnode.engine.sparse_products import Pattern, sampled, times
-from waferstream.reports.benchmark import new_file, new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.compiler.precision import DTYPES
 from wsc.core.files import write_json
 from wsc.core.nonzeros import Index
@@ -109,10 +109,10 @@ def _seconds(act: Callable[[], torch.Tensor]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and write and print the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=new_file, required=True)
-    parser.add_argument("--turns", type=int, default=7)
+    """Measure, print, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    parser.add_argument("--turns", type=positive, default=7, help="calls of each form")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -126,11 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ratios = (
                 f"{name} {one['dense_s'] / one['sparse_s']:5.2f}" for name, one in found.items()
             )
-            print(f"  density {density:4.2f}: {', '.join(ratios)}; all {speed_up(found):.2f}")
+            text = f"{', '.join(ratios)}; all {speed_up(found):.2f}"
+            print(f"  density {density:4.2f}: {text}", flush=True)
     result["dtype"], result["points"] = options.dtype, points
     lost = list(lost_by_auto(points))
     print("auto loses nothing" if not lost else "auto loses at\n  " + "\n  ".join(lost))
-    write_json(options.json, result)
+    if options.json is not None:
+        write_json(options.json, result)
 
 
 if __name__ == "__main__":

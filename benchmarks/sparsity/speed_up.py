@@ -31,7 +31,7 @@ from validation.families.workloads import program_of
 from validation.rows.reader import PUBLISHED, read_rows
 from validation.rows.row import Row
 from waferstream.reports import style
-from waferstream.reports.benchmark import new_file, new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.reports.curve_picture import DOTS
 from wsc.compiler.scale import CAPTURED_SIZES
 from wsc.core.files import write_json
@@ -158,18 +158,19 @@ def _point(density: float, speed_up: float) -> Point:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compute, and write and print the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=new_file, required=True)
-    parser.add_argument("--picture", type=new_file)
-    parser.add_argument("--batch_size", type=int, default=528, help="sequences of a step")
+    """Compute, write what was asked for, and print the result."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    parser.add_argument("--picture", type=new_file, help="file for the picture")
+    parser.add_argument("--batch_size", type=positive, default=528, help="sequences of a step")
     options = parser.parse_args(arguments)
     result = new_result("How much faster is the emulated machine with zeros among weights?")
     rows = {row.row_id: row for path in PUBLISHED for row in read_rows(path)}
     result["product"] = product_speed_up(12288, 50_000)
     result["step"] = step_speed_up(rows["S0001"].described(), options.batch_size, DENSITIES)
     result["published"] = published_savings(options.batch_size)
-    write_json(options.json, result)
+    if options.json is not None:
+        write_json(options.json, result)
     if options.picture:
         draw(result, options.picture)
     for name in ("product", "step"):

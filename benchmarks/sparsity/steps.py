@@ -22,7 +22,7 @@ from benchmarks import precision as precision_runs
 from benchmarks.precision import PRECISIONS
 from benchmarks.sparsity.links import Arm, Ran
 from csnode.engine.spec import EngineSpec
-from waferstream.reports.benchmark import new_file, new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 
 DENSITIES = (0.1, 0.05, 0.02)
@@ -94,13 +94,13 @@ def _ratios(base: Sequence[Ran], products: Sequence[Ran]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and write and print the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=new_file, required=True)
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--depth", type=int, default=4)
-    parser.add_argument("--rows", type=int, default=512, help="samples of a step")
-    parser.add_argument("--turns", type=int, default=7, help="steps of each arm")
+    """Measure, print, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    parser.add_argument("--width", type=positive, default=1024, help="of the layers")
+    parser.add_argument("--depth", type=positive, default=4, help="number of layers")
+    parser.add_argument("--rows", type=positive, default=512, help="samples of a step")
+    parser.add_argument("--turns", type=positive, default=7, help="steps of each arm")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     result = new_result("How much faster does a cluster train with sparse products?")
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = measure_steps(size, dtype, density, options.turns)
             result["steps"].append(found)
             texts = (_text(base, found[f"over_{base}"]) for base in BASES)
-            print(f"{dtype}, density {density}: {'; '.join(texts)}")
+            print(f"{dtype}, density {density}: {'; '.join(texts)}", flush=True)
     result["gpt"] = []
     for precision in ("fp32", "bf16"):
         arms = measure_gpt(precision, 0.1, 3, {})
@@ -119,8 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seconds = ", ".join(
             f"{name} {arms[name]['seconds']:.2f} s" for name in (*BASES, "products")
         )
-        print(f"GPT in {precision}, density 0.1, a step: {seconds}")
-    write_json(options.json, result)
+        print(f"GPT in {precision}, density 0.1, a step: {seconds}", flush=True)
+    if options.json is not None:
+        write_json(options.json, result)
 
 
 def _text(base: str, ratios: dict[str, Any]) -> str:
