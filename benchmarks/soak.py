@@ -27,6 +27,7 @@ from benchmarks.chaos.workload import ROLES, Workload
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
+from wsc.core.interrupts import ended_within
 from wsc.core.messages import COORDINATOR
 from wsc.core.units import aligned
 
@@ -158,7 +159,10 @@ def _killed(minutes: float) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, print what each process has gained, write JSON; the exit status is 1 without steps."""
+    """Train, print what each process has gained and what was left behind, and write JSON.
+
+    The exit status is 1 if no step was done or if something was left.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=_QUESTION)
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to train")
     parser.add_argument("--period", type=float, default=5.0, help="seconds between two samples")
@@ -167,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     result = new_result(_QUESTION)
     try:
-        with TemporaryDirectory(prefix="waferstream-soak-") as folder:
+        with ended_within(_END_S), TemporaryDirectory(prefix="waferstream-soak-") as folder:
             figures = soak(options.minutes, options.steps_per_fault, Path(folder), options.period)
     except WaferStreamError as error:
         print(error, file=sys.stderr)
@@ -178,6 +182,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append((name, *(f"{cell:+.0f}" for cell in cells)))
     print("\n".join(aligned(rows)))
     print(f"steps: {figures['steps']}, restarts: {figures['restarts']}")
+    for kind, names in figures["left_behind"].items():
+        print(f"left behind: {kind}: {', '.join(names)}")
     if options.json:
         write_json(options.json, result | figures)
     return 0 if figures["steps"] and not figures["left_behind"] else 1

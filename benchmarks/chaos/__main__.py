@@ -26,10 +26,12 @@ from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.config import validate
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
+from wsc.core.interrupts import ended_within
 
 _QUESTION = "Are the weights after random faults those without faults, and what does each cost?"
 _OUTSIDE_SHARE = 20  # one fault in so many hits a process that is no role
 _STEPS_PER_FAULT = 5
+_END_S = 60.0  # after Ctrl-C or SIGTERM
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     result = new_result(_QUESTION)
     try:
-        with TemporaryDirectory(prefix="waferstream-chaos-") as folder:
+        with ended_within(_END_S), TemporaryDirectory(prefix="waferstream-chaos-") as folder:
             figures = train_under_faults(options, Path(folder))
     except WaferStreamError as error:
         print(error, file=sys.stderr)

@@ -46,5 +46,12 @@ def wait_for_state(pids: Iterable[int], state: str, timeout_s: float = 20) -> se
     return left
 
 
+def write_endless_program(path: Path) -> Path:
+    """Write a program that prints a line and goes on for a minute, whatever its arguments."""
+    path.write_text("#!/bin/sh\necho begun\nexec sleep 60\n")
+    path.chmod(0o755)
+    return path
+
+
 def _state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]

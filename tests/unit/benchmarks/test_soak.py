@@ -2,11 +2,18 @@
 
 import json
 import os
+import signal
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks import soak
+from benchmarks.chaos.leftovers import Census
 from benchmarks.soak import Sample, Soak, gain, main, name_of, sample_of
+from tests.support.processes import running, write_endless_program
+from wsc.core.interrupts import Terminated
 
 
 def test_processes_are_named_by_their_titles() -> None:
@@ -32,8 +39,8 @@ def test_gain_leaves_the_start_out() -> None:
 
 def test_longest_process_of_a_role_counts() -> None:
     """Processes before and after a restart are not mixed, and a short one says nothing."""
-    soak = Soak({("csx-0", 1): [Sample(0, 1, 1, 1)] * 3, ("csx-0", 2): [Sample(0, 5, 1, 1)] * 8})
-    assert dict(soak.growth())["csx-0"]["memory_kib"] == 0
+    lives = Soak({("csx-0", 1): [Sample(0, 1, 1, 1)] * 3, ("csx-0", 2): [Sample(0, 5, 1, 1)] * 8})
+    assert dict(lives.growth())["csx-0"]["memory_kib"] == 0
     assert dict(Soak({("csx-0", 1): [Sample(0, 1, 1, 1)] * 3}).growth()) == {}
 
 
@@ -44,6 +51,33 @@ def test_sample_of_this_process() -> None:
     assert sample.at_s == 3.0
     assert min(sample.memory_kib, sample.descriptors, sample.threads) >= 1
     assert sample_of(2**22 + 1, 0.0) is None
+
+
+def test_what_is_left_behind_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An exit status of 1 has its reason on the terminal."""
+    figures: dict[str, Any] = {"gains": {}, "steps": 9, "restarts": 0}
+    for left, status in (({}, 0), ({"processes": ["17 ray::csx-0"]}, 1)):
+        monkeypatch.setattr(soak, "soak", lambda *_, left=left: figures | {"left_behind": left})
+        assert main([]) == status
+        assert ("17 ray::csx-0" in capsys.readouterr().out) == bool(left)
+
+
+def test_sigterm_ends_the_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else it would go on for millions of steps."""
+    started: list[int] = []
+
+    def note_and_end(_census: object, pid: int) -> None:
+        started.append(pid)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(sys, "executable", str(write_endless_program(tmp_path / "program")))
+    monkeypatch.setattr(Census, "note_processes", note_and_end)
+    with pytest.raises(Terminated):
+        main(["--minutes", "0.1", "--period", "0.01"])
+    assert len(started) == 1
+    assert running(started) == set()
 
 
 @pytest.mark.nightly

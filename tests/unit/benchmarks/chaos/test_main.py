@@ -1,11 +1,16 @@
 """The chaos run from end to end: on one process here, on Ray in a nightly run."""
 
 import json
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.chaos.__main__ import main
+from benchmarks.chaos.training import Training
+from tests.support.processes import running, write_endless_program
+from wsc.core.interrupts import Terminated
 
 
 def test_short_run_has_the_weights_without_faults(tmp_path: Path) -> None:
@@ -17,6 +22,22 @@ def test_short_run_has_the_weights_without_faults(tmp_path: Path) -> None:
     assert figures["faults_happened"] == 2
     assert figures["is_equal"]
     assert figures["left_behind"] == {}
+
+
+def test_sigterm_ends_the_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command of the training ends, too, and is not started again."""
+    started: list[int] = []
+
+    def note_and_end(_training: object, _line: str, pid: int) -> None:
+        started.append(pid)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(sys, "executable", str(write_endless_program(tmp_path / "program")))
+    monkeypatch.setattr(Training, "_take", note_and_end)
+    with pytest.raises(Terminated):
+        main(["--faults", "1", "--cluster", "local", "--steps", "10"])
+    assert len(started) == 1
+    assert running(started) == set()
 
 
 @pytest.mark.nightly
