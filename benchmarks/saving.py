@@ -23,7 +23,7 @@ import torch
 from memoryx.optim.rule import rule_named
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
-from waferstream.reports.benchmark import new_file, new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts, remove_parts
 from wsc.checkpoint.writer import reserve_tensors
@@ -133,12 +133,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=new_file, help="file for the result")
-    parser.add_argument("--tensors", type=int, default=64, help="parameters (default: 64)")
-    parser.add_argument("--elements", type=int, default=500_000, help="elements of each")
+    parser.add_argument("--tensors", type=positive, default=64, help="parameters (default: 64)")
+    parser.add_argument("--elements", type=positive, default=500_000, help="elements of each")
     parser.add_argument("--step_s", type=float, default=0.5, help="seconds of a step")
-    parser.add_argument("--steps", type=int, default=20, help="steps of a round")
-    parser.add_argument("--every", type=int, default=10, help="steps between checkpoints")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of all arms (default: 3)")
+    parser.add_argument("--steps", type=positive, default=20, help="steps of a round")
+    parser.add_argument("--every", type=positive, default=10, help="steps between checkpoints")
+    parser.add_argument(
+        "--rounds", type=positive, default=3, help="rounds of all arms (default: 3)"
+    )
     return parser.parse_args(argv)
 
 

@@ -21,7 +21,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from waferstream.reports.benchmark import new_file, new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 
 _HOME = Path(__file__).parents[1]
@@ -39,8 +39,8 @@ _PHASES = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write JSON; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--repeats", type=int, default=5, help="runs with a warm cache")
-    parser.add_argument("--num_csx", type=int, default=4, help="systems")
+    parser.add_argument("--repeats", type=positive, default=5, help="runs with a warm cache")
+    parser.add_argument("--num_csx", type=positive, default=4, help="systems")
     parser.add_argument("--json", type=new_file, help="file for the result")
     options = parser.parse_args(arguments)
     result = new_result("seconds, and processor seconds, from the command to each phase's end")
