@@ -35,12 +35,13 @@ def _completed(value: Any, model: Mapping[str, Any]) -> Any:
     """Return the value of a key of a mode, with every data loader in it completed."""
     if isinstance(value, list | tuple):
         return [_completed(each, model) for each in value]
-    if not isinstance(value, Mapping) or value.get("data_processor") not in SHARED:
+    if not isinstance(value, Mapping):
         return value
     return {**value, **dict(_missing(value, model))}
 
 
 def _missing(loader: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key in SHARED[loader["data_processor"]]:
+    processor = loader.get("data_processor")
+    for key in SHARED.get(processor, ()) if isinstance(processor, str) else ():
         if loader.get(key) is None and model.get(key) is not None:
             yield key, model[key]

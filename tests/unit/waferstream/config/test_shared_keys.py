@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.support.errors import raises
 from waferstream.config.params import Params
 from wsc.core.config import validate
+from wsc.core.errors import ConfigError
 
 TOKENS = {"data_processor": "BertTokenClassifierDataProcessor", "batch_size": 8}
 MODEL = {"name": "bert/token_classifier", "label_vocab_file": "a.json", "num_classes": 3}
@@ -33,3 +35,10 @@ def test_every_loader_has_the_keys_of_the_model() -> None:
 def test_values_of_a_loader_stay() -> None:
     assert keys(TOKENS | {"label_vocab_file": "b.json"})[0] == {"label_vocab_file": "b.json"}
     assert keys({**TOKENS, "data_processor": "MNLIDataProcessor"})[0] == {}
+
+
+def test_data_processor_that_is_no_name_is_refused() -> None:
+    """Whatever YAML may hold in its place."""
+    for value in ({"a": 1}, ["BertSumCSVDataProcessor"], 7):
+        with raises(ConfigError, code="wrong-type"):
+            keys({**TOKENS, "data_processor": value})
