@@ -15,14 +15,18 @@ log = logging.getLogger("waferstream")
 
 
 def log_to_terminal() -> None:
-    """Write log lines to stderr, unless the program has configured logging."""
+    """Write log lines to stderr, unless the program has configured logging.
+
+    A level that the program has set stays.
+    """
     if not log.hasHandlers():
         handler = logging.StreamHandler()
         form = "%(asctime)s %(levelname)s: %(message)s"
         handler.setFormatter(logging.Formatter(form, "%H:%M:%S"))
         log.addHandler(handler)
         log.propagate = False
-        log.setLevel(logging.INFO)
+        if log.level == logging.NOTSET:
+            log.setLevel(logging.INFO)
 
 
 def report_text(machine: str, num_steps: int, start_up: StartUp | None, timed: TimedSteps) -> str:

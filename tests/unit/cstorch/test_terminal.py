@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import cstorch
+from cstorch import terminal
 from tests.support.cstorch_program import (
     evaluation_step,
     executor,
@@ -67,6 +68,16 @@ def test_report_states_emulated_rate_and_causes(backend: cstorch.Backend) -> Non
     text = backend.report()
     for what in ("Steps of training: 3", "Emulated start-up", "Emulated rate", "overhead"):
         assert what in text
+
+
+def test_level_of_the_program_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that wants warnings alone gets them, in the usual form; others get all lines."""
+    for chosen, level in ((logging.WARNING, logging.WARNING), (logging.NOTSET, logging.INFO)):
+        log = logging.Logger("waferstream", chosen)
+        monkeypatch.setattr(terminal, "log", log)
+        terminal.log_to_terminal()
+        assert len(log.handlers) == 1
+        assert log.level == level
 
 
 def test_own_program_logs_and_finds_its_cluster_file(tmp_path: Path) -> None:
