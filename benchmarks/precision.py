@@ -13,6 +13,7 @@ times. ``--arms torch wafer`` runs these two alone.
 from __future__ import annotations
 
 import argparse
+import logging
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -189,13 +190,15 @@ def _draw_column(
 def main(argv: Sequence[str] | None = None) -> None:
     """Train all arms, print their last losses and times, and write what was asked for."""
     given = _parse(argv)
+    logging.getLogger("waferstream").setLevel(logging.WARNING)
     result = new_result("how does the loss depend on the precision of streams and kernels?")
     changes = {"num_hidden_layers": given.layers} if given.layers else {}
     curves = []
     for arm in arms(given.models, given.arms):
         curve = train(arm, given.steps, given.batch_size, given.length, changes)
         seconds = statistics.median(curve.seconds) if curve.seconds else float("nan")
-        print(f"{arm.model:8} {arm.name:21} loss {curve.losses[-1]:.4f}, {seconds:.2f} s per step")
+        found = f"loss {curve.losses[-1]:.4f}, {seconds:.2f} s per step"
+        print(f"{arm.model:8} {arm.name:21} {found}", flush=True)
         curves.append(curve)
     if given.plot:
         draw(curves, given.plot)

@@ -33,6 +33,7 @@ from waferstream.simulation.study import study_of
 from waferstream.training.backend import make_backend
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
+from wsc.core.units import counted
 
 _PARAMS = Path(__file__).parents[1] / "modelzoo" / "params" / "gpt3_1t.yaml"
 
@@ -114,9 +115,9 @@ def _print(found: Measurement) -> None:
     each = ", ".join(f"{repeat_s:.3f}" for repeat_s in found.repeats_s)
     print(
         f"{found.params}, {found.parameters / 1e9:,.1f} billion parameters: captured in "
-        f"{found.capture_s:.1f} s; curve over {found.sweep}, {found.micro_batch_sizes} micro-batch "
-        f"sizes, in {found.curve_s:.3f} s (fastest of {each}), {found.cpu_s:.3f} s of processor "
-        "time",
+        f"{found.capture_s:.1f} s; curve over {found.sweep}, "
+        f"{counted(found.micro_batch_sizes, 'micro-batch size')}, in {found.curve_s:.3f} s "
+        f"(fastest of {each}), {found.cpu_s:.3f} s of processor time",
         flush=True,
     )
 

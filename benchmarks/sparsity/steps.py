@@ -12,6 +12,7 @@ turn, by elapsed and by processor time; medians with the middle half of the turn
 from __future__ import annotations
 
 import argparse
+import logging
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -103,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--turns", type=positive, default=7, help="steps of each arm")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    logging.getLogger("waferstream").setLevel(logging.WARNING)
     result = new_result("How much faster does a cluster train with sparse products?")
     size = (options.width, options.depth, options.rows)
     result["size"], result["steps"] = size, []
