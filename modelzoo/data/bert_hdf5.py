@@ -10,19 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from modelzoo.data.bert_csv import counted_labels
-from modelzoo.data.hdf5 import GptHDF5MapDataProcessor
+from modelzoo.data.hdf5 import UncutHDF5DataProcessor
 from modelzoo.data.hdf5_file import PACKED_FEATURES, inspect_dataset
-from modelzoo.data.hdf5_samples import Hdf5Samples, check_alike
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, Samples
-from modelzoo.data.transforms import AddSinkTokens
-from wsc.core.config import before
 from wsc.core.errors import DataError
 
 _TOKENS = ("input_ids", "attention_mask")
@@ -32,38 +27,24 @@ _GATHERED = ("labels", "masked_lm_positions", "masked_lm_mask")
 
 
 @register_processor
-class BertHDF5DataProcessor(GptHDF5MapDataProcessor):
+class BertHDF5DataProcessor(UncutHDF5DataProcessor):
     """Masked sequences, prepared as HDF5 files."""
-
-    data_transforms: Annotated[
-        tuple[AddSinkTokens, ...], before(lambda value: value or (), tuple[()] | None)
-    ] = Field(default=(), max_length=0)
-    """Must be empty: transforms are for sequences of next tokens."""
-    max_sequence_length: None = None
-    """Must be null: only sequences of next tokens are cut."""
 
     def opened(self, parts: Sequence[Sequence[Path]]) -> list[Samples]:
         tokens = _PACKED_TOKENS if self.use_vsl else _TOKENS
-        files = [
-            (
-                [inspect_dataset(path, "data", [tokens]) for path in paths],
-                [inspect_dataset(path, "labels", [_LABELS, _GATHERED]) for path in paths],
+        found = [
+            self.joined(
+                [[inspect_dataset(path, name, layouts) for path in paths] for paths in parts]
             )
-            for paths in parts
+            for name, layouts in (("data", [tokens]), ("labels", [_LABELS, _GATHERED]))
         ]
-        for side in range(2):
-            check_alike([file for pair in files for file in pair[side]])
-        names = [", ".join(entry.patterns) for entry in self.entries]
-        return [
-            MaskedSamples(Hdf5Samples(data, name), Hdf5Samples(labels, name))
-            for (data, labels), name in zip(files, names, strict=True)
-        ]
+        return [MaskedSamples(data, labels) for data, labels in zip(*found, strict=True)]
 
 
 class MaskedSamples:
     """Masked sequences and their labels."""
 
-    def __init__(self, tokens: Hdf5Samples, labels: Hdf5Samples) -> None:
+    def __init__(self, tokens: Samples, labels: Samples) -> None:
         if len(tokens) != len(labels):
             raise DataError(
                 "every sequence must have labels",

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from modelzoo.data.hdf5_file import inspect
+from modelzoo.data.hdf5_file import Hdf5File, inspect
 from modelzoo.data.hdf5_samples import (
     Hdf5Samples,
     Mixture,
@@ -157,14 +157,15 @@ class GptHDF5MapDataProcessor(DataProcessor):
 
     def opened(self, parts: Sequence[Sequence[Path]]) -> list[Samples]:
         """Return the sequences of each dataset; DataError if its files are wrong."""
-        files = [
-            [inspect(path, self.max_sequence_length, self.use_vsl) for path in paths]
-            for paths in parts
-        ]
-        check_alike([file for dataset in files for file in dataset])
+        length, use_vsl = self.max_sequence_length, self.use_vsl
+        return self.joined([[inspect(path, length, use_vsl) for path in paths] for paths in parts])
+
+    def joined(self, parts: Sequence[Sequence[Hdf5File]]) -> list[Samples]:
+        """Return the samples of the files of each dataset; DataError if files are not alike."""
+        check_alike([file for files in parts for file in files])
         return [
-            Hdf5Samples(dataset, ", ".join(entry.patterns))
-            for dataset, entry in zip(files, self.entries, strict=True)
+            Hdf5Samples(files, ", ".join(entry.patterns))
+            for files, entry in zip(parts, self.entries, strict=True)
         ]
 
     @property
@@ -198,3 +199,14 @@ class GptHDF5DataProcessor(GptHDF5MapDataProcessor):
 
     shuffle_buffer: PositiveInt | None = None
     """Accepted for compatibility."""
+
+
+class UncutHDF5DataProcessor(GptHDF5MapDataProcessor):
+    """Samples that are used as they were prepared."""
+
+    data_transforms: Annotated[
+        tuple[AddSinkTokens, ...], before(lambda value: value or (), tuple[()] | None)
+    ] = Field(default=(), max_length=0)
+    """Must be empty: transforms are for sequences of next tokens."""
+    max_sequence_length: None = None
+    """Must be null: only sequences of next tokens are cut."""

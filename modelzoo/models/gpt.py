@@ -15,22 +15,16 @@ from modelzoo.models.attention_mask import (
     readable_keys,
 )
 from modelzoo.models.experts import load_balancing_loss
-from modelzoo.models.gpt_config import GptConfig, GptjConfig
+from modelzoo.models.gpt_config import FAMILIES, PARALLEL_FAMILIES, GptConfig, GptjConfig
 from modelzoo.models.initializers import fill_parameters
 from modelzoo.models.layers import Routing, check_length, norm, position_embedding
 from modelzoo.models.metrics import LanguageMetrics
 from modelzoo.models.registry import register_model
 from modelzoo.models.residual_layers import transformer_layers
 
-_FAMILIES = (
-    "gpt2", "gpt3", "llama", "mistral", "mixtral", "gemma2", "bloom", "btlm", "jais",
-    "santacoder", "starcoder",
-)  # fmt: skip
-"""Names of the same class with other values."""
 
-
-@register_model("gptj", "gpt-neox", "falcon", config=GptjConfig)
-@register_model(*_FAMILIES, config=GptConfig)
+@register_model(*PARALLEL_FAMILIES, config=GptjConfig)
+@register_model(*FAMILIES, config=GptConfig)
 class GptModel(nn.Module):
     """Decoder-only transformer: tokens to loss.
 

@@ -26,6 +26,15 @@ from modelzoo.models.transformer_config import (
 )
 from wsc.core.config import before
 
+FAMILIES = (
+    "gpt2", "gpt3", "llama", "mistral", "mixtral", "gemma2", "bloom", "btlm", "jais",
+    "santacoder", "starcoder",
+)  # fmt: skip
+"""Names of the same class with other values."""
+
+PARALLEL_FAMILIES = ("gptj", "gpt-neox", "falcon")
+"""Names whose layers are parallel."""
+
 _ROPE_FIELDS = {
     "hidden_size", "num_heads", "rotary_dim", "rope_theta", "position_embedding_type",
     "max_position_embeddings", "pos_scaling_type", "pos_scaling_factor",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import nn
 
-from cstorch.metrics import AccuracyMetric, FBetaScoreMetric, PerplexityMetric
+from cstorch.metrics import AccuracyMetric, FBetaScoreMetric, MeanMetric, PerplexityMetric
 
 
 class LanguageMetrics(nn.Module):
@@ -70,3 +72,35 @@ class ClassifierMetrics(nn.Module):
             self.matched(labels, predictions, is_matched)
         if is_mismatched is not None:
             self.mismatched(labels, predictions, is_mismatched)
+
+
+class PreferenceMetrics(nn.Module):
+    """Means over pairs of responses, under the vendor's names; rewards only with a reference."""
+
+    def __init__(self, *, has_reference: bool) -> None:
+        super().__init__()
+        self.log_probabilities = _means("logps_chosen", "logps_rejected")
+        names = ("chosen", "rejected", "accuracies", "margins") if has_reference else ()
+        self.rewards = _means(*(f"rewards_{name}" for name in names))
+
+    def forward(self, log_probabilities: torch.Tensor, rewards: torch.Tensor | None) -> None:
+        """Add the pairs of a micro-batch.
+
+        Args:
+            log_probabilities: Of chosen and rejected responses, (B, 2).
+            rewards: Of chosen and rejected responses, (B, 2); None without a reference.
+        """
+        _add(self.log_probabilities, log_probabilities.unbind(1))
+        if rewards is not None:
+            chosen, rejected = rewards.unbind(1)
+            more = (chosen > rejected).float(), chosen - rejected
+            _add(self.rewards, (chosen, rejected, *more))
+
+
+def _means(*names: str) -> nn.ModuleList:
+    return nn.ModuleList(MeanMetric(f"eval/{name}") for name in names)
+
+
+def _add(means: nn.ModuleList, values: Iterable[torch.Tensor]) -> None:
+    for mean, each in zip(means, values, strict=True):
+        mean(each)

@@ -44,13 +44,13 @@ LEARNING_RATE_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         )
     },
 }
-"""The start and the ends of the names of the weights of each group with its own learning rate."""
+"""The stack and the ends of the names of the weights of each group with its own learning rate."""
 
 
 def _members(group: str, names: Collection[str]) -> list[str]:
-    """Return the parameters of a group."""
-    start, ends = LEARNING_RATE_GROUPS[group]
-    return [name for name in names if name.startswith(start) and name.endswith(ends)]
+    """Return the parameters of a group; the stack may lie in a part of the model."""
+    stack, ends = LEARNING_RATE_GROUPS[group]
+    return [name for name in names if f".{stack}" in f".{name}" and name.endswith(ends)]
 
 
 def widened(initializer: WeightInitializer, factor: float) -> WeightInitializer:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from PIL import Image
 
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
-from tests.support.tiny_models import NO_DROPOUT, SIZES, TINY_MODELS
+from tests.support.tiny_models import NO_DROPOUT, SIZES, TINY_MODELS, TOKENS
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
 from tests.unit.modelzoo.data import test_mnist as digits
 from tests.unit.modelzoo.data.test_csv_file import write_csv
@@ -90,6 +91,16 @@ def write_digits(folder: Path) -> dict[str, Any]:
     return {**section, "data_dir": str(folder)}
 
 
+def write_preferences(folder: Path) -> dict[str, Any]:
+    """Write pairs of eight tokens, of which the first two are the prompt."""
+    generator = np.random.default_rng(0)
+    rows = generator.integers(0, 40, (12, 6, 8), dtype=np.int32)
+    rows[:, (1, 4)] = (np.arange(8) > 1) & (np.arange(8) < generator.integers(4, 8, (12, 2, 1)))
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["data"] = rows
+    return {"data_processor": "DpoHDF5DataProcessor", "data_dir": str(folder)}
+
+
 SEQUENCES: dict[str, Any] = {
     "src_vocab_size": 30,
     "d_model": 16,
@@ -108,6 +119,9 @@ def section_of(name: str) -> dict[str, Any]:
     """Return a small model without dropout."""
     if name == "fc_mnist":
         return {"name": name, "hidden_sizes": [16, 8], "activation_fn": "relu"}
+    if name == "dpo":
+        policy = {"name": "mistral", **SIZES, **NO_DROPOUT, **TOKENS}
+        return {"name": name, "policy_model": policy, "dpo": {"beta": 0.1}}
     if name in ("t5", "transformer"):
         own = {"extra_ids": 4} if name == "t5" else FIXED
         return {"name": name, **SEQUENCES, **own}
@@ -124,6 +138,7 @@ def section_of(name: str) -> dict[str, Any]:
         ("t5", write_documents_of_t5),
         ("transformer", write_translations),
         ("fc_mnist", write_digits),
+        ("dpo", write_preferences),
     ],
 )
 def test_weights_equal_those_of_the_loop(
