@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from math import exp, log
 from typing import Annotated, Any, Literal, Self
@@ -12,6 +11,13 @@ import torch
 from PIL import Image
 from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
+from modelzoo.data.image_change import ImageTransform
+from modelzoo.data.image_colours import (
+    ColorJitter,
+    RandomGaussianBlur,
+    RandomGrayScale,
+    RandomSolarize,
+)
 from modelzoo.data.order import Draw
 from wsc.core.config import Config
 
@@ -34,14 +40,6 @@ _MOST_PIXELS = 2 * 89_478_485
 
 _WHITE = 255.0
 """Brightest value of a pixel."""
-
-
-class ImageTransform(Config):
-    """A change to pixels of 8 bits."""
-
-    @abstractmethod
-    def apply(self, image: Image.Image, draw: Draw) -> Image.Image:
-        """Return the changed image."""
 
 
 class Resize(ImageTransform):
@@ -153,7 +151,8 @@ def _half(pixels: int) -> int:
 
 
 def _name(value: Any) -> Any:
-    return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+    name = value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+    return "grayscale" if name in ("random_gray_scale", "random_grayscale") else name
 
 
 Transform = Annotated[
@@ -161,6 +160,10 @@ Transform = Annotated[
     | Annotated[CenterCrop, Tag("center_crop")]
     | Annotated[RandomResizedCrop, Tag("random_resized_crop")]
     | Annotated[RandomHorizontalFlip, Tag("random_horizontal_flip")]
+    | Annotated[ColorJitter, Tag("color_jitter_with_prob")]
+    | Annotated[RandomGrayScale, Tag("grayscale")]
+    | Annotated[RandomGaussianBlur, Tag("random_gaussian_blur_random_radius")]
+    | Annotated[RandomSolarize, Tag("random_solarize")]
     | Annotated[ToTensor, Tag("to_tensor")]
     | Annotated[Normalize, Tag("normalize")],
     Discriminator(_name),
