@@ -34,7 +34,7 @@ def make_optimizer(init: InitConfig, model: nn.Module) -> torch.optim.Optimizer:
     if arguments["lr"] is None:
         arguments["lr"] = next(s.schedule.at(0) for s in init.schedulers if s.key == "lr")
     groups = [
-        {**group, "tag": group.pop("tags"), "factor": group.pop("adjust_learning_rate", 1.0)}
+        {**group, "tags": {*group.pop("tags")}, "factor": group.pop("adjust_learning_rate", 1.0)}
         for group in parameter_groups(init, model)
     ]
     if name == "Lion":
@@ -66,7 +66,7 @@ def follow_schedules(init: InitConfig, optimizer: torch.optim.Optimizer, step: i
     for scheduler in init.schedulers:
         for group in optimizer.param_groups:
             tags = scheduler.param_group_tags
-            if tags is None or group["tag"] in tags:
+            if tags is None or not group["tags"].isdisjoint(tags):
                 factor = group["factor"] if scheduler.key == "lr" else 1.0
                 group[scheduler.key] = factor * scheduler.schedule.at(step)
 

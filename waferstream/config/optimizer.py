@@ -7,8 +7,9 @@ schedules in ``wsc.core.hyper_schedules``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_type_hints
 
 from pydantic import (
@@ -23,7 +24,8 @@ from pydantic import (
 )
 
 from memoryx.optim.rule import RULES, Rule
-from waferstream.config.section import Named, class_name, one_or_many
+from waferstream.config.section import Named, Section, class_name, one_or_many
+from wsc.core.config import before
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.base import SCHEDULES, HyperSchedule, Key, scheduler_name
 from wsc.core.hyper_schedules.build import argument_names, build_schedule, resolve
@@ -31,8 +33,29 @@ from wsc.core.hyper_schedules.build import argument_names, build_schedule, resol
 _LR = Field(validation_alias=AliasChoices("lr", "learning_rate"))
 
 
+def _one_as_list(value: object) -> object:
+    return [value] if isinstance(value, Mapping | Section) else value
+
+
+class TaggedWeights(Section):
+    """Parameters, by globs of their names here or at the vendor, and a tag of their group."""
+
+    params: Annotated[tuple[str, ...], one_or_many] = Field(min_length=1)
+    tag: str = Field(min_length=1)
+
+    def selects(self, *names: str) -> bool:
+        """Return whether a glob matches one of the names of a parameter."""
+        return any(fnmatchcase(name, glob) for name in names for glob in self.params)
+
+
+_Written = tuple[TaggedWeights, ...] | TaggedWeights | None
+
+
 class Optimizer(Named):
     """An optimizer with its hyper-parameters; every rule has a subclass of its name."""
+
+    params: Annotated[tuple[TaggedWeights, ...] | None, before(_one_as_list, _Written)] = None
+    """Tags of parameters, for the ``param_group_tags`` of schedulers; one may have several."""
 
     lr: Annotated[NonNegativeFloat | None, _LR] = None
     """Learning rate; null where a scheduler, or the rule itself, gives it."""
@@ -42,8 +65,13 @@ class Optimizer(Named):
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the class by name."""
         own = super().arguments()
-        del own["adjust_learning_rate"]
+        del own["adjust_learning_rate"], own["params"]
         return own
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags that groups of parameters may have."""
+        return frozenset({DECAYED, NOT_DECAYED, *(each.tag for each in self.params or ())})
 
     @property
     def needs_lr(self) -> bool:
@@ -110,11 +138,11 @@ class SchedulerConfig:
 
     def overlaps(self, other: SchedulerConfig) -> bool:
         """Return whether both set the same hyper-parameter of some group."""
-        mine, theirs = (
-            {DECAYED, NOT_DECAYED} if each.param_group_tags is None else {*each.param_group_tags}
-            for each in (self, other)
+        if self.param_group_tags is None or other.param_group_tags is None:
+            return self.key == other.key
+        return self.key == other.key and not {*self.param_group_tags}.isdisjoint(
+            other.param_group_tags
         )
-        return self.key == other.key and bool(mine & theirs)
 
 
 def _read_all(entries: Any) -> Any:
@@ -148,15 +176,22 @@ def _read_tags(tags: Any, where: str) -> tuple[str, ...] | None:
     if tags is None:
         return None
     given = tuple(tags) if isinstance(tags, list | tuple) else (tags,)
-    if not given or any(tag not in (DECAYED, NOT_DECAYED) for tag in given):
-        raise ConfigError(
-            "param_group_tags must name groups of the optimizer",
-            code="unknown-tag",
-            where=where,
-            value=tags,
-            rule=f"{DECAYED} (matrices), {NOT_DECAYED} (biases and norms), or both",
-        )
+    if not given or not all(isinstance(tag, str) for tag in given):
+        raise unknown_tags(tags, where)
     return given
+
+
+def unknown_tags(tags: object, where: str, known: Collection[str] = ()) -> ConfigError:
+    """Return the error for tags that no group of parameters has."""
+    others = sorted({*known} - {DECAYED, NOT_DECAYED})
+    return ConfigError(
+        "param_group_tags must name groups of the optimizer",
+        code="unknown-tag",
+        where=where,
+        value=tags,
+        rule=f"{DECAYED} (matrices), {NOT_DECAYED} (biases and norms), or a tag of its params"
+        + (f": {', '.join(others)}" if others else ""),
+    )
 
 
 def _write_all(schedulers: tuple[SchedulerConfig, ...]) -> list[dict[str, Any]]:

@@ -19,7 +19,13 @@ from waferstream.config.flags import (
     ScopedValidateFlags,
 )
 from waferstream.config.legacy import convert_legacy, is_legacy
-from waferstream.config.optimizer import OptimizerConfig, Schedulers
+from waferstream.config.optimizer import (
+    DECAYED,
+    NOT_DECAYED,
+    OptimizerConfig,
+    Schedulers,
+    unknown_tags,
+)
 from waferstream.config.overrides import Override, apply_overrides
 from waferstream.config.precision import PrecisionConfig
 from waferstream.config.section import Named, Section, one_or_many
@@ -88,6 +94,11 @@ class InitConfig(Section):
                 "SequentialLR, or give them different param_group_tags"
             )
         optimizer = self.optimizer
+        for number, scheduler in enumerate(self.schedulers):
+            known = optimizer.tags if optimizer else {DECAYED, NOT_DECAYED}
+            if not known.issuperset(scheduler.param_group_tags or ()):
+                where = f"trainer.init.schedulers[{number}].{scheduler.name}.param_group_tags"
+                raise unknown_tags(scheduler.param_group_tags, where, known)
         scheduled = any(scheduler.key == "lr" for scheduler in self.schedulers)
         if optimizer and optimizer.lr is None and not scheduled and optimizer.needs_lr:
             raise ValueError(f"{optimizer.class_name} needs lr, or schedulers that give it")

@@ -8,31 +8,57 @@ from torch import nn
 
 from modelzoo.models.mup import learning_rate_factors
 from modelzoo.models.registry import known_config
+from modelzoo.published_names import published_name
 from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig
+from wsc.core.errors import ConfigError
 
 
 def parameter_groups(init: InitConfig, model: nn.Module) -> list[dict[str, Any]]:
     """Return the groups of an optimizer: decayed matrices, then other parameters.
 
     Biases and norm weights (tensors of one dimension) are not decayed, as in the vendor's zoo. Each
-    group is divided further where parameters have learning rates of their own (muP). Frozen
+    group is divided further where parameters have tags or learning rates of their own (muP). Frozen
     parameters have no group, and so no state in MemoryX.
+
+    Raises:
+        ConfigError: ``params`` of the optimizer selects no parameter, or ``adjust_learning_rate``
+            names no group of the model.
     """
     assert init.optimizer is not None, "checked by the caller"
     arguments, factors = init.optimizer.arguments(), factors_of(init, model)
     not_decayed = {"weight_decay": 0.0} if "weight_decay" in arguments else {}
-    groups: dict[tuple[str, float], dict[str, Any]] = {}
+    tags_of = _tags_of(init, model)
+    groups: dict[tuple[tuple[str, ...], float], dict[str, Any]] = {}
     for tag, own in ((DECAYED, {}), (NOT_DECAYED, not_decayed)):
         for name, parameter in model.named_parameters():
             if not parameter.requires_grad or (parameter.ndim > 1) != (tag == DECAYED):
                 continue
             factor = factors.get(name, 1.0)
-            key = (tag, factor)
-            if key not in groups:
-                groups[key] = {"params": [], "tags": tag, **own, **_rate(arguments, factor)}
+            tags = (tag, *tags_of[name])
+            if (key := (tags, factor)) not in groups:
+                groups[key] = {"params": [], "tags": tags, **own, **_rate(arguments, factor)}
             groups[key]["params"].append(parameter)
     return list(groups.values())
+
+
+def _tags_of(init: InitConfig, model: nn.Module) -> dict[str, tuple[str, ...]]:
+    """Return the tags that ``params`` of the optimizer gives to each trained parameter."""
+    assert init.optimizer is not None, "checked by the caller"
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    tags: dict[str, tuple[str, ...]] = dict.fromkeys(trained, ())
+    for number, each in enumerate(init.optimizer.params or ()):
+        selected = [name for name in trained if each.selects(name, published_name(name))]
+        if not selected:
+            raise ConfigError(
+                "params of the optimizer must select parameters that are trained",
+                code="params-without-match",
+                where=f"trainer.init.optimizer.{init.optimizer.class_name}.params[{number}]",
+                value=", ".join(each.params),
+                rule="a glob of names here or at the vendor",
+            )
+        tags.update({name: (*tags[name], each.tag) for name in selected})
+    return tags
 
 
 def factors_of(init: InitConfig, model: nn.Module) -> dict[str, float]:

@@ -151,6 +151,23 @@ def test_tags_let_two_schedulers_set_one_value() -> None:
     ]
 
 
+def test_tags_of_the_optimizer_let_schedulers_set_values() -> None:
+    """By globs of names; a tag that no entry has is refused."""
+    optimizer = {"AdamW": {"params": [{"params": "*.mlp.*", "tag": "mlp"}]}}
+    rate = {"ConstantLR": {"learning_rate": 1, "param_group_tags": ["mlp", "no_decay"]}}
+    section = init_section(optimizer=optimizer, schedulers=[rate])
+    assert section.optimizer is not None
+    assert section.optimizer.tags == {"decay", "no_decay", "mlp"}
+    assert "params" not in section.optimizer.arguments()
+    (tagged,) = section.optimizer.params or ()
+    assert tagged.selects("a", "heads.0.mlp.weight")
+    assert not tagged.selects("mlp.weight")
+    assert init_section(**section.dump()) == section
+    with raises(ConfigError, "unknown-tag") as caught:
+        init_section(optimizer={"AdamW": {}}, schedulers=[rate])
+    assert "schedulers[0].ConstantLR" in str(caught.value.where)
+
+
 def test_scheduled_weight_decay_gives_no_learning_rate() -> None:
     """SGD still needs lr."""
     with pytest.raises(ConfigError) as caught:
