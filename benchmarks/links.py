@@ -11,7 +11,6 @@ to encode and decode a message without payload is measured apart.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import resource
 import socket
@@ -30,7 +29,7 @@ from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 from wsc.core.messages import Envelope, GradientReleased, WeightsReady, WeightsReleased
 from wsc.core.reduce_order import Subtree
-from wsc.core.units import MIB
+from wsc.core.units import MIB, aligned
 
 _KINDS: tuple[LinkKind, ...] = ("shared_memory", "tcp", "grpc")
 _IN_FLIGHT = 3  # payloads sent before the first credit
@@ -47,17 +46,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for _ in range(options.repeats):
         for kind, measured in trials.items():
             measured.append(_trial(kind, options.payload_mib * MIB, options.payloads))
-            print(kind, json.dumps(measured[-1]), flush=True)
+            print(", ".join(_cells(kind, measured[-1])), flush=True)
     result["trials"] = trials
     result["median"] = {
         kind: {key: median(trial[key] for trial in measured) for key in measured[0]}
         for kind, measured in trials.items()
     }
     result["us_per_message"] = _message_us()
-    print(json.dumps({key: result[key] for key in ("median", "us_per_message")}, indent=1))
+    print("\nmedians:")
+    print("\n".join(aligned([_cells(kind, found) for kind, found in result["median"].items()])))
+    print(f"a message without payload: {result['us_per_message']:.1f} us of processor time")
     if options.json:
         write_json(options.json, result)
     return 0
+
+
+def _cells(kind: str, found: dict[str, float]) -> tuple[str, ...]:
+    cpu_s = f"{found['cpu_s_per_gb']:.3f} s of processor time per GB"
+    return kind, f"{found['gb_per_s']:.2f} GB/s", cpu_s
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -122,7 +122,9 @@ def describe(figures: dict[str, Any]) -> str:
         "steps_repeated", "goodput", "goodput_at_a_fault_a_minute", "left_behind", "digest",
         "digest_without_faults", "is_equal",
     ):  # fmt: skip
-        lines.append(f"{name.replace('_', ' ')}: {figures[name]}")
+        figure = figures[name]
+        shown = f"{figure:.1%}" if isinstance(figure, float) else figure
+        lines.append(f"{name.replace('_', ' ')}: {shown}")
     return "\n".join(lines)
 
 
