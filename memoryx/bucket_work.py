@@ -90,7 +90,7 @@ def first_use(gradients: Bucket, streamed: Sequence[Bucket]) -> int:
         (
             place
             for place, bucket in enumerate(streamed)
-            if not set(gradients.names).isdisjoint(bucket.names)
+            if not set(gradients.changed).isdisjoint(bucket.names)
         ),
         len(streamed),
     )

@@ -146,12 +146,12 @@ class ReplicaJob(JobState[Replica]):
             yield self.envelope(target, done)
 
     def _apply(self, update: UpdateReady) -> None:
-        store = self.role.store
+        store, bucket = self.role.store, self._buckets[update.bucket]
         gradients = self._sparse.received(
-            self._buckets[update.bucket],
+            bucket,
             update.payload.view(torch.float32),
             store.number_of(update.number),
         )
-        with self._work.doing("update", update.step, self._buckets[update.bucket]):
-            self.role.journal.record(update.step, gradients)
+        with self._work.doing("update", update.step, bucket):
+            self.role.journal.record(update.step, bucket.changed)
             store.update(gradients, update.number)

@@ -121,7 +121,7 @@ class ServerJob(JobState[WeightServer]):
             streamed,
             role.spec.window,
             # An evaluation updates nothing, so its weights have nothing to wait for.
-            trained=program.trained if job.mode == "train" else (),
+            trained=[n for b in plan.gradients for n in b.changed] if job.mode == "train" else (),
         )
         self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
         self._notes = NormNotes(program, job, self._report)
@@ -284,7 +284,7 @@ class ServerJob(JobState[WeightServer]):
             self._notes.before_update(step, weights, gradients)
             if not update.is_skipped:
                 if self.attempt:
-                    self.role.journal.record(step, gradients)
+                    self.role.journal.record(step, self._buckets[update.bucket].changed)
                 seen = self._collector.pruned(update.bucket, whole, number)
                 self._watcher.before_update(step, weights, seen)
                 self.role.store.update(gradients, update.number)
@@ -292,7 +292,7 @@ class ServerJob(JobState[WeightServer]):
         if not self._pending:  # otherwise the next cast decides
             self.role.store.expect(self._next_update[update.bucket])
         whole.release()
-        self._streamer.note_update(tuple(gradients), step)
+        self._streamer.note_update(self._buckets[update.bucket].changed, step)
         self._updates_left -= len(gradients)
         for target, done in self._commitment.note_updates(step, len(gradients)):
             yield self.envelope(target, done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import torch
 
@@ -15,6 +15,7 @@ from wsc.checkpoint import parameter_of
 from wsc.core.nonzeros import Index
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
+from wsc.core.weight_averages import WeightAverage, advance
 
 
 class WeightStore:
@@ -33,6 +34,7 @@ class WeightStore:
         self.packs = True
         """Whether sparse weights may be packed; not where others have views of masters."""
         self._optimizer: OptimizerSpec | None = None
+        self._averages: dict[str, list[WeightAverage]] = {}  # of each source
         self.before_change: Callable[[Collection[str]], None] = ignore_change
         """Called with the names of parameters before they, or their states, change."""
 
@@ -70,6 +72,9 @@ class WeightStore:
         may need further states, which begin at their initial values.
         """
         installed, self._optimizer = self._optimizer, optimizer
+        self._averages = {}
+        for each in optimizer.averages:
+            self._averages.setdefault(each.source, []).append(each)
         kept = self.states if installed and installed.rule == optimizer.rule else {}
         self._rule = rule_named(optimizer.rule)
         sparse = {spec.name for spec in optimizer.sparsity if self._rule.is_elementwise}
@@ -173,13 +178,14 @@ class WeightStore:
     def update(self, gradients: Mapping[str, torch.Tensor], step: int) -> None:
         """Apply the optimizer's rule to some parameters, in place, for step ``step`` (from 1)."""
         assert self._optimizer is not None, "an evaluation program has no gradients"
-        self.before_change(gradients.keys())
+        self.before_change([*gradients, *self._averaged(gradients)])
         for group in self._optimizer.groups:
             names = [name for name in group.names if name in gradients]
             # What is bounded is updated one by one: parameters do not mix.
             size = 1 if self.memory.is_bounded else max(1, len(names))
             for start in range(0, len(names), size):
                 self._update(group, names[start : start + size], gradients, step)
+                self._average(names[start : start + size], step)
                 self.expect(names[start + size : start + 2 * size])
 
     def expect(self, names: Iterable[str], *, with_state: bool = True) -> None:
@@ -207,6 +213,19 @@ class WeightStore:
         self._rule.update(parameters, group.at(step), number)
         for name in names:
             self._finish_update(name, gradients[name], number)
+
+    def _averaged(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the moving averages of parameters."""
+        for name in names:
+            yield from (each.average for each in self._averages.get(name, ()))
+
+    def _average(self, names: Sequence[str], step: int) -> None:
+        """Advance the moving averages of parameters that were updated."""
+        number = self.number_of(step)
+        for each in [each for name in names for each in self._averages.get(name, ())]:
+            source = self.weights[each.source]
+            self.memory.use((self.masters[each.average], self.masters[each.source]))
+            advance(self.masters[each.average], source, each.decay_at(number))
 
     def _gradient(self, name: str, gradient: torch.Tensor, number: int) -> torch.Tensor:
         """Return the gradient of a parameter in the form in which it is held."""

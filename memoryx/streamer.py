@@ -22,7 +22,7 @@ class Streamer:
         num_rounds: Rounds of a step; each streams all buckets.
         buckets: The buckets of the server, in schedule order.
         window: The most buckets that may be unreleased.
-        trained: The parameters that every step updates; none in an evaluation.
+        trained: The parameters that every step changes; none in an evaluation.
     """
 
     def __init__(

@@ -159,11 +159,11 @@ class MemoryXTiming:
             flash_bytes=tiers.sums.in_flash(sums)
             + 2 * (tiers.masters.in_flash(masters) + tiers.state.in_flash(state)),
         )
-        self._updated.stamp(bucket.names, done_ps)
+        self._updated.stamp(bucket.changed, done_ps)
 
     def update_like(self, bucket: Bucket, like: Bucket, later_ps: int) -> None:
         """Record that a bucket was updated ``later_ps`` after another one."""
-        self._updated.stamp(bucket.names, self.updated_ps(like.names) + later_ps)
+        self._updated.stamp(bucket.changed, self.updated_ps(like.names) + later_ps)
 
 
 class _Server:

@@ -27,6 +27,7 @@ from wsc.compiler.node_marks import loss_scale_placeholder
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer import OptimizerSpec
+from wsc.core.weight_averages import averages_among
 
 if TYPE_CHECKING:
     from cstorch.optim.state import OptimizerState
@@ -231,6 +232,7 @@ class Recorder:
             max_gradient_norm=self.max_gradient_norm,
             max_gradient_value=self.max_gradient_value,
             loss_scale=self.loss_scale,
+            averages=tuple(averages_among(names)),
         )
 
     def _refuse_second_scale(self) -> None:

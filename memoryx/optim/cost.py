@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import ceil
 from typing import NamedTuple
 
 from memoryx.optim.rule import Hyper, Shape, rule_named, state_bytes
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program import MASTER_BYTES, TensorSpec
+from wsc.core.weight_averages import FLOPS_OF_AVERAGE
 
 
 class UpdateCost(NamedTuple):
@@ -24,12 +26,22 @@ NO_UPDATE = UpdateCost(state_bytes=0, flops=0)
 def update_cost(
     optimizer: OptimizerSpec | None, parameters: Mapping[str, TensorSpec]
 ) -> UpdateCost:
-    """Return the cost of a step's update; ConfigError if MemoryX has no such rule."""
+    """Return the cost of a step's update; ConfigError if MemoryX has no such rule.
+
+    A moving average of a weight is read and written with its source, as a state is.
+    """
     if optimizer is None:
         return NO_UPDATE
     rule = rule_named(optimizer.rule)
-    flops = _mean(optimizer, parameters, rule.flops)
-    return UpdateCost(state_bytes_per_element(optimizer, parameters), flops)
+    trained = sum(
+        parameters[name].num_elements for group in optimizer.groups for name in group.names
+    )
+    averaged = sum(parameters[each.source].num_elements for each in optimizer.averages)
+    share = averaged / max(1, trained)
+    return UpdateCost(
+        state_bytes_per_element(optimizer, parameters) + ceil(MASTER_BYTES * share),
+        _mean(optimizer, parameters, rule.flops) + ceil(FLOPS_OF_AVERAGE * share),
+    )
 
 
 def state_bytes_per_element(

@@ -53,6 +53,7 @@ from wsc.compiler.traceable import traceable_forms
 from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import Rounding, StepState, TensorSpec
+from wsc.core.weight_averages import averages_among
 
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """The user's step on the flat inputs of one micro-batch; returns its results, loss first."""
@@ -176,8 +177,12 @@ def capture(
 
 def masters_of(model: nn.Module) -> tuple[TensorSpec, ...]:
     """Return the masters of a model's parameters, in registration order."""
-    named = model.named_parameters()
-    return tuple(TensorSpec(name, tuple(each.shape), "float32") for name, each in named)
+    names: dict[torch.Tensor, str] = {each: name for name, each in model.named_parameters()}
+    source = {each.average: each.source for each in averages_among(names)}
+    return tuple(
+        TensorSpec(name, tuple(each.shape), "float32", source.get(name, ""))
+        for each, name in names.items()
+    )
 
 
 def _recorded(

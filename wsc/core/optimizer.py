@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.loss_scale import LossScaleRule
 from wsc.core.sparsity import WeightSparsity
+from wsc.core.weight_averages import WeightAverage
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,9 @@ class OptimizerSpec:
 
     sparsity: tuple[WeightSparsity, ...] = ()
     """The weights that have masks; all others are dense."""
+
+    averages: tuple[WeightAverage, ...] = ()
+    """The parameters that are moving averages of others; each follows the update of its source."""
 
     @property
     def scale_rule(self) -> LossScaleRule | None:

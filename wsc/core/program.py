@@ -38,6 +38,8 @@ class TensorSpec:
     name: str
     shape: tuple[int, ...]
     dtype: str
+    average_of: str = ""
+    """The parameter whose moving average a parameter is, if any (wsc.core.weight_averages)."""
 
     @cached_property
     def num_elements(self) -> int:

@@ -22,6 +22,8 @@ class Bucket:
 
     ``specs`` describes the tensors of the slab, one after the other, in the dtype that travels.
     ``index_bytes`` is what the indexes of sparse weights take; timing models alone state it.
+    ``averages`` are the parameters that change with those of a gradient bucket: their moving
+    averages.
     """
 
     index: int
@@ -29,10 +31,16 @@ class Bucket:
     server: int
     specs: tuple[TensorSpec, ...]
     index_bytes: int = 0
+    averages: tuple[str, ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.specs)
+
+    @cached_property
+    def changed(self) -> tuple[str, ...]:
+        """The parameters that an update with the gradients of this bucket changes."""
+        return self.names + self.averages
 
     @cached_property
     def num_elements(self) -> int:
@@ -55,33 +63,47 @@ def assign_servers(parameters: Sequence[TensorSpec], num_servers: int) -> dict[s
     """Return the server of each parameter.
 
     The largest parameter is assigned first, each to the server with the fewest elements (ties: the
-    lowest number).
+    lowest number). A moving average goes where its source is.
     """
     load = [0] * num_servers
     owner = {}
-    for spec in sorted(parameters, key=lambda spec: (-spec.num_elements, spec.name)):
+    averages = averages_of(parameters)
+    leading = [spec for spec in parameters if not spec.average_of]
+    for spec in sorted(leading, key=lambda spec: (-spec.num_elements, spec.name)):
         server = load.index(min(load))
-        owner[spec.name] = server
-        load[server] += spec.num_elements
+        together = (spec.name, *averages.get(spec.name, ()))
+        owner.update(dict.fromkeys(together, server))
+        load[server] += spec.num_elements * len(together)
     return owner
+
+
+def averages_of(parameters: Sequence[TensorSpec]) -> dict[str, tuple[str, ...]]:
+    """Return the moving averages of each parameter that has some."""
+    found: dict[str, tuple[str, ...]] = {}
+    for spec in parameters:
+        if spec.average_of:
+            found[spec.average_of] = (*found.get(spec.average_of, ()), spec.name)
+    return found
 
 
 def plan_streams(program: Program, num_servers: int) -> StreamPlan:
     """Cut every segment's weights and gradients by owning server."""
     owner = assign_servers(program.parameters, num_servers)
+    averages = averages_of(program.parameters)
     in_stream = _specs_in(program.stream_dtype, program)
     in_fp32 = _specs_in(GRADIENT_DTYPE, program)
     weights: list[Bucket] = []
     gradients: list[Bucket] = []
     for segment in program.segments:
         for server in range(num_servers):
-            for names, buckets, specs in (
-                (segment.weights, weights, in_stream),
-                (segment.gradients, gradients, in_fp32),
-            ):
-                owned = tuple(specs[name] for name in names if owner[name] == server)
-                if owned:
-                    buckets.append(Bucket(len(buckets), segment.index, server, owned))
+            owned = tuple(in_stream[name] for name in segment.weights if owner[name] == server)
+            if owned:
+                weights.append(Bucket(len(weights), segment.index, server, owned))
+            owned = tuple(in_fp32[name] for name in segment.gradients if owner[name] == server)
+            if owned:
+                after = tuple(name for spec in owned for name in averages.get(spec.name, ()))
+                place = len(gradients)
+                gradients.append(Bucket(place, segment.index, server, owned, averages=after))
     return StreamPlan(tuple(weights), tuple(gradients))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from wsc.checkpoint.parts import read_parts
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.errors import CheckpointError, ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
-from wsc.core.hyper_schedules.decays import LinearLR
+from wsc.core.hyper_schedules.decays import ConstantLR, LinearLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
 from wsc.core.stream_plan import assign_servers
+from wsc.core.weight_averages import WeightAverage
 
 SPECS = (
     TensorSpec("a", (2, 3), "float32"),
@@ -316,3 +317,35 @@ def test_restore_postpones_optimizer_state(tmp_path: Path) -> None:
     store.states["a.weight"]["exp_avg"].zero_()
     persistence.catch_up()
     assert (store.states["a.weight"]["exp_avg"] == 0).all()
+
+
+def test_averages_follow_the_updates_of_their_sources() -> None:
+    """Each with its own decay, in the store of the source; whoever is being saved hears of both."""
+    decays = [ConstantLR(learning_rate=decay) for decay in (0.75, 0.5)]
+    specs = (TensorSpec("source", (2,), "float32"), TensorSpec("other", (2,), "float32"))
+    averages = [TensorSpec(name, (2,), "float32", "source") for name in ("slow", "fast")]
+    made = WeightStore([*specs, *averages])
+    heard: list[Collection[str]] = []
+    made.before_change = heard.append
+    made.train_with(
+        OptimizerSpec(
+            "SGD",
+            (group("source", "other"),),
+            averages=tuple(
+                WeightAverage(name, "source", decay)
+                for name, decay in zip(("slow", "fast"), decays, strict=True)
+            ),
+        )
+    )
+    made.fill({"slow": torch.tensor([8.0, 0.0])})
+    made.update({"source": torch.full((2,), -8.0)}, step=1)  # to 4
+    assert made.masters["slow"].tolist() == [7.0, 1.0]
+    assert made.masters["fast"].tolist() == [2.0, 2.0]
+    made.update({"other": torch.ones(2)}, step=1)
+    assert made.masters["slow"].tolist() == [7.0, 1.0]
+    assert [set(names) for names in heard] == [
+        {"slow"},
+        {"source", "slow", "fast"},
+        {"other"},
+    ]
+    assert made.states.keys() == {"source", "other"}

@@ -1,5 +1,6 @@
 """The timing model of MemoryX."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,6 +95,19 @@ def test_stream_waits_for_the_update_of_its_parameters() -> None:
     assert memoryx.updated_ps(("b",)) == 0
     assert memoryx.stream(bucket("b")).first_ps == 0
     assert memoryx.stream(bucket("a")).first_ps == added_ps + 10 * 28
+
+
+def test_average_streams_after_the_update_of_its_source() -> None:
+    """It changes with the gradients of its source."""
+    memoryx = memoryx_timing()
+    memoryx.serve(["a", "average", "b"], ())
+    gradients = replace(bucket("a"), averages=("average",))
+    memoryx.update(gradients, 0, ADAMW)
+    done_ps = memoryx.updated_ps(("a",))
+    assert memoryx.updated_ps(("average",)) == done_ps > 0
+    assert memoryx.updated_ps(("b",)) == 0
+    memoryx.update_like(gradients, gradients, 7)
+    assert memoryx.updated_ps(("average",)) == done_ps + 7
 
 
 def test_admit_waits_for_the_credit_of_the_gradient_before() -> None:

@@ -10,9 +10,11 @@ import pytest
 from memoryx.optim.cost import NO_UPDATE, update_cost, waits_for_all
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
+from wsc.core.hyper_schedules.decays import ConstantLR
 from wsc.core.loss_scale import LossScaleRule
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
+from wsc.core.weight_averages import WeightAverage
 
 WEIGHT = TensorSpec("weight", (8, 4), "float32")
 
@@ -62,3 +64,14 @@ def test_update_cost_of_muon_counts_its_matrix_products() -> None:
     products = 2 * 4 * 4 * 8 + 2 * 4**3 + 3 * 4 * 4 + 2 * 4 * 4 * 8 + 2 * 4 * 8
     expected = -(-(12 * 32 + 5 * products) // 32)
     assert update_cost(spec("Muon", ns_steps=5), {"weight": WEIGHT}) == (4, expected)
+
+
+def test_averages_are_read_and_written_with_their_sources() -> None:
+    """Four bytes and three operations per averaged element; here those of half the elements."""
+    parameters = {name: replace(WEIGHT, name=name) for name in ("weight", "other", "average")}
+    decay = ConstantLR(learning_rate=0.9)
+    update = replace(
+        OptimizerSpec("AdamW", (ParamGroup(("weight", "other"), {"amsgrad": False}),)),
+        averages=(WeightAverage("average", "weight", decay),),
+    )
+    assert update_cost(update, parameters) == (8 + 2, 15 + 2)
