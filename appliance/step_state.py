@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from wsc.compiler.step_means import closed
 from wsc.core.installation import Installation
 from wsc.core.program import Mode, Program
 from wsc.core.role import Value
@@ -70,12 +71,19 @@ class StateHolder:
             news = dict(zip((spec.name for spec in state.writes), returned, strict=False))
             # A copy, since a value may be a view of a contribution or of another buffer.
             self.values.update({name: new.clone() for name, new in news.items()})
+        for mean in state.means:
+            self.values.update(closed(mean, self.values))
         return dict(zip(state.results, returned[len(state.writes) :], strict=True))
 
 
 def steps_per_job(program: Program) -> int | None:
-    """Return how many steps a job may have so that its contributions stay small, None for any."""
+    """Return how many steps a job may have, None for any.
+
+    Its contributions have to stay small, and nodes learn the values of buffers when it begins.
+    """
     state = program.state
+    if state.means:  # the next step reads them
+        return 1
     if not state.contributions:
         return None
     num_bytes = sum(spec.num_bytes for spec in state.contributions) * program.num_micro_batches

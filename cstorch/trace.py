@@ -161,7 +161,7 @@ class TracedStep:
         self._fitted = fitted
         if backend.is_e2e_execution:
             state = fitted.compiled.program.state
-            if backend.adopt_state([spec.name for spec in (*state.reads, *state.writes)]):
+            if backend.adopt_state(state.used):
                 backend.installed.clear()  # other programs have read them as constants
             held = fitted.recorded.recorder.optimizer_state
             backend.install(fitted.compiled, feed, fitted.optimizer, held)

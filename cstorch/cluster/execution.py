@@ -150,7 +150,7 @@ class Execution:
         size = size_of(self._config)
         machine = self._config.cluster.machine
         program = compiled.program
-        self._writes[program.mode] = tuple(spec.name for spec in program.state.writes)
+        self._writes[program.mode] = program.state.changed
         installation = plan_installation(compiled, feed, optimizer, size, machine)
         if state is not None:
             self.held.make_way(state)

@@ -29,6 +29,7 @@ from cstorch.tracing.recorder import Recorder, recording, update_of
 from cstorch.tracing.step_value import StepValue
 from wsc.compiler.live_weights import live_weights
 from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.step_means import close_step
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
@@ -128,6 +129,7 @@ class EagerStep:
             scale = self.loss_scale
             state = self._recorder.optimizer_state
             call.loss_scale = backend.update(computed.gradients, computed.optimizer, scale, state)
+            close_step(model_of(backend))
             self.note_done(backend.global_step, call.loss_scale)
         call.values = tuple(map(_value, self._recorder.results))
         if backend.check_loss and call.loss_scale and call.loss_scale.has_overflowed:

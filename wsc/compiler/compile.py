@@ -185,7 +185,8 @@ def _agreed(program: Program) -> tuple[object, ...]:
     """Return what the micro-batches of a round have to agree on."""
     streams = [(s.layer, s.phase, {*s.weights}, {*s.gradients}) for s in program.segments]
     state = program.state
-    buffers = (state.reads, state.writes, state.arguments, len(state.contributions), state.results)
+    own = (state.reads, state.writes, state.arguments, state.results, state.means)
+    buffers = (*own, len(state.contributions))
     return streams, program.tensor_results, program.label_means, buffers
 
 

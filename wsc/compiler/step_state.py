@@ -15,7 +15,7 @@ same step writes would make every micro-batch wait for the one before, and is re
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
@@ -94,7 +94,9 @@ def separate_state(
     (output,) = graph.find_nodes(op="output")
     output.args = ([*(node for _, node in returned), *gradients],)
     cut.erase()
-    state = _state_of(inputs, finals, arguments, cut)
+    state = replace(
+        _state_of(inputs, finals, arguments, cut), means=buffers.means_among(finals.keys())
+    )
     return StateUpdate(state, kernel if written else None), returned
 
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from wsc.compiler.step_means import StepMean
 from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import StepMeanSpec
 
 
 class TracedBuffers:
@@ -20,7 +22,8 @@ class TracedBuffers:
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], state: Collection[str] = ()) -> None:
-        self.state = frozenset(state)
+        self.means = tuple(_means(modules))
+        self.state = frozenset(state).union(*(mean.kept for mean in self.means))
         self.names: dict[torch.Tensor, str] = {}  # of the plain tensors
         self.host_reads: set[str] = set()  # names of buffers whose values Python has read
         self._plain: dict[torch.Tensor, torch.Tensor] = {}
@@ -81,5 +84,17 @@ class TracedBuffers:
             found[name] = now.detach()
         return found
 
+    def means_among(self, written: Collection[str]) -> tuple[StepMeanSpec, ...]:
+        """Return the means to which a step that writes some buffers adds."""
+        return tuple(mean for mean in self.means if mean.total in written)
+
     def _is_plain(self, tensor: torch.Tensor) -> bool:
         return any(tensor is plain for plain in self.names)
+
+
+def _means(modules: Mapping[str, nn.Module]) -> Iterator[StepMeanSpec]:
+    """Yield the means over steps among modules and their parts."""
+    for prefix, module in modules.items():
+        for path, part in module.named_modules(prefix=prefix):
+            if isinstance(part, StepMean):
+                yield part.spec(f"{path}." if path else "")

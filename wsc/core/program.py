@@ -62,13 +62,29 @@ class TensorResult:
 
 
 @dataclass(frozen=True)
+class StepMeanSpec:
+    """The buffers, by name, and the momentum of a ``StepMean`` (wsc.compiler.step_means)."""
+
+    value: str
+    total: str
+    weight: str
+    num_steps: str
+    momentum: float
+
+    @property
+    def kept(self) -> tuple[str, str]:
+        """The buffers that change at the end of a step only."""
+        return self.value, self.num_steps
+
+
+@dataclass(frozen=True)
 class StepState:
     """The buffers of the model that a step reads or writes; the coordinator holds them.
 
     ``reads`` are inputs of the kernels. Micro-batches return ``contributions`` behind the results
     of the step; with those of one micro-batch after the other, and the buffers
     ``arguments``, the update kernel computes the new values of ``writes`` and the step's results
-    at the positions ``results``.
+    at the positions ``results``. When the step is done, its ``means`` advance.
     """
 
     reads: tuple[TensorSpec, ...] = ()
@@ -76,6 +92,18 @@ class StepState:
     arguments: tuple[str, ...] = ()
     contributions: tuple[TensorSpec, ...] = ()
     results: tuple[int, ...] = ()
+    means: tuple[StepMeanSpec, ...] = ()
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The names of the buffers that a step changes."""
+        kept = (name for mean in self.means for name in mean.kept)
+        return (*(spec.name for spec in self.writes), *kept)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The names of the buffers that a step reads or changes."""
+        return tuple(dict.fromkeys([*(spec.name for spec in self.reads), *self.changed]))
 
 
 @dataclass(frozen=True)
