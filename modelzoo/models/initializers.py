@@ -117,6 +117,19 @@ class XavierInitializer(WeightInitializer):
         draw(weight, self.gain, generator)
 
 
+class KaimingUniformInitializer(WeightInitializer):
+    """Uniform, spread by the number of inputs (He et al. 2015, section 2.2).
+
+    Bound: sqrt(6 / ((1 + a^2) inputs)), for a leaky ReLU with slope ``a``.
+    """
+
+    name: Literal["kaiming_uniform"] = "kaiming_uniform"
+    a: float = 0.0
+
+    def fill(self, weight: torch.Tensor, generator: torch.Generator, /) -> None:
+        nn.init.kaiming_uniform_(weight, self.a, generator=generator)
+
+
 def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
@@ -133,7 +146,8 @@ Initializer = Annotated[
     | Annotated[UniformInitializer, Tag("uniform")]
     | Annotated[NormalInitializer, Tag("normal")]
     | Annotated[TruncatedNormalInitializer, Tag("truncated_normal")]
-    | Annotated[XavierInitializer, Tag("xavier")],
+    | Annotated[XavierInitializer, Tag("xavier")]
+    | Annotated[KaimingUniformInitializer, Tag("kaiming_uniform")],
     Discriminator(_kind),
 ]
 """An initializer, by its name and arguments."""

@@ -134,6 +134,28 @@ class LayerScale(nn.Module):
         return x * self.factor
 
 
+class DropPath(nn.Module):
+    """Stochastic depth: drops what a layer adds, for some samples (Huang et al. 2016).
+
+    Every sample draws for itself; kept values are divided by the share of kept samples.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, C), zero for dropped samples in training."""
+        kept = x.new_ones(len(x), 1, 1)
+        return x * F.dropout(kept, self.rate, self.training)
+
+
+def drop_path(config: TransformerConfig, layer: int) -> nn.Module:
+    """Return what drops the parts of a layer, or the identity."""
+    rate = config.drop_path_rate(layer)
+    return DropPath(rate) if rate else nn.Identity()
+
+
 def layer_scale(config: TransformerConfig) -> nn.Module:
     """Return the factors on what a layer adds, or the identity."""
     return nn.Identity() if config.layer_scale is None else LayerScale(config)

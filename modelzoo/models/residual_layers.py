@@ -15,7 +15,7 @@ from torch import nn
 
 from modelzoo.models.attention import attention
 from modelzoo.models.experts import feed_forward
-from modelzoo.models.layers import Routing, layer_scale, norm
+from modelzoo.models.layers import Routing, drop_path, layer_scale, norm
 from modelzoo.models.rotary import Rotation
 from modelzoo.models.transformer_config import TransformerConfig
 
@@ -23,7 +23,7 @@ from modelzoo.models.transformer_config import TransformerConfig
 class TransformerLayer(nn.Module):
     """Pre-norm layer: attention and feed-forward read a norm of the residual stream."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, number: int) -> None:
         super().__init__()
         self.attention_norm = norm(config)
         self.attention = attention(config)
@@ -31,6 +31,7 @@ class TransformerLayer(nn.Module):
         self.feed_forward = feed_forward(config)
         self.dropout = nn.Dropout(config.dropout_rate)
         self.attention_scale, self.feed_forward_scale = layer_scale(config), layer_scale(config)
+        self.drop_path = drop_path(config, number)
 
     def forward(
         self,
@@ -41,17 +42,17 @@ class TransformerLayer(nn.Module):
     ) -> torch.Tensor:
         """Return the residual stream (B, T, C) after this layer."""
         attended = self.dropout(self.attention(self.attention_norm(x), rotation, mask))
-        x = x + self.attention_scale(attended)
+        x = x + self.drop_path(self.attention_scale(attended))
         fed = self.dropout(self.feed_forward(self.feed_forward_norm(x), routings))
-        added: torch.Tensor = x + self.feed_forward_scale(fed)
+        added: torch.Tensor = x + self.drop_path(self.feed_forward_scale(fed))
         return added
 
 
 class SandwichLayer(TransformerLayer):
     """Pre-norm layer whose parts are also normalized before each addition."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: TransformerConfig, number: int) -> None:
+        super().__init__(config, number)
         self.attention_output_norm = norm(config)
         self.feed_forward_output_norm = norm(config)
 
@@ -91,8 +92,8 @@ class PostNormLayer(TransformerLayer):
 class ParallelLayer(TransformerLayer):
     """Parallel layer: attention and feed-forward read the same stream, by one norm or two."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: TransformerConfig, number: int) -> None:
+        super().__init__(config, number)
         self._shares_norm = config.shares_layer_norm
         if self._shares_norm:
             del self.feed_forward_norm
@@ -120,4 +121,5 @@ def transformer_layers(config: TransformerConfig) -> nn.ModuleList:
         "post_norm": PostNormLayer,
         "parallel": ParallelLayer,
     }
-    return nn.ModuleList(kinds[config.residual](config) for _ in range(config.num_hidden_layers))
+    layers = range(config.num_hidden_layers)
+    return nn.ModuleList(kinds[config.residual](config, number) for number in layers)

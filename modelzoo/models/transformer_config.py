@@ -153,6 +153,10 @@ class TransformerConfig(ModelConfig):
         """Initial value of trained factors on what a layer adds, per channel; None for none."""
         return None
 
+    def drop_path_rate(self, layer: int) -> float:  # noqa: ARG002
+        """Return the share of samples that skip a part of a layer in training."""
+        return 0.0
+
     @property
     def residual(self) -> Residual:
         """How a layer adds to the residual stream."""

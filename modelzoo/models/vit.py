@@ -21,12 +21,53 @@ from modelzoo.models.layers import LearnedPosition, norm
 from modelzoo.models.patches import to_patches
 from modelzoo.models.registry import register_model
 from modelzoo.models.residual_layers import transformer_layers
-from modelzoo.models.vit_config import VitConfig
+from modelzoo.models.vit_config import PatchEncoderConfig, VitConfig
 from wsc.core.errors import ConfigError
 
 
+class PatchEncoder(nn.Module):
+    """Images to activations of their patches and of a trained vector before them."""
+
+    def __init__(self, config: PatchEncoderConfig) -> None:
+        super().__init__()
+        hidden, pixels = config.hidden_size, config.num_channels * prod(config.patch_size)
+        self._patch_size = config.patch_size
+        self.patch = nn.Linear(pixels, hidden, bias=config.use_embed_proj_bias)
+        self.class_token = nn.Parameter(torch.empty(hidden))
+        self.position = LearnedPosition(1 + prod(config.grid), hidden)
+        self.dropout = nn.Dropout(config.embedding_dropout_rate)
+        self.encoder = transformer_layers(config)
+        self.norm = norm(config) if config.use_final_layer_norm else None
+
+    def encode(self, images: torch.Tensor, masks: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the activations (B, 1 + P, H) before the last norm.
+
+        Args:
+            images: (B, C, height, width).
+            masks: Which patches are hidden, (B, P).
+        """
+        patches = to_patches(images, self._patch_size).to(self.patch.weight.dtype)
+        token = self.class_token.expand(len(images), 1, -1)
+        x = torch.cat([token, self._hidden(self.patch(patches), masks)], dim=1)
+        x = self.dropout(self._placed(x))
+        for layer in self.encoder:
+            x = layer(x, None)
+        encoded: torch.Tensor = x
+        return encoded
+
+    def _hidden(self, embedded: torch.Tensor, masks: torch.Tensor | None) -> torch.Tensor:
+        """Return embedded patches (B, P, H); this encoder hides none."""
+        assert masks is None, "an encoder with hidden patches has a vector for them"
+        return embedded
+
+    def _placed(self, x: torch.Tensor) -> torch.Tensor:
+        """Return activations (B, 1 + P, H) with positions."""
+        placed: torch.Tensor = self.position(x)[0]
+        return placed
+
+
 @register_model("vision_transformer", config=VitConfig)
-class VitModel(nn.Module):
+class VitModel(PatchEncoder):
     """Vision transformer: images and classes to loss.
 
     Activations have the dtype of the parameters; the loss is fp32. ``initialize`` fills the
@@ -34,16 +75,9 @@ class VitModel(nn.Module):
     """
 
     def __init__(self, config: VitConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.config = config
-        hidden, pixels = config.hidden_size, config.num_channels * prod(config.patch_size)
-        self.patch = nn.Linear(pixels, hidden, bias=config.use_embed_proj_bias)
-        self.class_token = nn.Parameter(torch.empty(hidden))
-        self.position = LearnedPosition(1 + prod(config.grid), hidden)
-        self.dropout = nn.Dropout(config.embedding_dropout_rate)
-        self.encoder = transformer_layers(config)
-        self.norm = norm(config) if config.use_final_layer_norm else None
-        width = hidden * (2 if config.use_dinov2_classifier else 1)
+        width = config.hidden_size * (2 if config.use_dinov2_classifier else 1)
         self.classifier = nn.Linear(width, config.num_classes, bias=config.use_bias_in_output)
         self.accuracy: AccuracyMetric | None = None
 
@@ -65,13 +99,7 @@ class VitModel(nn.Module):
     def classify(self, images: torch.Tensor) -> torch.Tensor:
         """Return scores (B, classes) of images, (B, C, height, width)."""
         self._check_size(images)
-        patches = to_patches(images, self.config.patch_size).to(self.patch.weight.dtype)
-        token = self.class_token.expand(len(images), 1, -1)
-        x, _ = self.position(torch.cat([token, self.patch(patches)], dim=1))
-        x = self.dropout(x)
-        for layer in self.encoder:
-            x = layer(x, None)
-        scores: torch.Tensor = self.classifier(self._pooled(x))
+        scores: torch.Tensor = self.classifier(self._pooled(self.encode(images)))
         return scores
 
     def _pooled(self, x: torch.Tensor) -> torch.Tensor:

@@ -13,11 +13,8 @@ from modelzoo.models.patches import check_patches, grid_of
 from modelzoo.models.transformer_config import Residual, TransformerConfig
 
 
-class VitConfig(TransformerConfig):
-    """A classifier of images, which reads their patches (Dosovitskiy et al. 2021, ViT)."""
-
-    name: str = "vision_transformer"
-    num_classes: PositiveInt = 2
+class PatchEncoderConfig(TransformerConfig):
+    """An encoder that reads the patches of images (Dosovitskiy et al. 2021, ViT)."""
 
     # Patches
     image_size: Size = (224, 224)
@@ -43,18 +40,9 @@ class VitConfig(TransformerConfig):
     use_final_layer_norm: bool = True
     """Whether a norm follows the last layer."""
 
-    # Classes
     use_encoder_pooler_layer: Literal[False] = False
     pooler_nonlinearity: str | None = None
     """No effect: there is no pooler."""
-    use_bias_in_output: bool = True
-    """Whether the head has a bias."""
-    use_dinov2_classifier: bool = False
-    """Whether the head also reads the mean of the patches (Oquab et al. 2023, DINOv2)."""
-    freeze: tuple[Literal["^vit_model"], ...] | None = None
-    """``^vit_model`` keeps all weights but those of the head as they are."""
-    compute_eval_metrics: bool = True
-    """Whether an evaluation computes the accuracy."""
 
     @property
     def has_fp32_softmax(self) -> bool:
@@ -73,12 +61,6 @@ class VitConfig(TransformerConfig):
         """Patches down and across."""
         return grid_of(self.image_size, self.patch_size)
 
-    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
-        return (
-            Feature("images", (self.num_channels, *self.image_size)),
-            Feature("labels", (), self.num_classes),
-        )
-
     @check("layerscale_value")
     @classmethod
     def _layers_add_to_the_stream(
@@ -92,3 +74,24 @@ class VitConfig(TransformerConfig):
     @classmethod
     def _patches_tile_the_image(cls, patch_size: Size, info: ValidationInfo) -> Size:
         return check_patches(patch_size, info.data.get("image_size", patch_size), "image_size")
+
+
+class VitConfig(PatchEncoderConfig):
+    """A classifier of images by their patches."""
+
+    name: str = "vision_transformer"
+    num_classes: PositiveInt = 2
+    use_bias_in_output: bool = True
+    """Whether the head has a bias."""
+    use_dinov2_classifier: bool = False
+    """Whether the head also reads the mean of the patches (Oquab et al. 2023, DINOv2)."""
+    freeze: tuple[Literal["^vit_model"], ...] | None = None
+    """``^vit_model`` keeps all weights but those of the head as they are."""
+    compute_eval_metrics: bool = True
+    """Whether an evaluation computes the accuracy."""
+
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
+        return (
+            Feature("images", (self.num_channels, *self.image_size)),
+            Feature("labels", (), self.num_classes),
+        )
