@@ -6,6 +6,7 @@ Filters in stock params files are written for them (``*proj_[qkv]_dense_layer.we
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _RULES = tuple(
     (re.compile(pattern), name)
@@ -25,8 +26,28 @@ _RULES = tuple(
 )
 
 
+_PART = re.compile(r"(trunk|head)_(\d+)\.(.*)")
+_KINDS = {"trunk": "image_model_trunks", "head": "heads"}
+_IN_TRUNK = (
+    (re.compile(r"^patch\."), "embedding_layer.linear_proj."),
+    (re.compile(r"^class_token$"), "embedding_layer.cls_embedding"),
+    (re.compile(r"^mask_token$"), "embedding_layer.mask_token"),
+    (re.compile(r"^transformer_encoder\."), "encoder.transformer_encoder."),
+    (re.compile(r"^norm\."), "encoder.transformer_encoder.norm."),
+)
+
+
 def published_name(name: str) -> str:
     """Return the vendor's name of a parameter; the same where it has none of its own."""
-    for pattern, replacement in _RULES:
+    if part := _PART.fullmatch(name):
+        start = f"{_KINDS[part[1]]}.model.{part[2]}."
+        return start + (
+            _replaced(part[3], (*_RULES, *_IN_TRUNK)) if part[1] == "trunk" else part[3]
+        )
+    return _replaced(name, _RULES)
+
+
+def _replaced(name: str, rules: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, replacement in rules:
         name = pattern.sub(replacement, name)
     return name

@@ -34,10 +34,12 @@ from waferstream.training.build import make_model
 from wsc.compiler.autocast import autocast
 from wsc.compiler.half_tensor import HalfMode, to_half
 from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.step_means import close_step
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
 from wsc.core.micro_batches import Cut
 from wsc.core.rng import stream_key
+from wsc.core.weight_averages import advance, averages_among
 
 Gradients = list[torch.Tensor]
 
@@ -70,7 +72,17 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
             place_eps(init, optimizer, applied)
             optimizer.step()
             sparse.finish(applied)
+            advance_averages(model, applied)
+        close_step(model)
     return model
+
+
+@torch.no_grad()
+def advance_averages(model: nn.Module, update: int) -> None:
+    """Advance the parameters that are moving averages of others, after an update."""
+    named = dict(model.named_parameters())
+    for each in averages_among({parameter: name for name, parameter in named.items()}):
+        advance(named[each.average], named[each.source], each.decay_at(update))
 
 
 def weights_of(model: nn.Module, micro_batches: list[Batch]) -> list[float]:

@@ -26,7 +26,7 @@ from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatc
 from modelzoo.data.worker_cache import cached
 from wsc.core.errors import DataError
 
-_SUFFIXES = (".jpeg", ".jpg", ".png", ".ppm", ".bmp", ".webp")
+SUFFIXES = (".jpeg", ".jpg", ".png", ".ppm", ".bmp", ".webp")
 
 
 @register_processor
@@ -77,11 +77,11 @@ class ImageNet1KProcessor(FolderProcessor):
         return (Resize(name="resize", size=self.image_size), ToTensor(name="to_tensor"))
 
     def count_files(self) -> int:
-        return len(labelled_files(self.data_dir, self.split, _SUFFIXES))
+        return len(labelled_files(self.data_dir, self.split, SUFFIXES))
 
     def source(self) -> BatchSource:
         folder = cached(self.data_dir) if self.use_worker_cache else self.data_dir
-        files = ImageFiles(labelled_files(folder, self.split, _SUFFIXES), self.data_dir)
+        files = ImageFiles(labelled_files(folder, self.split, SUFFIXES), self.data_dir)
         return ChangedImages(self.ordered(files), files, self.changes, self.shuffle_seed)
 
 

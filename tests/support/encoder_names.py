@@ -44,6 +44,7 @@ VIT_RULES = (
     _LAST_NORM,
 )
 DINO_RULES = (
+    ("mask_token", "{0}.embeddings.mask_token"),
     *_PATCH_RULES,
     ("encoder.", "{0}.encoder.layer."),
     ("attention_norm", "norm1"),

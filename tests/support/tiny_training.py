@@ -145,7 +145,10 @@ def train_on_cluster(
 
 @cstorch.checkpoint_closure
 def _save(path: Path, backend: cstorch.Backend, scaler: amp.GradScaler) -> None:
-    state = {"sparsity": {}, "model": {}, "optimizer": {}, "global_step": backend.global_step}
+    assert backend.model is not None
+    has_buffers = any(True for _ in backend.model.buffers())
+    model = backend.model.state_dict() if has_buffers else {}  # weights alone need no names
+    state = {"sparsity": {}, "model": model, "optimizer": {}, "global_step": backend.global_step}
     cstorch.save({**state, "grad_scaler": scaler.state_dict()}, path)
 
 

@@ -1,0 +1,346 @@
+"""Configuration of DINO: encoders of images that learn from each other, their heads and losses.
+
+The section names outputs of its parts as the arguments of others (``forward_args``):
+``image_model_trunks.output(1,0,0)`` is output 0 of pass 0 of trunk 1,
+``ssl_transform.output('global_view')`` an input of the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Discriminator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    Tag,
+    model_validator,
+)
+from pydantic import field_validator as check
+
+from modelzoo.data.image_transforms import Size
+from modelzoo.models.initializers import InitializerKey
+from modelzoo.models.model_config import Feature, ModelConfig
+from modelzoo.models.vit_config import PatchEncoderConfig
+from wsc.core.config import Config, before
+from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.hyper_schedules.decays import CosineDecayLR, LinearLR
+
+INPUTS = ("global_view", "local_view", "collated_masks")
+"""The inputs of the model: large crops, small ones, and which patches of the large are hidden."""
+
+TRUNKS, HEADS = "image_model_trunks", "heads"
+
+_OUTPUT = re.compile(r"(image_model_trunks|heads)\.output\((\d+), *(\d+), *(\d+)\)")
+_INPUT = re.compile(r"ssl_transform\.output\('?(\w+)'?\)")
+_MODEL = re.compile(r"(image_model_trunks|heads)\.model\((\d+)\)")
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of one pass of a trunk or a head."""
+
+    part: str
+    number: int
+    forward: int
+    place: int
+
+
+Argument = str | Output | None
+"""The name of an input, an output of another part, or nothing."""
+
+
+def _argument(written: Any) -> Argument:
+    if written is None or isinstance(written, Output):
+        return written
+    if match := _OUTPUT.fullmatch(str(written)):
+        return Output(match[1], *map(int, match.groups()[1:]))
+    match = _INPUT.fullmatch(str(written))
+    name = match[1] if match else written
+    if name not in INPUTS:
+        raise ValueError(f"must be an output of a part, or one of {', '.join(INPUTS)}")
+    return str(name)
+
+
+Arguments = tuple[Annotated[Argument, before(_argument, str | None)], ...]
+
+
+class InterpolationConfig(Config):
+    """How positions of small crops follow from those of large ones: bicubic interpolation."""
+
+    antialias: bool = False
+    interpolate_offset: float = 0.1
+    """Added to the patches of a small crop before they are divided by those of a large one."""
+    local_patch_dims: Size = (7, 7)
+    """Patches of a small crop down and across."""
+
+
+class TrunkConfig(PatchEncoderConfig):
+    """An encoder of several images per sample."""
+
+    name: Literal["MultiImageViTModel"]
+    interpolate_position_embedding: InterpolationConfig | None = None
+    use_masked_patches: bool = False
+    """Whether a trained vector stands for hidden patches."""
+    norm_first: Literal[True] = True
+    attention_dropout_rate: float = Field(default=0.0, ge=0, lt=1)
+    projection_initializer: InitializerKey = None
+    position_embedding_initializer: InitializerKey = None
+    cls_token_initializer: InitializerKey = None
+    default_initializer: InitializerKey = None
+    """Of all other weights; by default normal within two times ``initializer_range``."""
+    stochastic_depth_drop_prob: float = Field(default=0.0, ge=0, lt=1)
+    """Share of samples that skip a part of a layer in training."""
+    stochastic_depth_drop_prob_schedule: Literal["linear", "constant"] = "linear"
+    """Whether the share rises from 0 at the first layer, or is the same for all."""
+    stochastic_depth_mode: Literal["batch", "row"] = "batch"
+    """``row``: every sample for itself. A micro-batch as one is refused: it depends on its size."""
+
+    def drop_path_rate(self, layer: int) -> float:
+        if self.stochastic_depth_drop_prob_schedule == "constant":
+            return self.stochastic_depth_drop_prob
+        return self.stochastic_depth_drop_prob * layer / max(1, self.num_hidden_layers - 1)
+
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
+        return (Feature("images", (self.num_channels, *self.image_size)),)
+
+    @model_validator(mode="after")
+    def _samples_draw_for_themselves(self) -> Self:
+        if self.stochastic_depth_drop_prob and self.stochastic_depth_mode != "row":
+            raise ValueError("stochastic_depth_mode must be row: samples draw for themselves")
+        return self
+
+
+class HeadConfig(Config):
+    """A network from the vector of an image or a patch to scores of prototypes."""
+
+    name: Literal["DinoHead"]
+    input_size: PositiveInt
+    output_size: PositiveInt
+    num_layers: PositiveInt = 3
+    hidden_size: PositiveInt = 2048
+    bottleneck_size: PositiveInt = 256
+    """Elements of the vector of length 1 that is compared with the prototypes."""
+    use_bias_in_mlp: bool = True
+    norm_last_layer: bool = False
+    """Whether all prototypes keep length 1."""
+    initializer: InitializerKey = None
+    initializer_range: PositiveFloat = 0.02
+
+
+class DistillationConfig(Config):
+    """What both losses have: temperatures and the center of the teacher's scores."""
+
+    input_size: PositiveInt
+    warmup_teacher_temp: PositiveFloat
+    teacher_temp: PositiveFloat
+    warmup_teacher_temp_steps: int = Field(ge=0)
+    """Steps in which the teacher's temperature rises from ``warmup_teacher_temp``."""
+    total_steps: PositiveInt
+    """No effect: the temperature is constant after its rise."""
+    student_temp: PositiveFloat = 0.1
+    center_momentum: float = Field(default=0.9, ge=0, lt=1)
+    teacher_temp_scheduler: Literal["linear_constant", "linear_cosine"] = "linear_constant"
+    """No effect: a cosine from ``teacher_temp`` to itself is constant."""
+
+
+class DinoLossConfig(DistillationConfig):
+    """The student's scores of an image against the teacher's of its other crops (DINO)."""
+
+    name: Literal["DinoDistillationLoss"]
+
+
+class PatchLossConfig(DistillationConfig):
+    """The student's scores of hidden patches against the teacher's, who sees them (iBOT)."""
+
+    name: Literal["iBOTPatchLoss"]
+    no_slice: Literal[False] = False
+    """Whether the outputs have no vector of the image before those of patches."""
+
+
+def _name(value: Any) -> Any:
+    return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+
+
+Loss = Annotated[
+    Annotated[DinoLossConfig, Tag("DinoDistillationLoss")]
+    | Annotated[PatchLossConfig, Tag("iBOTPatchLoss")],
+    Discriminator(_name),
+]
+
+
+class Pass(Config):
+    """Passes of a part over its arguments."""
+
+    forward_args: tuple[Arguments, ...] = Field(min_length=1)
+    stop_grad: bool = False
+    """Whether no gradient passes."""
+
+
+class TrunkPass(Pass):
+    """A trunk; each pass has images, nothing, and the masks of hidden patches or nothing."""
+
+    image_model: TrunkConfig
+
+
+class HeadPass(Pass):
+    """A head; each pass has one output of a trunk: 0 of all patches, 1 of the whole image."""
+
+    head_model: HeadConfig
+
+
+class LossPass(Pass):
+    """A loss; each pass has the scores that it compares."""
+
+    loss: Loss
+    loss_weight: float = 1.0
+    stop_grad: Literal[False] = False
+
+
+class CopyConfig(Config):
+    """Initial weights of a part that are those of another one."""
+
+    source: str = Field(pattern=_MODEL.pattern)
+    target: str = Field(pattern=_MODEL.pattern)
+
+
+class AverageSchedule(Config):
+    """Start and end of the factor on a moving average."""
+
+    ema_decay_start: float = Field(ge=0, le=1)
+    ema_decay_end: float = Field(ge=0, le=1)
+    total_steps: PositiveInt
+
+
+class AverageConfig(CopyConfig):
+    """A part, ``target``, whose weights are the moving averages of another one's."""
+
+    scheduler_name: Literal["linear", "cosine"] = "linear"
+    scheduler_params: AverageSchedule
+
+    @property
+    def decay(self) -> HyperSchedule:
+        """The factor on the average after each update."""
+        kinds: dict[str, type[CosineDecayLR] | type[LinearLR]] = {
+            "cosine": CosineDecayLR,
+            "linear": LinearLR,
+        }
+        own = self.scheduler_params
+        return kinds[self.scheduler_name](
+            initial_learning_rate=own.ema_decay_start,
+            end_learning_rate=own.ema_decay_end,
+            total_iters=own.total_steps,
+        )
+
+
+def part_named(reference: str) -> tuple[str, int]:
+    """Return the kind and the number of the part in ``heads.model(1)``."""
+    match = _MODEL.fullmatch(reference)
+    assert match is not None, "checked by the pattern"
+    return match[1], int(match[2])
+
+
+_ARGUMENTS = {"DinoDistillationLoss": (2, 3), "iBOTPatchLoss": (3,)}
+"""Numbers of arguments of each loss."""
+
+
+class DinoConfig(ModelConfig):
+    """Self-supervised encoders of images (Oquab et al. 2023, DINOv2)."""
+
+    name: str = "dino"
+    image_model_trunks: tuple[TrunkPass, ...] = Field(min_length=1)
+    heads: tuple[HeadPass, ...] = Field(min_length=1)
+    losses: tuple[LossPass, ...] = Field(min_length=1)
+    copy_init_weights: tuple[CopyConfig, ...] = ()
+    ema: tuple[AverageConfig, ...] = ()
+    """Parts that learn by moving averages alone."""
+    freeze: tuple[str, ...] = ()
+    """Regular expressions of the vendor's names of weights that stay as they are, or follow
+    others by ``ema``."""
+
+    _crops: tuple[int, int] = PrivateAttr(default=(2, 8))
+
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
+        trunk = self.image_model_trunks[0].image_model
+        num_large, num_small = self._crops
+        local = trunk.interpolate_position_embedding
+        grid = trunk.grid if local is None else local.local_patch_dims
+        small = tuple(n * size for n, size in zip(grid, trunk.patch_size, strict=True))
+        return (
+            Feature("global_view", (num_large, trunk.num_channels, *trunk.image_size)),
+            Feature("local_view", (num_small, trunk.num_channels, *small)),
+            Feature("collated_masks", (num_large, trunk.grid[0] * trunk.grid[1]), 2),
+        )
+
+    def for_data(self, section: Mapping[str, Any]) -> Self:
+        """Return the configuration with the numbers of crops that a dataloader section states."""
+        crops = section.get("ssl_transform", {}).get("multi_crop_transform", {})
+        changed = self.model_copy()
+        changed._crops = (crops.get("global_num_crops", 2), crops.get("local_num_crops", 8))
+        return changed
+
+    @check("copy_init_weights", "ema", "freeze", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: Any) -> Any:
+        return () if value is None else value
+
+    @model_validator(mode="after")
+    def _parts_exist(self) -> Self:
+        sizes = {TRUNKS: len(self.image_model_trunks), HEADS: len(self.heads)}
+        for each in (*self.copy_init_weights, *self.ema):
+            for part, number in map(part_named, (each.source, each.target)):
+                if number >= sizes[part]:
+                    raise ValueError(f"{part}.model({number}) does not exist")
+        return self
+
+    @model_validator(mode="after")
+    def _passes_fit(self) -> Self:
+        for trunk in self.image_model_trunks:
+            for images, nothing, masks in map(_three, trunk.forward_args):
+                _check(images in INPUTS[:2] and nothing is None, "a trunk reads a view")
+                _check(masks in (None, INPUTS[2]), "the third argument of a trunk is masks")
+                is_hidden = masks is not None
+                _check(
+                    not is_hidden or trunk.image_model.use_masked_patches,
+                    "masks require use_masked_patches",
+                )
+        for head in self.heads:
+            for given in head.forward_args:
+                first = given[0] if len(given) == 1 else None
+                is_output = isinstance(first, Output) and first.part == TRUNKS
+                _check(is_output, "a head reads an output of a trunk")
+        for loss in self.losses:
+            for given in loss.forward_args:
+                _check(len(given) in _ARGUMENTS[loss.loss.name], "a loss reads scores of heads")
+        for each in (*self.heads, *self.losses):
+            for given in each.forward_args:
+                self._check_outputs(given)
+        return self
+
+    def _check_outputs(self, arguments: Arguments) -> None:
+        """Raise ValueError for an output that no part has."""
+        for given in arguments:
+            if isinstance(given, Output):
+                is_trunk = given.part == TRUNKS
+                known: tuple[Pass, ...] = self.image_model_trunks if is_trunk else self.heads
+                _check(given.number < len(known), f"{given.part} has no model {given.number}")
+                passes = known[given.number].forward_args
+                _check(given.forward < len(passes), f"model {given.number} has too few passes")
+                _check(given.place < (2 if is_trunk else 1), "no such output")
+
+
+def _three(arguments: Arguments) -> tuple[Argument, Argument, Argument]:
+    """Return the arguments of a trunk; ValueError unless there are three."""
+    _check(len(arguments) == 3, "a trunk has three arguments")
+    first, second, third = arguments
+    return first, second, third
+
+
+def _check(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ValueError(f"forward_args do not fit: {rule}")
