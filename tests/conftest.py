@@ -1,5 +1,6 @@
 """Settings of every test: one compute thread, so that results do not depend on the host."""
 
+import gc
 import logging
 import os
 import signal
@@ -57,6 +58,12 @@ def no_backend_left() -> Iterator[None]:
     backend = existing_backend()
     if backend is not None and backend is not earlier:
         backend.shutdown()
+
+
+def pytest_collection_finish() -> None:
+    """Take what imports and collection have made, which stays, out of later garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 # Before xdist's own hook, which reads the groups.
