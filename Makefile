@@ -12,6 +12,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Two processes; a file runs in one of them, and files start in the order of their folders.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+
 # Tests start many processes, which would each compile all that they import.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -24,13 +27,13 @@ train: $(STAMP)
 	$(BIN)/python run.py --params params.yaml --num_csx=4 --model_dir model_dir
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	$(PYTEST)
 
 nightly: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup -m nightly
+	$(PYTEST) -m nightly
 
 cover: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --cov --cov-report=term:skip-covered
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

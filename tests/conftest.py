@@ -5,11 +5,13 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import matplotlib as mpl
 import pytest
 import torch
 from hypothesis import settings
+from xdist.scheduler import LoadGroupScheduling
 
 from cstorch.current import existing_backend
 from wsc.core.terminal import TerminalHandler
@@ -64,6 +66,20 @@ def pytest_collection_finish() -> None:
     """Take what imports and collection have made, which stays, out of later garbage collections."""
     gc.collect()
     gc.freeze()
+
+
+class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
+    """The tests of a file run in one process, which makes once what they share; so do groups."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        group: str = super()._split_scope(nodeid)
+        return group.split("::", maxsplit=1)[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
+    """Schedule files and groups, not single tests (``make test``)."""
+    return FileScheduling(config, log)
 
 
 # Before xdist's own hook, which reads the groups.
