@@ -17,13 +17,13 @@ from PIL import Image
 
 @contextmanager
 def drawn() -> Iterator[list[Figure]]:
-    """Collect the figures that are saved in the block, in order."""
+    """Collect the figures that are saved in the block, in order, and save them with few pixels."""
     figures: list[Figure] = []
     save = Figure.savefig
 
     def note(figure: Figure, *where: Any, **how: Any) -> None:
         figures.append(figure)
-        save(figure, *where, **how)
+        save(figure, *where, **{**how, "dpi": 50})
 
     with patch.object(Figure, "savefig", note):
         yield figures

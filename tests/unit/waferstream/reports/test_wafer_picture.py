@@ -32,8 +32,7 @@ STEP = program(
 )
 
 
-@pytest.mark.parametrize("wafer", [CS2, CS3])
-@pytest.mark.parametrize("samples", [1, 8, 64])
+@pytest.mark.parametrize(("wafer", "samples"), [(CS2, 1), (CS3, 8), (CS2, 64)])
 def test_wafer_picture_draws_any_sram_plan(tmp_path: Path, wafer: WaferSpec, samples: int) -> None:
     """Nearly empty, nearly full, and beyond the capacity."""
     path = tmp_path / "wafer.png"
