@@ -79,7 +79,7 @@ def test_model_overfits_one_batch(name: str) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.nightly), 0.1])
 def test_training_example_compiles(name: str, dropout: float) -> None:
     """From shapes alone, with and without dropout: every op has a kernel, every weight a gradient."""
     config = tiny(name, dropout) | {"num_hidden_layers": 1}
