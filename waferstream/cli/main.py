@@ -97,6 +97,9 @@ def _execute(arguments: ExecArguments) -> int:
 def _run(arguments: Arguments, command: str) -> None:
     phases = load_phases(arguments.params, arguments.overrides())
     check_phases(phases, arguments.mode)
+    if arguments.trains_or_evaluates:
+        for params in phases:
+            params.trainer.check(arguments.mode)
     device = phases[0].trainer.init.backend.backend_type
     if device != "CSX" and not arguments.trains_or_evaluates:
         raise ConfigError(

@@ -153,6 +153,36 @@ class TrainerConfig(Section):
     def _share_keys_of_the_model(cls, data: Any) -> Any:
         return with_shared_keys(data) if isinstance(data, Mapping) else data
 
+    def check(self, mode: Mode) -> None:
+        """Raise ConfigError unless every section is there that a mode needs."""
+        missing = self._missing(mode)
+        if missing is None:
+            return
+        others = [other for other in get_args(Mode) if self._missing(other) is None]
+        choice = f", or choose --mode {' or '.join(others)}" if others else ""
+        raise ConfigError(
+            f"mode {mode} requires {missing}",
+            code="missing-key",
+            where=missing,
+            value="missing",
+            remedy=f"add it to the params file{choice}",
+        )
+
+    def _missing(self, mode: Mode) -> str | None:
+        """Return the first section that a mode needs and the file lacks."""
+        needed: dict[str, object]
+        if mode in ("train", "train_and_eval"):
+            needed = {"trainer.fit": self.fit, "trainer.init.optimizer": self.init.optimizer}
+        elif mode == "eval":
+            needed = {"trainer.validate": self.validation}
+        else:
+            given = self.validate_all and self.validate_all.val_dataloaders
+            needed = {
+                "trainer.validate_all": self.validate_all,
+                "trainer.validate_all.val_dataloaders": given or None,
+            }
+        return next((path for path, section in needed.items() if section is None), None)
+
     def dataloaders(self) -> list[tuple[str, DataLoaderConfig]]:
         """Return all data loaders, each with its key path."""
         found: list[tuple[str, DataLoaderConfig]] = []

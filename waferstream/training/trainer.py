@@ -50,7 +50,7 @@ from waferstream.training.saving import Saver
 from waferstream.training.training_loop import TrainingLoop, Work
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
-from wsc.core.errors import CheckpointError, ConfigError
+from wsc.core.errors import CheckpointError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
 from wsc.core.sparsity_groups import check_updates
@@ -111,12 +111,9 @@ class Trainer:
 
     def fit(self, evaluates: bool) -> Outcome:
         """Train; evaluate in between if ``evaluates`` and evaluation data is configured."""
+        self._trainer.check("train")
         fit = self._trainer.fit
-        if fit is None or self._init.optimizer is None:
-            missing = "trainer.fit" if fit is None else "trainer.init.optimizer"
-            raise ConfigError(
-                f"training requires {missing}", code="missing-key", where="params file"
-            )
+        assert fit is not None, "checked"
         self._folder.prepare()
         self._restorer.start_from(fit.ckpt_path)
         loader = make_loader(
@@ -230,11 +227,9 @@ class Trainer:
 
     def validate(self) -> Outcome:
         """Evaluate one checkpoint."""
+        self._trainer.check("eval")
         validation = self._trainer.validation
-        if validation is None:
-            raise ConfigError(
-                "evaluation requires trainer.validate", code="missing-key", where="params file"
-            )
+        assert validation is not None, "checked"
         loaders = self._evaluator.loaders(
             (validation.val_dataloader,), "trainer.validate.val_dataloader"
         )
@@ -250,12 +245,9 @@ class Trainer:
 
     def validate_all(self) -> Outcome:
         """Evaluate every checkpoint on every data set."""
+        self._trainer.check("eval_all")
         section = self._trainer.validate_all
-        if section is None or not section.val_dataloaders:
-            missing = "trainer.validate_all" + (".val_dataloaders" if section else "")
-            raise ConfigError(
-                f"eval_all requires {missing}", code="missing-key", where="params file"
-            )
+        assert section is not None, "checked"
         loaders = self._evaluator.loaders(
             section.val_dataloaders, "trainer.validate_all.val_dataloaders"
         )

@@ -117,19 +117,26 @@ def test_a_changed_model_is_told_to_take_a_folder_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("sections", "missing"),
+    ("mode", "sections", "missing"),
     [
-        ({}, "eval_all requires trainer.validate_all"),
-        ({"validate_all": {}}, "eval_all requires trainer.validate_all.val_dataloaders"),
+        ("eval", {}, "trainer.validate"),
+        ("eval_all", {}, "trainer.validate_all"),
+        ("eval_all", {"validate_all": {}}, "trainer.validate_all.val_dataloaders"),
     ],
 )
-def test_evaluating_all_needs_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], sections: dict[str, Any], missing: str
+def test_mode_needs_its_sections(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    mode: str,
+    sections: dict[str, Any],
+    missing: str,
 ) -> None:
-    """What the file lacks is named."""
-    code, _, err = run_here([*write_run(tmp_path, **sections), "--mode=eval_all"], capsys)
+    """What the file lacks is named before anything is written, with the modes that it has."""
+    code, _, err = run_here([*write_run(tmp_path, **sections), f"--mode={mode}"], capsys)
     assert code == 1
-    assert missing in err
+    assert f"mode {mode} requires {missing} [missing-key]" in err
+    assert "--mode train or train_and_eval" in err
+    assert not (tmp_path / "model_dir").exists()
 
 
 def test_all_checkpoints_are_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
