@@ -153,7 +153,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
             "the file must be a mapping of keys to values",
             code="file-not-a-mapping",
             where=str(path),
-            value=f"a {type(data).__name__}",
+            value="an empty file" if data is None else f"a {type(data).__name__}",
         )
     return data
 
