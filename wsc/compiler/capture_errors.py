@@ -35,6 +35,9 @@ _LIBRARIES = tuple(
     for folder in (_TORCH, _TORCH.with_name("ray"), _OWN / "wsc", _OWN / "cstorch")
 )
 
+_NO_GRADIENT = "does not require grad and does not have a grad_fn"
+"""What torch says of a backward pass from a tensor that nothing trained has led to."""
+
 
 @contextmanager
 def explain(model: nn.Module) -> Iterator[None]:
@@ -60,6 +63,14 @@ def explain(model: nn.Module) -> Iterator[None]:
             where=user_line(error),
         ) from error
     except Exception as error:
+        if _NO_GRADIENT in str(error):
+            raise ApplianceCompilationError(
+                "the loss must depend on a parameter that is trained",
+                code="loss-without-gradient",
+                where=user_line(error),
+                remedy="let a parameter require a gradient, and compute the loss from it, not from "
+                "a detached tensor",
+            ) from error
         raise ApplianceCompilationError(
             f"the traced step of {type(model).__name__} failed: {type(error).__name__}: {error}",
             code="traced-step-failed",

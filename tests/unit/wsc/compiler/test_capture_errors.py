@@ -184,6 +184,15 @@ def test_error_names_op_line_and_remedy(
     assert (remedy or "") in (error.remedy or "")
 
 
+def test_loss_that_nothing_trained_leads_to_is_named() -> None:
+    """As of a model whose parameters are all frozen."""
+    model = Regression()
+    model.requires_grad_(False)
+    with raises(ApplianceCompilationError, "loss-without-gradient") as caught:
+        compile_model(model, random_batches(1, 4)[0], 2)
+    assert "require a gradient" in (caught.value.remedy or "")
+
+
 def test_error_names_every_op_without_a_kernel() -> None:
     """One run of the compiler lists all of them."""
 
