@@ -144,11 +144,13 @@ def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor
     for leaf in leaves:
         batch_size = batch_size or (leaf.shape[0] if leaf.ndim else None)
         if leaf.ndim == 0 or leaf.shape[0] != batch_size:
+            last = "configure the loader to drop the last, incomplete batch"
+            size = "" if batch_size is None else f", {batch_size}"
             raise DataError(
                 "every tensor of a batch must have as many rows as the batch",
                 code="batch-rows-mismatch",
                 value=f"shape {tuple(leaf.shape)}",
-                rule=f"dimension 0 is the global batch size, {batch_size}",
-                remedy="configure the loader to drop the last, incomplete batch",
+                rule=f"dimension 0 is the global batch size{size}",
+                remedy=last if leaf.ndim else "give it a row for each sample",
             )
     return leaves
