@@ -191,17 +191,15 @@ def _cluster_config(
 
 
 def _checked_counts(num_csx: int | Sequence[int]) -> tuple[int, ...]:
-    counts = (num_csx,) if isinstance(num_csx, int) else tuple(sorted(set(num_csx)))
-    if not counts or any(
-        not isinstance(count, int) or not 1 <= count <= MOST_SYSTEMS for count in counts
-    ):
+    given = tuple(num_csx) if isinstance(num_csx, Sequence) else (num_csx,)
+    if not given or not all(type(count) is int and 1 <= count <= MOST_SYSTEMS for count in given):
         raise ConfigError(
             f"num_csx must be numbers of systems from 1 to {MOST_SYSTEMS:,}",
             code="out-of-range",
             where="simulate",
             value=num_csx,
         )
-    return counts
+    return tuple(sorted(set(given)))
 
 
 def _batch_size(batch: Any) -> int:

@@ -154,6 +154,8 @@ def sgd(parameters: Any) -> Any:
         (BATCH, 0, "out-of-range"),
         (BATCH, [], "out-of-range"),
         (BATCH, [1, 2049], "out-of-range"),
+        (BATCH, [1, "two"], "out-of-range"),
+        (BATCH, True, "out-of-range"),
         ({}, 1, "batch-without-tensor"),
         (BATCH, [1, 64], "batch-below-systems"),
         (BATCH[0], 1, "loss-not-scalar"),
