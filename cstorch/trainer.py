@@ -23,7 +23,7 @@ from torch import nn
 from appliance.spec import ClusterSpec
 from cstorch.cluster.config import ClusterConfig
 from cstorch.compile import compile
-from cstorch.current import replace_backend
+from cstorch.current import existing_backend, replace_backend
 from cstorch.model_output import loss_in
 from cstorch.optim.from_torch import from_torch
 from cstorch.terminal import log_to_terminal
@@ -32,7 +32,7 @@ from cstorch.tracing.closures import step_closure
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
 from wsc.core.config import Config, validate
-from wsc.core.errors import ConfigError
+from wsc.core.errors import ConfigError, ProgramOrderError
 
 log = logging.getLogger("waferstream")
 
@@ -118,7 +118,15 @@ class Trainer:
         Raises:
             ConfigError: The loss is no scalar and there is no ``loss_fn``, or a batch is neither a
                 tuple nor a dict.
+            ProgramOrderError: The trainer was shut down, or another one was made after it.
         """
+        if existing_backend() is not self.backend:
+            raise ProgramOrderError(
+                "a trainer cannot train after its end",
+                code="trainer-ended",
+                rule="shutdown, or another Trainer, ends it",
+                remedy="make a Trainer of the model again: it has its trained weights",
+            )
         source = dataloader if callable(dataloader) else lambda: dataloader
         executor = DataExecutor(
             DataLoader(source), self.config.max_steps, activation_steps=self.config.log_steps
@@ -201,8 +209,8 @@ def _check_arguments(
 
 
 def _checked(loss: Any, what: str) -> torch.Tensor:
-    """Return the loss; ConfigError unless it is a scalar."""
-    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+    """Return the loss; ConfigError unless it is a scalar, for micro-batches of any size."""
+    if isinstance(loss, torch.Tensor) and loss.ndim == 0:
         return loss
     shape = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
     raise ConfigError(

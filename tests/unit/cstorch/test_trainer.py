@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ import cstorch
 from appliance.spec import ClusterSpec, RuntimeSpec
 from cstorch import backends
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.errors import ConfigError, ProgramOrderError, WaferStreamError
 
 LOCAL = ClusterSpec(runtime=RuntimeSpec(kind="local"))
 
@@ -200,3 +200,27 @@ def test_the_only_scalar_of_a_tuple_is_the_loss() -> None:
     trainer.fit(tuples())
     trainer.shutdown()
     assert torch.equal(model.layer.weight.detach(), plain_weight(torch.optim.SGD, lr=0.05))
+
+
+def test_loss_of_a_single_sample_is_no_scalar() -> None:
+    """A loss for each sample has one element where a micro-batch has one sample."""
+
+    def of_samples(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return functional.mse_loss(output, target, reduction="none").mean(1)
+
+    backends.csx.performance.micro_batch_size = 1
+    model = layer()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    trainer = cstorch.Trainer(model=model, optimizer=optimizer, config=config(), loss_fn=of_samples)
+    with raises(ConfigError, "loss-not-scalar"):
+        trainer.fit(tuples())
+
+
+@pytest.mark.parametrize("end", [lambda ended: ended.shutdown(), lambda _: trainer_of(layer())])
+def test_ended_trainer_refuses_to_train(end: Callable[[cstorch.Trainer], object]) -> None:
+    """After its shutdown, or once there is another one, whose backend it would train on."""
+    trainer = trainer_of(layer(), loss_fn=functional.mse_loss)
+    trainer.fit(tuples())
+    end(trainer)
+    with raises(ProgramOrderError, "trainer-ended"):
+        trainer.fit(tuples())
