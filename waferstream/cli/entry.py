@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 from waferstream.cli import INTERRUPTED
@@ -13,9 +15,20 @@ def run(home: Path | None = None) -> int:
     Args:
         home: Folder that is searched for cluster.yaml after the current one.
     """
+    _open_missing_streams()
     # An interrupt during the import of the command ends the process as quietly as a later one.
     try:
         from waferstream.cli.main import main  # noqa: PLC0415
     except KeyboardInterrupt:
         return INTERRUPTED
     return main(home=home)
+
+
+def _open_missing_streams() -> None:
+    """Lead nowhere what a process that was started without standard streams reads and prints.
+
+    Else the next files that it opens would have the numbers of these streams.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  (until the process ends)

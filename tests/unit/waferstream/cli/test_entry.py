@@ -21,3 +21,17 @@ class Interrupting(ModuleType):
 def test_interrupt_during_import_has_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
     assert run() == INTERRUPTED == 130
+
+
+def test_process_without_standard_streams_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that a service starts: what it prints goes nowhere."""
+    names = ("stdin", "stdout", "stderr")
+    for name in names:
+        monkeypatch.setattr(sys, name, None)
+    monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
+    run()
+    assert sys.stdin.read() == ""
+    for name in names:
+        stream = getattr(sys, name)
+        assert name == "stdin" or stream.write("nowhere")
+        stream.close()
