@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.dino_config import DistillationConfig, HeadConfig, TrunkConfig
+from modelzoo.models.dino_parts_config import DistillationConfig, HeadConfig, TrunkConfig
 from modelzoo.models.initializers import (
     ConstantInitializer,
     KaimingUniformInitializer,

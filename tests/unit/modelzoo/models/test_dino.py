@@ -13,8 +13,9 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from modelzoo.models.dino import DinoModel
-from modelzoo.models.dino_config import DinoConfig, HeadConfig, PatchLossConfig, TrunkConfig
+from modelzoo.models.dino_config import DinoConfig
 from modelzoo.models.dino_parts import DinoLoss, Head, PatchLoss, Trunk
+from modelzoo.models.dino_parts_config import HeadConfig, PatchLossConfig, TrunkConfig
 from modelzoo.models.registry import build_model, example_inputs
 from modelzoo.models.residual_layers import TransformerLayer
 from modelzoo.published_names import published_name
