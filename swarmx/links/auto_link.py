@@ -17,7 +17,7 @@ from swarmx.links.inbox import Inbox
 from swarmx.links.received import ReceivedSlabs
 from swarmx.links.tcp_link import TcpEndpoint
 from swarmx.links.tls import TlsSpec
-from swarmx.links.unix_socket import SocketEndpoint
+from swarmx.links.unix_link import SocketEndpoint
 from wsc.core.messages import Envelope
 from wsc.core.payload import Arena
 

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 from swarmx.links.endpoint import Endpoint
 from swarmx.links.memory import MemoryArena, SharedArena, unmap_lost_blocks
 from swarmx.links.tls import TlsSpec
-from swarmx.links.unix_socket import SocketEndpoint
+from swarmx.links.unix_link import SocketEndpoint
 from wsc.core.payload import Arena
 
 LinkKind = Literal["auto", "shared_memory", "tcp", "grpc"]

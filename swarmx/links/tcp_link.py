@@ -27,12 +27,12 @@ from swarmx.links.endpoint import (
     unknown_role,
     unreachable,
 )
-from swarmx.links.frames import FrameReader, write_record
-from swarmx.links.inbound import InboundStreams
 from swarmx.links.inbox import Inbox
-from swarmx.links.outbound import Outbound
 from swarmx.links.received import ReceivedSlabs
 from swarmx.links.secure_socket import HANDSHAKE_S, dial, listen_at
+from swarmx.links.tcp_frames import FrameReader, write_record
+from swarmx.links.tcp_inbound import InboundStreams
+from swarmx.links.tcp_outbound import Outbound
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire import PROTOCOL_VERSION, DamagedMessageError, stamped
 from swarmx.links.wire_pb2 import Hello, Welcome  # type: ignore[attr-defined]  # made at import

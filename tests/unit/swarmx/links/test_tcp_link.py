@@ -10,13 +10,13 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from swarmx.links import inbound, tcp_link
+from swarmx.links import tcp_inbound, tcp_link
 from swarmx.links.certificates import certificate_of_role
 from swarmx.links.endpoint import Address
-from swarmx.links.frames import write_all, write_record
 from swarmx.links.link import Link, open_link
 from swarmx.links.memory import MemoryArena, MemorySlab
 from swarmx.links.secure_socket import dial
+from swarmx.links.tcp_frames import write_all, write_record
 from swarmx.links.tcp_link import TcpEndpoint, open_tcp
 from swarmx.links.wire import MOST_HEADER_BYTES, PROTOCOL_VERSION, encode_header
 from swarmx.links.wire_pb2 import Hello  # type: ignore[attr-defined]  # made at import
@@ -236,11 +236,13 @@ def test_strangers_cannot_fill_the_process(
     with ExitStack() as stack:
         silent = [
             stack.enter_context(socket.create_connection((host, int(port))))
-            for _ in range(2 * inbound._MOST_STRANGERS)
+            for _ in range(2 * tcp_inbound._MOST_STRANGERS)
         ]
-        closed = sum(connection.recv(1) == b"" for connection in silent[inbound._MOST_STRANGERS :])
-        assert closed == inbound._MOST_STRANGERS
-        assert threading.active_count() < 2 * inbound._MOST_STRANGERS
+        closed = sum(
+            connection.recv(1) == b"" for connection in silent[tcp_inbound._MOST_STRANGERS :]
+        )
+        assert closed == tcp_inbound._MOST_STRANGERS
+        assert threading.active_count() < 2 * tcp_inbound._MOST_STRANGERS
 
 
 def test_connection_without_tls_is_refused(endpoint: TcpEndpoint) -> None:
