@@ -10,6 +10,7 @@ from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
+    ClusterJobInitError,
 )
 from wsc.core.messages import Envelope
 from wsc.core.units import GIB
@@ -81,6 +82,17 @@ class Endpoint(Protocol):
 
     def close(self) -> None:
         """Close for good; peers notice."""
+
+
+def cannot_listen(place: str, reason: object, rule: str | None = None) -> ClusterJobInitError:
+    """Return the error for a place at which a role cannot listen."""
+    return ClusterJobInitError(
+        "a role cannot listen",
+        code="address-unavailable",
+        where=place,
+        value=reason,
+        rule=rule,
+    )
 
 
 def peer_gone(role: str, peer: str) -> ApplianceRuntimeServerError:

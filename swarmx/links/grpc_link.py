@@ -32,9 +32,10 @@ from swarmx.links.endpoint import (
     unknown_role,
     unreachable,
 )
-from swarmx.links.grpc_server import METHOD, OPTIONS, SERVICE, listen, make_server, reserve
+from swarmx.links.grpc_server import METHOD, OPTIONS, SERVICE, listen, make_server
 from swarmx.links.inbox import Inbox
 from swarmx.links.memory import MemorySlab
+from swarmx.links.tcp_socket import reserve_port
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire import (
     DamagedMessageError,
@@ -89,7 +90,7 @@ class GrpcEndpoint:
         self._outbound: dict[str, _Outbound] = {}
         self._inbox = Inbox(name)
         self._own = own
-        self._reserved = reserve(host)
+        self._reserved = reserve_port(host)
         self._server: grpc.Server | None = None
         self._new_trusted: grpc.ServerCertificateConfiguration | None = None
         self.address = Address(f"{host}:{self._reserved.getsockname()[1]}", own.identity)

@@ -1,9 +1,7 @@
-"""The server of a role in gRPC: a port held before it listens, and a thread for each stream."""
+"""The server of a role in gRPC: it refuses further peers, and has a thread for each stream."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -11,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from wsc.core.errors import ClusterJobInitError
+from swarmx.links.endpoint import cannot_listen
 
 SERVICE, METHOD = "waferstream.Link", "Stream"
 
@@ -45,36 +43,13 @@ class _DaemonThreads(Executor):
         return future
 
 
-def reserve(host: str) -> socket.socket:
-    """Return a socket that holds a free port of ``host``, without listening.
-
-    Raises:
-        ClusterJobInitError: ``host`` is no address of this host.
-    """
-    with contextlib.ExitStack() as on_error:
-        try:
-            (family, *_, address), *_ = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-            reserved = on_error.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            reserved.bind(address)
-        except OSError as error:
-            raise _cannot_listen(host, error) from error
-        on_error.pop_all()
-    return reserved
-
-
 def listen(server: grpc.Server, place: str, credentials: grpc.ServerCredentials) -> None:
     """Start a server on the host and port of ``place``; ClusterJobInitError if it is taken."""
     try:
         server.add_secure_port(place, credentials)
     except RuntimeError as error:
-        raise _cannot_listen(place, error) from error
+        raise cannot_listen(place, error) from error
     server.start()
-
-
-def _cannot_listen(place: str, error: Exception) -> ClusterJobInitError:
-    return ClusterJobInitError(
-        "a role cannot listen", code="address-unavailable", where=place, value=error
-    )
 
 
 def make_server(take_stream: object) -> grpc.Server:

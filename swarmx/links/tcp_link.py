@@ -29,10 +29,10 @@ from swarmx.links.endpoint import (
 )
 from swarmx.links.inbox import Inbox
 from swarmx.links.received import ReceivedSlabs
-from swarmx.links.secure_socket import HANDSHAKE_S, dial, listen_at
 from swarmx.links.tcp_frames import FrameReader, write_record
 from swarmx.links.tcp_inbound import InboundStreams
 from swarmx.links.tcp_outbound import Outbound
+from swarmx.links.tcp_socket import HANDSHAKE_S, dial, reserve_port
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire import PROTOCOL_VERSION, DamagedMessageError, stamped
 from swarmx.links.wire_pb2 import Hello, Welcome  # type: ignore[attr-defined]  # made at import
@@ -99,7 +99,7 @@ class TcpEndpoint:
         self._inbound = InboundStreams(
             name, session, own, self._directory, inbox, slabs, stall_timeout_s
         )
-        self._listener = listen_at(host)
+        self._listener = reserve_port(host)
         self._listens = self._is_closing = False
         self.address = Address(f"{host}:{self._listener.getsockname()[1]}", own.identity)
 

@@ -8,8 +8,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from swarmx.links.endpoint import Address
-from wsc.core.errors import ClusterJobInitError
+from swarmx.links.endpoint import Address, cannot_listen
 from wsc.core.units import MIB
 
 _BUFFER_BYTES = 4 * MIB  # the kernel cuts it to net.core.wmem_max
@@ -60,13 +59,7 @@ def listen(address: str) -> socket.socket:
         listener.bind(f"\0{address}")
     except OSError as error:
         listener.close()
-        raise ClusterJobInitError(
-            "a role cannot listen",
-            code="address-unavailable",
-            where=address,
-            value=error,
-            rule="one cluster per session name",
-        ) from error
+        raise cannot_listen(address, error, "one cluster per session name") from error
     listener.setblocking(False)
     listener.listen(socket.SOMAXCONN)
     return listener

@@ -15,9 +15,9 @@ from swarmx.links.certificates import certificate_of_role
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
 from swarmx.links.memory import MemoryArena, MemorySlab
-from swarmx.links.secure_socket import dial
 from swarmx.links.tcp_frames import write_all, write_record
 from swarmx.links.tcp_link import TcpEndpoint, open_tcp
+from swarmx.links.tcp_socket import dial
 from swarmx.links.wire import MOST_HEADER_BYTES, PROTOCOL_VERSION, encode_header
 from swarmx.links.wire_pb2 import Hello  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises

@@ -1,4 +1,4 @@
-"""TCP connections under TLS 1.3 (RFC 8446) with certificates on both sides, from ``ssl``.
+"""TCP sockets: ports, and connections under TLS 1.3 (RFC 8446) with certificates on both sides.
 
 A connection is taken only from, and to, a role whose certificate is that of the directory.
 """
@@ -11,7 +11,7 @@ import ssl
 from contextlib import suppress
 
 from swarmx.links.certificates import Credentials
-from wsc.core.errors import ClusterJobInitError
+from swarmx.links.endpoint import cannot_listen
 
 HANDSHAKE_S = 10.0
 """How long a peer may take to say who it is."""
@@ -20,7 +20,7 @@ _IDLE_S, _PROBE_S, _PROBES = 3, 2, 3  # keepalive of tcp(7): a silent host is lo
 _SILENT_MS = 1000 * (_IDLE_S + _PROBE_S * _PROBES)
 
 
-def listen_at(host: str) -> socket.socket:
+def reserve_port(host: str) -> socket.socket:
     """Return a socket that holds a free port of ``host``, without listening.
 
     Raises:
@@ -28,15 +28,15 @@ def listen_at(host: str) -> socket.socket:
     """
     try:
         (family, *_, address), *_ = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        reserved = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise _cannot_listen(host, error) from error
+        raise cannot_listen(host, error) from error
     try:
-        listener.bind(address)
+        reserved.bind(address)
     except OSError as error:
-        listener.close()
-        raise _cannot_listen(host, error) from error
-    return listener
+        reserved.close()
+        raise cannot_listen(host, error) from error
+    return reserved
 
 
 def dial(place: str, own: Credentials, identity: str, timeout_s: float) -> ssl.SSLSocket:
@@ -117,9 +117,3 @@ def _set_options(connection: ssl.SSLSocket) -> None:
         (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MS),
     ):
         connection.setsockopt(level, option, value)
-
-
-def _cannot_listen(host: str, error: Exception) -> ClusterJobInitError:
-    return ClusterJobInitError(
-        "a role cannot listen", code="address-unavailable", where=host, value=error
-    )
