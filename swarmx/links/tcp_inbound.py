@@ -72,6 +72,7 @@ class InboundStreams:
         self._threads: dict[threading.Thread, socket.socket] = {}
         self._readers: dict[str, threading.Thread] = {}
         self._listener: socket.socket | None = None
+        self._is_closing = False
 
     def listen(self, listener: socket.socket) -> None:
         """Begin to accept connections."""
@@ -89,11 +90,13 @@ class InboundStreams:
         """End all connections and their threads."""
         if self._listener is None:
             return
-        # The first is the thread that accepts, so no further one begins.
-        for thread, connection in list(self._threads.items()):
+        self._is_closing = True
+        # The first is the thread that accepts: when it has ended, no further one begins.
+        while threads := list(self._threads.items()):
+            thread, connection = threads[0]
             end_connection(connection)
             thread.join()
-        self._threads.clear()
+            self._threads.pop(thread, None)
         self._listener.close()
 
     def _begin(self, serve: Callable[[socket.socket], None], connection: socket.socket) -> None:
@@ -133,6 +136,8 @@ class InboundStreams:
         try:
             connection = stack.enter_context(secure_accepted(plain, self._own, trusted))
             self._threads[threading.current_thread()] = connection
+            if self._is_closing:  # ``close`` may have ended the plain socket instead of this one
+                return None
             reader = FrameReader(connection)
             peer = self._welcome(connection, reader)
             connection.settimeout(self._stall_timeout_s)

@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from swarmx.links.link import Link, open_link
 from swarmx.links.memory import MemoryArena, MemorySlab
 from swarmx.links.tcp_frames import write_all, write_record
 from swarmx.links.tcp_link import TcpEndpoint, open_tcp
-from swarmx.links.tcp_socket import dial
+from swarmx.links.tcp_socket import dial, end_connection, secure_accepted
 from swarmx.links.wire import MOST_HEADER_BYTES, PROTOCOL_VERSION, encode_header
 from swarmx.links.wire_pb2 import Hello  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises
@@ -290,6 +291,45 @@ def test_closed_links_leave_no_thread() -> None:
         link.close()
         link.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_handshake_that_begins_while_a_link_closes_cannot_keep_it_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The link ends connections whose plain socket becomes a secure one at that moment."""
+    endpoint, own = opened("a"), certificate_of_role("x")
+    endpoint.connect({"x": Address("", own.identity)})
+    accepted, closing, secured = threading.Event(), threading.Event(), threading.Event()
+
+    def secure_while_closing(plain: socket.socket, *others: Any) -> ssl.SSLSocket:
+        accepted.set()
+        assert closing.wait(10)
+        connection = secure_accepted(plain, *others)
+        secured.set()
+        return connection
+
+    def end_when_secured(connection: socket.socket) -> None:
+        closing.set()
+        assert connection is endpoint._listener or secured.wait(10)
+        end_connection(connection)
+
+    monkeypatch.setattr(tcp_inbound, "secure_accepted", secure_while_closing)
+    monkeypatch.setattr(tcp_inbound, "end_connection", end_when_secured)
+
+    def say_hello() -> None:
+        identity = endpoint.address.identity
+        with suppress(OSError), dial(endpoint.address.place, own, identity, 10) as connection:
+            hello = Hello(version=PROTOCOL_VERSION, session=SESSION, role="x")
+            write_record(connection, hello.SerializeToString())
+            while connection.recv(100):  # until the link has closed it
+                pass
+
+    peer = threading.Thread(target=say_hello, daemon=True)
+    peer.start()
+    assert accepted.wait(10)
+    endpoint.close()
+    peer.join(10)
+    assert not peer.is_alive()
 
 
 def test_tcp_address_must_be_of_this_host() -> None:
