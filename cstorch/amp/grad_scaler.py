@@ -64,9 +64,9 @@ class GradScaler:
             return
         widest = _LARGEST.get(flags.amp.half_dtype, 2.0**15)
         self.rule = LossScaleRule(
-            steps_per_increase=steps_per_increase or 2000,
-            minimum=min_loss_scale or _SMALLEST,
-            maximum=max_loss_scale or widest,
+            steps_per_increase=2000 if steps_per_increase is None else steps_per_increase,
+            minimum=_SMALLEST if min_loss_scale is None else min_loss_scale,
+            maximum=widest if max_loss_scale is None else max_loss_scale,
             overflow_tolerance=overflow_tolerance,
         )
         _check_rule(self.rule)

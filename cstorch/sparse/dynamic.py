@@ -118,7 +118,8 @@ class RigL(SET):
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
-        self._groups = (balance_in_groups or 1, balance_out_groups or 1)
+        given = (balance_in_groups, balance_out_groups)
+        self._groups = tuple(1 if groups is None else groups for groups in given)
         if 1 not in self._groups or min(self._groups) < 1:
             raise ConfigError(
                 "RigL must balance inputs or outputs, in one group at least",

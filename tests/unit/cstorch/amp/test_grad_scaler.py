@@ -34,8 +34,11 @@ def test_loss_scale_that_is_no_number_is_refused(scale: Any) -> None:
     "limits",
     [
         {"min_loss_scale": 2.0**-15},
+        {"min_loss_scale": 0.0},
+        {"max_loss_scale": 0.0},
         {"min_loss_scale": 2.0, "max_loss_scale": 1.0},
         {"steps_per_increase": -1},
+        {"steps_per_increase": 0},
         {"overflow_tolerance": -0.1},
     ],
 )

@@ -195,6 +195,7 @@ REFUSED: Mapping[str, tuple[Any, str]] = {
         lambda: sparse.RigL(0.5, balance_in_groups=2, balance_out_groups=2),
         "balanced-twice",
     ),
+    "no group": (lambda: sparse.RigL(0.5, balance_out_groups=0), "balanced-twice"),
     "a group of groups": (
         lambda: sparse.Group({"*": sparse.configure(0.5)}),
         "not-a-sparsity-algorithm",
