@@ -14,6 +14,8 @@ from torch.nn.modules import module as nn_module
 from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
+from cstorch.hooks import registered
+
 Hook = Callable[[torch.Tensor, str], None]
 """A function of a tensor and its name."""
 
@@ -40,9 +42,7 @@ class Hooks:
 
     def register(self, hook: Hook) -> RemovableHandle:
         """Add a hook; return a handle whose ``remove()`` takes it away."""
-        handle = RemovableHandle(self._hooks)
-        self._hooks[handle.id] = hook
-        return handle
+        return registered(self._hooks, hook)
 
     def __call__(self, tensor: torch.Tensor, name: str) -> None:
         for hook in list(self._hooks.values()):

@@ -12,6 +12,7 @@ import torch
 from torch.optim.optimizer import ParamsT
 from torch.utils.hooks import RemovableHandle
 
+from cstorch.hooks import registered
 from cstorch.optim.group_spec import group_spec, sparse_weights
 from cstorch.optim.loading import load_state, loaded_hyper
 from cstorch.optim.signatures import parameters_of, with_signature
@@ -141,11 +142,11 @@ class Optimizer(torch.optim.Optimizer):
 
     def register_zero_grad_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` before ``zero_grad``; in a trace, once."""
-        return _registered(self._zero_grad_pre_hooks, hook)
+        return registered(self._zero_grad_pre_hooks, hook)
 
     def register_zero_grad_post_hook(self, hook: Hook) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` after ``zero_grad``; in a trace, once."""
-        return _registered(self._zero_grad_post_hooks, hook)
+        return registered(self._zero_grad_post_hooks, hook)
 
     def preinitialize(self) -> None:
         """Do nothing: MemoryX allocates the state of every parameter before the first step.
@@ -277,9 +278,3 @@ def _class_of(rule: Rule, module: str) -> type[Optimizer]:
         "rule": rule,
     }
     return type(rule.name, (Optimizer,), attributes)
-
-
-def _registered(hooks: OrderedDict[int, Hook], hook: Hook) -> RemovableHandle:
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    return handle

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from cstorch.hooks import registered
 from cstorch.sparse.levels import Given, level_of, tabulated
 from cstorch.sparse.masks import MaskView, words_of
 from wsc.core.errors import ConfigError, did_you_mean
@@ -174,14 +175,14 @@ class SparsityAlgorithm:
 
         It is called after every activation step.
         """
-        return _registered(self._target_hooks, hook)
+        return registered(self._target_hooks, hook)
 
     def register_computed_sparsity_hook(self, hook: Hook) -> RemovableHandle:
         """Call ``hook(sparsity, name, actual)`` with the share of zeros of each weight.
 
         It is called after every activation step, for which the masks are fetched.
         """
-        return _registered(self._computed_hooks, hook)
+        return registered(self._computed_hooks, hook)
 
     def report(self, update: int) -> None:
         """Call the hooks after an update."""
@@ -262,9 +263,3 @@ def _common_prefix(names: Sequence[str]) -> str:
     first, last = min(names), max(names)
     pairs = zip(first, last, strict=False)
     return first[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))]
-
-
-def _registered(hooks: OrderedDict[int, Hook], hook: Hook) -> RemovableHandle:
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    return handle
