@@ -47,25 +47,25 @@ class HostTree:
 
     @cached_property
     def _racks(self) -> list[list[HostNodes]]:
-        return [list(hosts) for _, hosts in groupby(self.hosts, key=lambda each: each.rack)]
+        """The hosts of each rack that has a switch; none if all are in one rack."""
+        racks = [list(hosts) for _, hosts in groupby(self.hosts, key=lambda each: each.rack)]
+        return racks if len(racks) > 1 else []
 
     @cached_property
     def switches(self) -> tuple[TreeSwitch, ...]:
         """All switches in breadth-first order."""
-        racks = self._racks if len(self._racks) > 1 else []
-        middle = range(1, 1 + len(racks))
+        middle = range(1, 1 + len(self._racks))
         leaves = range(middle.stop, middle.stop + len(self.hosts))
         below = _names(middle or leaves)
         root = TreeSwitch(0, 0, None, below, _span(self.hosts))
-        return (root, *self._rack_switches(racks, leaves), *self._leaves(racks, leaves))
+        return (root, *self._rack_switches(leaves), *self._leaves(leaves))
 
     @cached_property
     def host_of_switch(self) -> tuple[int, ...]:
         """The host of each switch; that of a rack runs on the rack's first host."""
-        racks = self._racks if len(self._racks) > 1 else []
         return (
             self.root_host,
-            *(rack[0].host for rack in racks),
+            *(rack[0].host for rack in self._racks),
             *(each.host for each in self.hosts),
         )
 
@@ -78,24 +78,21 @@ class HostTree:
         leaves = self.switches[-len(self.hosts) :]
         return tuple(switch.index for switch in leaves for _ in switch.nodes)
 
-    @staticmethod
-    def _rack_switches(racks: Sequence[Sequence[HostNodes]], leaves: range) -> list[TreeSwitch]:
+    def _rack_switches(self, leaves: range) -> list[TreeSwitch]:
         switches, first = [], leaves.start
-        for index, rack in enumerate(racks, start=1):
+        for index, rack in enumerate(self._racks, start=1):
             own = range(first, first + len(rack))
             switches.append(TreeSwitch(index, 1, 0, _names(own), _span(rack)))
             first = own.stop
         return switches
 
-    def _leaves(
-        self, racks: Sequence[Sequence[HostNodes]], leaves: range
-    ) -> tuple[TreeSwitch, ...]:
-        parents = [index for index, rack in enumerate(racks, start=1) for _ in rack]
+    def _leaves(self, leaves: range) -> tuple[TreeSwitch, ...]:
+        parents = [index for index, rack in enumerate(self._racks, start=1) for _ in rack]
         return tuple(
             TreeSwitch(
                 index,
-                2 if racks else 1,
-                parents[position] if racks else 0,
+                2 if parents else 1,
+                parents[position] if parents else 0,
                 tuple(map(node_name, each.nodes)),
                 each.nodes,
             )

@@ -103,8 +103,8 @@ def record(
 ) -> Recording:
     """Run the user's step once; arguments and errors as of ``capture``.
 
-    Recording for all sizes takes three times as long. A micro-batch of one sample is recorded for
-    its own size, because torch treats an extent of one in its own way.
+    Recording for all sizes takes longer. A micro-batch of one sample is recorded for its own size,
+    because torch treats an extent of one in its own way.
     """
     size = inputs[0][1].shape[0]
     if not for_all_sizes or size == 1:
