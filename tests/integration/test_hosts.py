@@ -113,7 +113,7 @@ def test_slow_link_is_told_and_changes_no_weight(
     """
     code, out, err = run_here([*write_run(tmp_path, **SIX_STEPS), "--mode=train"], capsys)
     assert code == 0, err
-    flags = write_run(hosts.folder(0), **SIX_STEPS)
+    flags = write_run(hosts.folder(0), compiles=True, **SIX_STEPS)
     runtime = {"address": "auto", "placement": "SPREAD"}
     (hosts.folder(0) / "cluster.yaml").write_text(yaml.safe_dump({"runtime": runtime}))
     trace = hosts.folder(0) / "trace.json"

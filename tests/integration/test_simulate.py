@@ -81,7 +81,12 @@ def test_params_and_cluster_may_be_pipes(tmp_path: Path, capsys: Capture, what: 
 
 def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capture) -> None:
     """Without data, shapes come from the model."""
-    flags = [*write_run(tmp_path), "--simulate", "--sweep=2-8:x2", "--token_budget=1e6"]
+    flags = [
+        *write_run(tmp_path, compiles=True),
+        "--simulate",
+        "--sweep=2-8:x2",
+        "--token_budget=1e6",
+    ]
     flags += ["--system", "CS-2", "CS-3", "--batch_size=16"]
     (tmp_path / "text.txt").unlink()
     code, out, err = run_here(flags, capsys)

@@ -47,7 +47,7 @@ def submit(hosts: MiniatureHosts, shared: Path, name: str, *flags: str, **change
     """Submit a tiny run under a name; return its folder, in which job.out has what it prints."""
     folder = shared / name
     folder.mkdir()
-    params, _, model_dir = write_run(folder, **changes)
+    params, _, model_dir = write_run(folder, compiles=True, **changes)
     options = [f"--job-name={name}", f"--output={folder / 'job.out'}"]
     words = [*options, "deploy/slurm.sh", params, model_dir, *flags]
     hosts.run(0, ["sbatch", f"--chdir={shared / 'waferstream'}", *words])

@@ -22,8 +22,9 @@ pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(400)]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run on two systems that trains, evaluates and saves."""
     folder = tmp_path_factory.mktemp("traced")
-    changes = {"init__loop": {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}}
-    flags = [*write_run(folder, kind="ray", **changes), "--num_csx=2", "--num_wgt_servers=2"]
+    loop = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
+    written = write_run(folder, kind="ray", compiles=True, init__loop=loop)
+    flags = [*written, "--num_csx=2", "--num_wgt_servers=2"]
     assert main([*flags, f"--trace={folder / 'trace.json'}"], home=folder) == 0
     return folder
 

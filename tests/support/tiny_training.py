@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,12 @@ def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
     )
 
 
+def shared_compiles() -> Path | None:
+    """Return the compile cache of all runs that need none of their own; None outside of pytest."""
+    state = os.environ.get("WAFERSTREAM_STATE")
+    return None if state is None else Path(state) / "compiled"
+
+
 def train_on_cluster(
     init: InitConfig,
     shape: Shape,
@@ -118,7 +125,10 @@ def train_on_cluster(
     """
     _set_precision(init)
     backend = cstorch.backend(
-        device, cluster_config=cluster_config(shape, **(machine or {})), seed=init.seed
+        device,
+        cluster_config=cluster_config(shape, **(machine or {})),
+        compile_dir=shared_compiles(),
+        seed=init.seed,
     )
     try:
         if restore is not None:

@@ -15,7 +15,7 @@ def test_second_start_finds_the_program_of_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both starts as their own processes make them, but in this process."""
-    write_run(tmp_path)
+    write_run(tmp_path, compiles=True)
     starts = []
     for name in ("first", "second"):
         words = ["--params", str(tmp_path / "params.yaml"), "--folder", str(tmp_path / name)]

@@ -12,7 +12,7 @@ from tests.support.tiny_run import write_run
 def test_main_times_every_curve_repeatedly(tmp_path: Path) -> None:
     """The fastest repeat counts; capturing the step is measured separately."""
     fill_wafer = {"ScopedTrainFlags": {"csx.performance.micro_batch_size": "fill_wafer"}}
-    write_run(tmp_path, init__callbacks=[fill_wafer])
+    write_run(tmp_path, compiles=True, init__callbacks=[fill_wafer])
     path = tmp_path / "curves.json"
     params = str(tmp_path / "params.yaml")
     arguments = ["--sweep", "1-4", "--repeats", "2", "--json", str(path)]

@@ -65,7 +65,11 @@ def test_kernel_that_the_model_has_not_is_refused(
 def test_command_writes_picture_and_page_and_trains_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = [*write_run(tmp_path), "--wafer_trace=decoder.0:layer_norm@2x3", "--json"]
+    flags = [
+        *write_run(tmp_path, compiles=True),
+        "--wafer_trace=decoder.0:layer_norm@2x3",
+        "--json",
+    ]
     code, out, _ = run_here(flags, capsys)
     assert code == 0
     result = json.loads(out)

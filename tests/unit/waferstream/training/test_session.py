@@ -23,7 +23,7 @@ LOOP = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the model folder of a finished run, and its terminal output."""
     folder = tmp_path_factory.mktemp("run")
-    flags = write_run(folder, init__loop=LOOP)
+    flags = write_run(folder, compiles=True, init__loop=LOOP)
     runtime = {"kind": "local", "engine": {"kernels": {"norm": "wafer"}, "rows": 2, "columns": 4}}
     (folder / "cluster.yaml").write_text(yaml.safe_dump({"runtime": runtime}))
     with redirect_stdout(io.StringIO()) as out:
