@@ -54,9 +54,12 @@ class StepMean(nn.Module):
 
     @torch.no_grad()
     def reset(self) -> None:
-        """Set all buffers to zero, as before the first step."""
-        for buffer in self.buffers():
-            buffer.zero_()
+        """Set all buffers to zero, as before the first step; a simulation has them in memory."""
+        for name, buffer in self.named_buffers(recurse=False):
+            if buffer.is_meta:
+                self._buffers[name] = torch.zeros(buffer.shape, dtype=buffer.dtype, device="cpu")
+            else:
+                buffer.zero_()
 
     @torch.no_grad()
     def add(self, total: torch.Tensor, weight: torch.Tensor) -> None:
