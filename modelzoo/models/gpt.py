@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
-from torch import nn
 
-from modelzoo.models.attention import Attention
-from modelzoo.models.attention_mask import (
-    AlibiBias,
-    RelativeBias,
-    as_term,
-    distances,
-    readable_keys,
-)
-from modelzoo.models.experts import load_balancing_loss
+from modelzoo.models.decoder import Decoder
 from modelzoo.models.gpt_config import FAMILIES, PARALLEL_FAMILIES, GptConfig, GptjConfig
-from modelzoo.models.initializers import fill_parameters
-from modelzoo.models.layers import Routing, check_length, norm, position_embedding
+from modelzoo.models.language_loss import language_loss, token_losses
+from modelzoo.models.layers import Routing
 from modelzoo.models.metrics import LanguageMetrics
 from modelzoo.models.registry import register_model
-from modelzoo.models.residual_layers import transformer_layers
+
 
 
 @register_model(*PARALLEL_FAMILIES, config=GptjConfig)
 @register_model(*FAMILIES, config=GptConfig)
-class GptModel(nn.Module):
-    """Decoder-only transformer: tokens to loss.
+class GptModel(Decoder):
+    """Decoder-only transformer: tokens to loss, which is fp32."""
 
-    Activations have the dtype of the parameters; the loss is fp32. ``initialize`` fills the
-    parameters and, if the configuration shares them, ties the head's weights to the embedding's.
-    """
+    config: GptConfig
 
     def __init__(self, config: GptConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.embedding_norm = norm(config) if config.embedding_layer_norm else None
-        self.position = position_embedding(config)
-        self.relative = _distance_bias(config)
-        self.embedding_dropout = nn.Dropout(config.embedding_dropout_rate)
-        self.decoder = transformer_layers(config)
-        if config.scale_qk_dot_by_layer_idx:
-            attentions = (each for each in self.decoder.modules() if isinstance(each, Attention))
-            for number, attention in enumerate(attentions, start=1):
-                attention.scale /= number
-        self.norm = norm(config)
-        self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.use_bias_in_output)
+        super().__init__(config)
         self.metrics: LanguageMetrics | None = None
 
     def forward(
@@ -71,85 +46,14 @@ class GptModel(nn.Module):
         """
         routings: list[Routing] = []
         scores = self.logits(input_ids, attention_span, position_ids, routings)
-        losses = F.cross_entropy(scores.float().flatten(0, 1), labels.flatten(), reduction="none")
-        weights = attention_mask.flatten().to(losses.dtype)
+        losses = token_losses(scores, labels)
         if self.metrics is not None and not self.training:
             self.metrics(labels, scores, attention_mask, losses)
-        summed = (losses * weights).sum()
-        if self.config.loss_scaling == "batch_size":
-            loss = summed * (self.config.loss_weight / len(labels))
-        else:
-            loss = summed / weights.sum().clamp(min=1)  # a fully masked micro-batch counts as 0
-        share = self.config.moe.load_balancing_loss_coef
-        if routings and share and self.training:
-            loss = loss + share * load_balancing_loss(routings, attention_mask)
-        return loss
+        loss = language_loss(self.config, losses, attention_mask)
+        return self.balanced(loss, routings, attention_mask)
 
-    def logits(
-        self,
-        input_ids: torch.Tensor,
-        attention_span: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        routings: list[Routing] | None = None,
-    ) -> torch.Tensor:
-        """Return next-token scores (B, T, vocab_size), and append the routing of every layer."""
-        config = self.config
-        check_length(config, input_ids.shape[1])
-        x = self.embedding(input_ids)
-        if self.embedding_norm is not None:
-            x = self.embedding_norm(x)
-        x, rotation = self.position(x, position_ids)
-        if config.embeddings_scale != 1.0:
-            x = x * config.embeddings_scale
-        x = self.embedding_dropout(x)
-        masks: dict[int | None, torch.Tensor | None] = {}
-        for index, layer in enumerate(self.decoder):
-            window = config.window_of(index)
-            if window not in masks:
-                masks[window] = self._mask(x, window, attention_span)
-            x = layer(x, rotation, masks[window], routings)
-        return self._scores(self.head(self.norm(x)))
-
-    def _mask(
-        self, x: torch.Tensor, window: int | None, attention_span: torch.Tensor | None
-    ) -> torch.Tensor | None:
-        """Return the term of attention scores; None for the causal order alone."""
-        is_plain = self.relative is None and self.config.scores.cap is None
-        if is_plain and window is None and attention_span is None:
-            return None
-        before = distances(x.shape[1], x.device)
-        reads = readable_keys(before, window, self.config.attention_sink_tokens, attention_span)
-        return as_term(reads, None if self.relative is None else self.relative(before), x)
-
-    def _scores(self, scores: torch.Tensor) -> torch.Tensor:
-        """Return scores of the head scaled and capped."""
-        scale, cap = self.config.logits_scale, self.config.final_logit_softcapping
-        if scale is not None:
-            scores = scores * scale
-        return scores if cap is None else cap * torch.tanh(scores / cap)
-
-    @property
-    def repeated_layers(self) -> nn.ModuleList | None:
-        """The layers, if the forward pass runs all of them in the same way."""
-        windows = {self.config.window_of(index) for index in range(len(self.decoder))}
-        return self.decoder if len(windows) == 1 else None
-
-    def initialize(self, seed: int) -> None:
+    def initialize(self, seed: int, prefix: str = "") -> None:
         """Tie and initialize the parameters; each depends on (seed, its name) alone."""
-        if self.config.share_embedding_weights:
-            self.head.weight = self.embedding.weight
-        fill_parameters(self, seed, *self.config.initializers())
-        if isinstance(self.relative, AlibiBias):
-            self.relative.initialize()
+        super().initialize(seed, prefix)
         if self.config.compute_eval_metrics:
             self.metrics = LanguageMetrics()
-
-
-def _distance_bias(config: GptConfig) -> AlibiBias | RelativeBias | None:
-    """Return the bias of attention by distance that the configuration selects."""
-    if config.position_embedding_type == "alibi":
-        trained = config.alibi_trainable_slopes
-        return AlibiBias(config.num_heads, config.pos_scaling_factor, trained)
-    if config.position_embedding_type == "relative":
-        return RelativeBias(config.num_relative_attention_buckets, config.num_heads)
-    return None

@@ -15,6 +15,7 @@ from pydantic import field_validator as check
 
 from modelzoo.models.experts_config import ExpertsConfig, NoneIsZero
 from modelzoo.models.initializers import InitializerKey, NormalInitializer, WeightInitializer
+from modelzoo.models.language_loss import LanguageLossConfig
 from modelzoo.models.model_config import Feature
 from modelzoo.models.mup import widened
 from modelzoo.models.mup_config import MupConfig
@@ -41,12 +42,10 @@ _ROPE_FIELDS = {
 }  # fmt: skip
 
 
-class GptConfig(MupConfig):
-    """A decoder-only transformer."""
+class DecoderConfig(MupConfig):
+    """Layers of which each token reads the earlier ones, with a head for the next tokens."""
 
     is_causal: ClassVar[bool] = True
-
-    name: str = "gpt2"
 
     # Embedding and positions
     embedding_layer_norm: bool = False
@@ -83,17 +82,10 @@ class GptConfig(MupConfig):
     """Whether scores are also divided by the number of the layer, from 1."""
     moe: ExpertsConfig = ExpertsConfig()
 
-    # Head and loss
+    # Head
     use_bias_in_output: bool = False
     output_logits_scale: PositiveFloat | None = None
     final_logit_softcapping: PositiveFloat | None = None
-    loss_scaling: Literal["num_tokens", "batch_size"] = "num_tokens"
-    """Divisor of the summed loss of a batch: its labels that count, or its samples."""
-    loss_weight: PositiveFloat = 1.0
-    """Factor on the loss; for ``batch_size`` usually 1 / max_sequence_length."""
-    compute_eval_metrics: bool = True
-    """Whether an evaluation computes accuracy and perplexity of the tokens that count."""
-    boundary_casting: Literal[False] = False
 
     # Initialization
     initializer: InitializerKey = None
@@ -103,14 +95,6 @@ class GptConfig(MupConfig):
     """Of the last projection of attention."""
     ffn_initializer: InitializerKey = None
     ffn_output_layer_initializer: InitializerKey = None
-
-    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
-        shape = (sequence_length or self.max_position_embeddings,)
-        return (
-            Feature("input_ids", shape, self.vocab_size),
-            Feature("attention_mask", shape, 2),
-            Feature("labels", shape, self.vocab_size),
-        )
 
     @property
     def residual(self) -> Residual:
@@ -197,13 +181,6 @@ class GptConfig(MupConfig):
             widened(initializer, 1.0)
         return initializer
 
-    @check("loss_weight")
-    @classmethod
-    def _weight_goes_with_batch_size(cls, loss_weight: float, info: ValidationInfo) -> float:
-        if loss_weight != 1.0 and info.data.get("loss_scaling") == "num_tokens":
-            raise ValueError("loss_weight requires loss_scaling batch_size")
-        return loss_weight
-
     @property
     def logits_scale(self) -> float | None:
         return self.output_logits_scale if self.width_ratios is None else super().logits_scale
@@ -239,6 +216,23 @@ class GptConfig(MupConfig):
             "down.weight": down,
             "router.weight": self.initializer or self.moe.gate_initializer or plain,
         }
+
+
+class GptConfig(LanguageLossConfig, DecoderConfig):
+    """A decoder-only transformer."""
+
+    name: str = "gpt2"
+    compute_eval_metrics: bool = True
+    """Whether an evaluation computes accuracy and perplexity of the tokens that count."""
+    boundary_casting: Literal[False] = False
+
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
+        shape = (sequence_length or self.max_position_embeddings,)
+        return (
+            Feature("input_ids", shape, self.vocab_size),
+            Feature("attention_mask", shape, 2),
+            Feature("labels", shape, self.vocab_size),
+        )
 
 
 class GptjConfig(GptConfig):

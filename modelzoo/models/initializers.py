@@ -165,6 +165,8 @@ def fill_parameters(
     seed: int,
     default: WeightInitializer,
     exceptions: Mapping[str, WeightInitializer] = MappingProxyType({}),
+    *,
+    prefix: str = "",
 ) -> None:
     """Initialize each parameter from (seed, its name) alone.
 
@@ -173,6 +175,7 @@ def fill_parameters(
         seed: Seed of all generators.
         default: Of all other weights.
         exceptions: Other initializers by the end of a parameter's name.
+        prefix: What precedes the names, of a part of a model.
     """
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
@@ -181,5 +184,5 @@ def fill_parameters(
             parameter.fill_(1)
         else:
             own = next((exceptions[end] for end in exceptions if name.endswith(end)), default)
-            generator = torch.Generator().manual_seed(stream_key(seed, "init", name))
+            generator = torch.Generator().manual_seed(stream_key(seed, "init", prefix + name))
             own.fill(parameter, generator)
