@@ -36,6 +36,7 @@ class PatchEncoder(nn.Module):
         self.class_token = nn.Parameter(torch.empty(hidden))
         self.position = LearnedPosition(1 + prod(config.grid), hidden)
         self.dropout = nn.Dropout(config.embedding_dropout_rate)
+        self.embedding_norm = norm(config) if config.use_post_embed_layer_norm else None
         self.encoder = transformer_layers(config)
         self.norm = norm(config) if config.use_final_layer_norm else None
 
@@ -50,6 +51,8 @@ class PatchEncoder(nn.Module):
         token = self.class_token.expand(len(images), 1, -1)
         x = torch.cat([token, self._hidden(self.patch(patches), masks)], dim=1)
         x = self.dropout(self._placed(x))
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
         for layer in self.encoder:
             x = layer(x, None)
         encoded: torch.Tensor = x
@@ -98,7 +101,7 @@ class VitModel(PatchEncoder):
 
     def classify(self, images: torch.Tensor) -> torch.Tensor:
         """Return scores (B, classes) of images, (B, C, height, width)."""
-        self._check_size(images)
+        check_image_size(self.config, images)
         scores: torch.Tensor = self.classifier(self._pooled(self.encode(images)))
         return scores
 
@@ -111,21 +114,33 @@ class VitModel(PatchEncoder):
 
     def initialize(self, seed: int) -> None:
         """Initialize the parameters; each depends on (seed, its name) alone."""
-        plain = TruncatedNormalInitializer(std=self.config.initializer_range)
-        factor = ConstantInitializer(val=self.config.layer_scale or 1.0)
-        fill_parameters(self, seed, plain, {"scale.factor": factor})
+        fill_encoder(self, self.config, seed)
         if self.config.freeze:
             self.requires_grad_(False)
             self.classifier.requires_grad_(True)
         if self.config.compute_eval_metrics:
             self.accuracy = AccuracyMetric("eval/accuracy_cls")
 
-    def _check_size(self, images: torch.Tensor) -> None:
-        stated = (self.config.num_channels, *self.config.image_size)
-        if tuple(images.shape[1:]) != stated:
-            raise ConfigError(
-                "images must have the channels and the size that the model states",
-                code="image-size-mismatch",
-                value=f"{tuple(images.shape[1:])}, the model {stated}",
-                remedy="change image_size of the model, or the transforms of the data",
-            )
+
+def fill_encoder(
+    encoder: PatchEncoder, config: PatchEncoderConfig, seed: int, prefix: str = ""
+) -> None:
+    """Initialize an encoder and its heads; each parameter depends on (seed, its name) alone.
+
+    Names begin with ``prefix``, of an encoder that is part of a model.
+    """
+    plain = TruncatedNormalInitializer(std=config.initializer_range)
+    factor = ConstantInitializer(val=config.layer_scale or 1.0)
+    fill_parameters(encoder, seed, plain, {"scale.factor": factor}, prefix=prefix)
+
+
+def check_image_size(config: PatchEncoderConfig, images: torch.Tensor) -> None:
+    """Raise ConfigError for images (B, C, height, width) of another size than stated."""
+    stated = config.image_shape
+    if tuple(images.shape[1:]) != stated:
+        raise ConfigError(
+            "images must have the channels and the size that the model states",
+            code="image-size-mismatch",
+            value=f"{tuple(images.shape[1:])}, the model {stated}",
+            remedy="change image_size of the model, or the transforms of the data",
+        )

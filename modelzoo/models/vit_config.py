@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo
 from pydantic import field_validator as check
@@ -36,7 +36,8 @@ class PatchEncoderConfig(TransformerConfig):
     """Whether layers are pre-norm instead of post-norm."""
     layerscale_value: PositiveFloat | None = None
     """Initial value of trained factors on what a pre-norm layer adds, per channel."""
-    use_post_embed_layer_norm: Literal[False] = False
+    use_post_embed_layer_norm: bool = False
+    """Whether a norm precedes the first layer (Radford et al. 2021, CLIP, section 2.4)."""
     use_final_layer_norm: bool = True
     """Whether a norm follows the last layer."""
 
@@ -60,6 +61,25 @@ class PatchEncoderConfig(TransformerConfig):
     def grid(self) -> Size:
         """Patches down and across."""
         return grid_of(self.image_size, self.patch_size)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        return (self.num_channels, *self.image_size)
+
+    def up_to(self, layer: int) -> Self:
+        """Return the encoder whose output is that of a layer, without a norm.
+
+        Layers count from 0, and from -1 backwards. The layers behind it are left out.
+
+        Raises:
+            ValueError: There is no such layer.
+        """
+        if not -self.num_hidden_layers <= layer < self.num_hidden_layers:
+            raise ValueError(f"must be a layer of the {self.num_hidden_layers} of the encoder")
+        layers = layer % self.num_hidden_layers + 1
+        changes = {"num_hidden_layers": layers, "use_final_layer_norm": False}
+        return self.model_copy(update=changes)
 
     @check("layerscale_value")
     @classmethod
@@ -92,6 +112,6 @@ class VitConfig(PatchEncoderConfig):
 
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
         return (
-            Feature("images", (self.num_channels, *self.image_size)),
+            Feature("images", self.image_shape),
             Feature("labels", (), self.num_classes),
         )
