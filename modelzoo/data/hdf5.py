@@ -131,15 +131,18 @@ class GptHDF5MapDataProcessor(DataProcessor):
         return self
 
     def count_files(self) -> int:
-        return sum(map(len, self._paths()))
+        return sum(map(len, self._paths(str)))
 
     def source(self) -> BatchSource:
-        read = cached if self.use_worker_cache else str
+        return self.ordered()
+
+    def ordered(self) -> OrderedBatches:
+        """Return the sequences in their configured order; DataError if their files are wrong."""
         datasets = [
             samples
             if entry.data_subset is None
             else Subset(samples, parse_subset(entry.data_subset))
-            for samples, entry in zip(self.opened(self._paths(read)), self.entries, strict=True)
+            for samples, entry in zip(self.opened(self.paths()), self.entries, strict=True)
         ]
         samples: Samples = datasets[0]
         if self.mixture is not None:
@@ -176,12 +179,12 @@ class GptHDF5MapDataProcessor(DataProcessor):
         assert self.data_dir is not None, "checked when the configuration was read"
         return (MixtureEntry(data_dir=self.data_dir, weight=1, data_subset=self.data_subset),)
 
-    def _paths(self, read: Callable[[str], str] = str) -> list[list[Path]]:
-        """Return the files of each dataset; DataError if a pattern matches none.
+    def paths(self) -> list[list[Path]]:
+        """Return the files of each dataset that are read; DataError if a pattern matches none."""
+        return self._paths(cached if self.use_worker_cache else str)
 
-        Args:
-            read: Function from a pattern to the pattern of the files that are read.
-        """
+    def _paths(self, read: Callable[[str], str]) -> list[list[Path]]:
+        """Return the files of each dataset, below what ``read`` makes of each pattern."""
         found = []
         for entry in self.entries:
             patterns = map(read, entry.patterns)

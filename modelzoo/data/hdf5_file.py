@@ -33,6 +33,7 @@ _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeErro
 """What the HDF5 library raises on a damaged file."""
 _MOST_COMPRESSION = 10_000  # deflate reaches 1032 (zlib, "Technical details": maximum 1032:1)
 _LARGEST_EXTENT = 16 * MIB  # of a sequence: a hostile file can state any, and hold nothing
+_TOKEN_RULE = f"either 'data' or all of {', '.join(FEATURES)}"
 Layout = Literal["sample", "named", "corpus"]
 
 
@@ -54,7 +55,7 @@ class Hdf5File:
             DataError: The file is damaged.
         """
         sequences = np.empty((len(rows), len(self.features), self.length), dtype=np.int64)
-        with _opened(self.path) as file:
+        with opened(self.path) as file:
             for index, row in enumerate(rows):
                 sequences[index] = self._read_one(file, int(row))
         return sequences
@@ -83,10 +84,10 @@ def inspect(path: Path, max_sequence_length: int | None, use_vsl: bool = False) 
         DataError: The file cannot be read, or has none of the layouts.
     """
     features = PACKED_FEATURES if use_vsl else FEATURES
-    with _opened(path) as file:
+    with opened(path) as file:
         if "data" not in file:
             found = _inspect_named(path, file, features)
-        elif use_vsl or len(_shape_of_integers(path, file, "data")) != 1:
+        elif use_vsl or len(shape_of_integers(path, file, "data")) != 1:
             found = _inspect_sample(path, file, features)
         else:
             return _inspect_corpus(path, file, max_sequence_length)
@@ -118,8 +119,8 @@ def inspect_dataset(path: Path, dataset: str, layouts: Sequence[tuple[str, ...]]
     Raises:
         DataError: The file cannot be read, or the dataset has none of the layouts.
     """
-    with _opened(path) as file:
-        shape = _shape_of_integers(path, file, dataset)
+    with opened(path) as file:
+        shape = shape_of_integers(path, file, dataset)
     features = next((each for each in layouts if shape[1:2] == (len(each),)), None)
     if len(shape) != 3 or features is None:
         numbers = " or ".join(str(len(each)) for each in layouts)
@@ -129,7 +130,7 @@ def inspect_dataset(path: Path, dataset: str, layouts: Sequence[tuple[str, ...]]
 
 def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None) -> Hdf5File:
     """Return a flat file of tokens as sequences of max_sequence_length."""
-    (num_tokens,) = _shape_of_integers(path, file, "data")
+    (num_tokens,) = shape_of_integers(path, file, "data")
     if max_sequence_length is None:
         raise DataError(
             "a corpus file needs max_sequence_length",
@@ -145,7 +146,7 @@ def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None
 
 def _inspect_sample(path: Path, file: h5py.File, features: tuple[str, ...]) -> Hdf5File:
     """Return a file with one dataset that has a row for each feature."""
-    shape = _shape_of_integers(path, file, "data")
+    shape = shape_of_integers(path, file, "data")
     if len(shape) != 3 or shape[1] != len(features):
         rule = f"(num_sequences, {len(features)}, max_sequence_length)"
         raise _wrong_shape(path, "data", shape, rule)
@@ -154,7 +155,7 @@ def _inspect_sample(path: Path, file: h5py.File, features: tuple[str, ...]) -> H
 
 def _inspect_named(path: Path, file: h5py.File, features: tuple[str, ...]) -> Hdf5File:
     """Return a file with one dataset for each feature."""
-    shapes = {name: _shape_of_integers(path, file, name) for name in features}
+    shapes = {name: shape_of_integers(path, file, name) for name in features}
     expected = shapes["input_ids"]
     for name, shape in shapes.items():
         if len(shape) != 2 or shape != expected:
@@ -163,9 +164,9 @@ def _inspect_named(path: Path, file: h5py.File, features: tuple[str, ...]) -> Hd
     return Hdf5File(path, "named", expected[0], expected[1], features)
 
 
-def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...]:
+def shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...]:
     """Return the shape of an integer dataset; DataError if it is missing or not of integers."""
-    dataset = _own_dataset(path, file, name)
+    dataset = own_dataset(path, file, name)
     if dataset.dtype.kind not in "iu":
         raise DataError(
             f"dataset {name!r} must hold integers",
@@ -174,14 +175,6 @@ def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...
             value=dataset.dtype,
             rule="token ids and masks are integers, usually int32",
         )
-    if dataset.nbytes > _MOST_COMPRESSION * max(dataset.id.get_storage_size(), 1):
-        raise DataError(
-            f"dataset {name!r} must hold the values that it states",
-            code="hdf5-dataset-hollow",
-            where=str(path),
-            value=f"{dataset.nbytes} bytes in {dataset.id.get_storage_size()}",
-            rule="its values were written, and not only its shape",
-        )
     shape = dataset.shape
     if shape is None or any(size > _LARGEST_EXTENT for size in shape[1:]):
         rule = f"sequences of at most {_LARGEST_EXTENT} tokens"
@@ -189,13 +182,13 @@ def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...
     return tuple(shape)
 
 
-def _own_dataset(path: Path, file: h5py.File, name: str) -> h5py.Dataset:
+def own_dataset(path: Path, file: h5py.File, name: str, rule: str = _TOKEN_RULE) -> h5py.Dataset:
     """Return a dataset whose values are in the file itself.
 
     A link, a virtual dataset or external storage would read any other file of the user's.
 
     Raises:
-        DataError: There is none, or its values are elsewhere.
+        DataError: There is none, contrary to a rule, or its values are elsewhere or nowhere.
     """
     link = file.get(name, getlink=True) if name in file else None
     dataset = file[name] if isinstance(link, h5py.HardLink) else None
@@ -207,11 +200,19 @@ def _own_dataset(path: Path, file: h5py.File, name: str) -> h5py.Dataset:
             code="hdf5-dataset-missing",
             where=str(path),
             value=f"the file holds {', '.join(file) or 'nothing'}",
-            rule=f"either 'data' or all of {', '.join(FEATURES)}",
+            rule=rule,
         )
     if dataset.is_virtual or dataset.external:
         raise _elsewhere(
             path, name, "a virtual dataset" if dataset.is_virtual else "external storage"
+        )
+    if dataset.nbytes > _MOST_COMPRESSION * max(dataset.id.get_storage_size(), 1):
+        raise DataError(
+            f"dataset {name!r} must hold the values that it states",
+            code="hdf5-dataset-hollow",
+            where=str(path),
+            value=f"{dataset.nbytes} bytes in {dataset.id.get_storage_size()}",
+            rule="its values were written, and not only its shape",
         )
     return dataset
 
@@ -239,7 +240,7 @@ def _wrong_shape(path: Path, name: str, shape: tuple[int, ...], rule: str) -> Da
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[h5py.File]:
+def opened(path: Path) -> Iterator[h5py.File]:
     """Open a file for reading; every error of the HDF5 library becomes a DataError."""
     try:
         with h5py.File(path, "r") as file:

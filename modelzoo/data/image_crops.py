@@ -11,7 +11,7 @@ from modelzoo.data.image_transforms import (
     Interpolation,
     RandomResizedCrop,
     Transform,
-    check_order,
+    checked_order,
 )
 from wsc.core.config import Config
 
@@ -47,7 +47,7 @@ class MultiCrop(Config):
     @model_validator(mode="after")
     def _changes_are_known(self) -> Self:
         for crop in range(self.num_crops):
-            check_order(self.changes(crop))
+            checked_order(self.changes(crop))
         return self
 
     def changes(self, crop: int) -> tuple[Transform, ...]:

@@ -24,6 +24,8 @@ from wsc.core.config import Config
 Size = tuple[PositiveInt, PositiveInt]
 """Height and width."""
 
+_Brightness = Annotated[int, Field(ge=0, le=255)]
+
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 
 _FILTERS = {
@@ -73,6 +75,25 @@ class CenterCrop(ImageTransform):
         height, width = self.size if isinstance(self.size, tuple) else (self.size, self.size)
         left, top = _half(image.width - width), _half(image.height - height)
         return image.crop((left, top, left + width, top + height))
+
+
+class ExpandToSquare(ImageTransform):
+    """Put an image in the middle of a square of one colour, as wide as its longer side."""
+
+    name: Literal["expand_to_square"]
+    background_color: tuple[_Brightness, _Brightness, _Brightness]
+    """Red, green and blue of the square."""
+
+    def apply(self, image: Image.Image, _draw: Draw) -> Image.Image:
+        """Return the square; ValueError if it would fill the memory."""
+        side = max(image.size)
+        if side * side > _MOST_PIXELS:
+            raise ValueError(f"it would be expanded to {side} x {side} pixels")
+        if image.width == image.height:
+            return image
+        square = Image.new(image.mode, (side, side), self.background_color)
+        square.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
+        return square
 
 
 class RandomResizedCrop(ImageTransform):
@@ -158,6 +179,7 @@ def _name(value: Any) -> Any:
 Transform = Annotated[
     Annotated[Resize, Tag("resize")]
     | Annotated[CenterCrop, Tag("center_crop")]
+    | Annotated[ExpandToSquare, Tag("expand_to_square")]
     | Annotated[RandomResizedCrop, Tag("random_resized_crop")]
     | Annotated[RandomHorizontalFlip, Tag("random_horizontal_flip")]
     | Annotated[ColorJitter, Tag("color_jitter_with_prob")]
@@ -171,14 +193,15 @@ Transform = Annotated[
 """A change, by its name and arguments."""
 
 
-def check_order(transforms: Sequence[Transform]) -> None:
-    """Raise ValueError unless images change first, then become tensors, then are normalized."""
+def checked_order(transforms: tuple[Transform, ...]) -> tuple[Transform, ...]:
+    """Return changes; ValueError unless images change, then become tensors, then are normalized."""
     ranks = [
         0 if isinstance(each, ImageTransform) else 1 if isinstance(each, ToTensor) else 2
         for each in transforms
     ]
     if ranks != sorted(ranks) or ranks.count(1) != 1:
         raise ValueError("must have to_tensor once, before normalize and after all others")
+    return transforms
 
 
 def transformed(image: Image.Image, transforms: Sequence[Transform], draw: Draw) -> torch.Tensor:

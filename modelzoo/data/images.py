@@ -17,10 +17,10 @@ from modelzoo.data.image_transforms import (
     Size,
     ToTensor,
     Transform,
-    check_order,
+    checked_order,
     transformed,
 )
-from modelzoo.data.order import draws
+from modelzoo.data.order import Draw, draws
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches
 from modelzoo.data.worker_cache import cached
@@ -61,8 +61,7 @@ class ImageNet1KProcessor(FolderProcessor):
     @check("transforms")
     @classmethod
     def _end_in_tensors(cls, transforms: tuple[Transform, ...]) -> tuple[Transform, ...]:
-        check_order(transforms)
-        return transforms
+        return checked_order(transforms)
 
     @property
     def shuffles(self) -> bool:
@@ -106,17 +105,38 @@ class ImageFiles:
     def load(self, number: int) -> tuple[Image.Image, int]:
         """Return an image in red, green and blue, and its label; DataError if it is damaged."""
         path, label = self._files[number]
-        try:
-            with Image.open(path) as image:
-                return image.convert("RGB"), label
-        except Exception as error:  # Pillow raises many kinds on damaged files
-            raise DataError(
-                "the image cannot be read",
-                code="image-damaged",
-                where=str(path),
-                value=error,
-                remedy="write or copy the file again",
-            ) from error
+        return load_image(path), label
+
+
+def load_image(path: Path) -> Image.Image:
+    """Return an image in red, green and blue; DataError if it is missing or damaged."""
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except Exception as error:  # Pillow raises many kinds on damaged files
+        raise DataError(
+            "the image cannot be read",
+            code="image-damaged",
+            where=str(path),
+            value=error,
+            remedy="write or copy the file again",
+        ) from error
+
+
+def changed_image(
+    image: Image.Image, changes: Sequence[Transform], draw: Draw, where: str
+) -> torch.Tensor:
+    """Return an image, read from ``where``, as fp32 (3, height, width); DataError if it cannot."""
+    try:
+        return transformed(image, changes, draw)
+    except ValueError as error:
+        raise DataError(
+            "the image cannot be changed as transforms state",
+            code="image-not-changed",
+            where=where,
+            value=error,
+            remedy="remove the image, or state height and width in resize",
+        ) from error
 
 
 class ChangedImages(RedrawnBatches):
@@ -137,23 +157,11 @@ class ChangedImages(RedrawnBatches):
         images, labels = [], []
         for number, place in zip(numbers, self.ordered.places(step).tolist(), strict=True):
             image, label = self._files.load(number)
-            images.append(self._changed(image, number, place))
+            draw = draws(self._seed, "image", place)
+            images.append(changed_image(image, self._changes, draw, self._files.path(number)))
             labels.append(label)
         self._check_alike(images)
         return {"images": torch.stack(images), "labels": torch.tensor(labels, dtype=torch.int64)}
-
-    def _changed(self, image: Image.Image, number: int, place: int) -> torch.Tensor:
-        """Return the image of a number, changed as its place in the epochs has it."""
-        try:
-            return transformed(image, self._changes, draws(self._seed, "image", place))
-        except ValueError as error:
-            raise DataError(
-                "the image cannot be changed as transforms state",
-                code="image-not-changed",
-                where=self._files.path(number),
-                value=error,
-                remedy="remove the image, or state height and width in resize",
-            ) from error
 
     def _check_alike(self, images: Sequence[torch.Tensor]) -> None:
         """Refuse images of several sizes."""

@@ -87,6 +87,16 @@ def test_crop_of_the_middle_adds_black_pixels(tmp_path: Path) -> None:
     assert image.sum() == image[1:9, 1:7].sum()
 
 
+def test_square_has_the_image_in_its_middle(tmp_path: Path) -> None:
+    """Eight pixels down and six across become eight across, with a column on each side."""
+    write_images(tmp_path)
+    expand = {"name": "expand_to_square", "background_color": [9, 8, 7]}
+    image = source(tmp_path, expand, TO_TENSOR).batch(0)["images"][0] * 255
+    torch.testing.assert_close(image[0, :, 1:7], torch.from_numpy(RAMP).float())
+    sides = image[:, :, [0, 7]].flatten(1).unique(dim=1)
+    assert sides.flatten().tolist() == [9, 8, 7]
+
+
 def test_flips_are_drawn_anew_in_each_epoch(tmp_path: Path) -> None:
     """Half of all, by the seed and the place in the stream of samples."""
     write_images(tmp_path)
@@ -178,7 +188,12 @@ def test_narrow_image_does_not_fill_the_memory(tmp_path: Path) -> None:
     first = tmp_path / "train" / "n01" / "0.PNG"
     first.parent.mkdir(parents=True)
     Image.new("RGB", (1, 60_000)).save(first)
-    with raises(DataError, "image-not-changed") as caught:
-        source(tmp_path, {"name": "resize", "size": 256}, TO_TENSOR, batch_size=1).batch(0)
-    assert caught.value.where == str(first)
-    assert "256 x 15360000" in str(caught.value.value)
+    black = {"background_color": [0, 0, 0]}
+    for change, size in (
+        ({"name": "resize", "size": 256}, "256 x 15360000"),
+        ({"name": "expand_to_square", **black}, "60000 x 60000"),
+    ):
+        with raises(DataError, "image-not-changed") as caught:
+            source(tmp_path, change, TO_TENSOR, batch_size=1).batch(0)
+        assert caught.value.where == str(first)
+        assert size in str(caught.value.value)
