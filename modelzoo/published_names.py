@@ -36,6 +36,12 @@ _IN_TRUNK = (
     (re.compile(r"^norm\."), "encoder.transformer_encoder.norm."),
 )
 
+_TOWER = re.compile(r"^(text_model|image_model(\.image_model_list\.encoder_\d+)?)\.")
+"""The language model, or an encoder of images, of a model that reads both."""
+
+_LISTED = re.compile(r"\.image_model_list\.(encoder|projection)_(\d+)\.")
+"""One of several encoders of images, or the projection of its output."""
+
 
 def published_name(name: str) -> str:
     """Return the vendor's name of a parameter; the same where it has none of its own."""
@@ -44,7 +50,14 @@ def published_name(name: str) -> str:
         return start + (
             _replaced(part[3], (*_RULES, *_IN_TRUNK)) if part[1] == "trunk" else part[3]
         )
-    return _replaced(name, _RULES)
+    tower = _TOWER.match(name)
+    start = "" if tower is None else tower[0]
+    return _LISTED.sub(_listed, start + _replaced(name.removeprefix(start), _RULES))
+
+
+def _listed(found: re.Match[str]) -> str:
+    """Return the vendor's name of a listed module: its place in a list, and 0 or 1 in a pair."""
+    return f".image_model_list.{found[2]}.{int(found[1] == 'projection')}."
 
 
 def _replaced(name: str, rules: Iterable[tuple[re.Pattern[str], str]]) -> str:

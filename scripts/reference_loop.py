@@ -10,7 +10,7 @@ same file: weights on the cluster are bitwise equal to those of this loop.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -92,7 +92,8 @@ def weights_of(model: nn.Module, micro_batches: list[Batch]) -> list[float]:
     samples.
     """
     if getattr(model.config, "loss_scaling", None) == "num_tokens":
-        counts = [int(micro_batch["attention_mask"].sum()) for micro_batch in micro_batches]
+        mask = "loss_mask" if "loss_mask" in micro_batches[0] else "attention_mask"
+        counts = [int(micro_batch[mask].sum()) for micro_batch in micro_batches]
     else:
         counts = [len(next(iter(micro_batch.values()))) for micro_batch in micro_batches]
     return [count * len(counts) / sum(counts) if count else 0.0 for count in counts]
@@ -182,15 +183,22 @@ def refuse_dropout(init: InitConfig) -> None:
 
     The cluster keys its random numbers by (seed, step, micro-batch, op), which torch cannot.
     """
-    config = model_config(init.model.dump())
-    values = {name: getattr(config, name) for name in type(config).model_fields}
-    rates = [name for name, value in values.items() if "dropout" in name and _is_rate(value)]
+    rates = list(_dropout_rates(model_config(init.model.dump()).model_dump()))
     if rates:
         raise SystemExit(f"the reference loop draws no random numbers: set {', '.join(rates)} to 0")
 
 
-def _is_rate(value: object) -> bool:
-    return isinstance(value, float) and value > 0
+def _dropout_rates(section: object) -> Iterator[str]:
+    """Yield the keys of dropout rates above 0 in a section, and in the sections below it."""
+    match section:
+        case Mapping():
+            for name, value in section.items():
+                if "dropout" in name and isinstance(value, float) and value > 0:
+                    yield name
+                yield from _dropout_rates(value)
+        case list() | tuple():
+            for each in section:
+                yield from _dropout_rates(each)
 
 
 def weights_sha256(model: nn.Module) -> str:

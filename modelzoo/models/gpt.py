@@ -12,7 +12,6 @@ from modelzoo.models.metrics import LanguageMetrics
 from modelzoo.models.registry import register_model
 
 
-
 @register_model(*PARALLEL_FAMILIES, config=GptjConfig)
 @register_model(*FAMILIES, config=GptConfig)
 class GptModel(Decoder):

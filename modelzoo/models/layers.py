@@ -84,6 +84,7 @@ NONLINEARITIES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = MappingPr
     {
         "gelu": F.gelu,
         "gelu_new": partial(F.gelu, approximate="tanh"),
+        "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
         "relu": F.relu,
         "squared_relu": lambda x: F.relu(x).square(),
         "silu": F.silu,

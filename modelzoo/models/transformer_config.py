@@ -25,9 +25,10 @@ from wsc.core.config import Config
 Rate = Field(default=0.1, ge=0, lt=1)
 
 Nonlinearity = Literal[
-    "gelu", "gelu_new", "relu", "squared_relu", "silu", "swiglu", "geglu", "reglu"
+    "gelu", "gelu_new", "quick_gelu", "relu", "squared_relu", "silu", "swiglu", "geglu", "reglu"
 ]
-"""``gelu_new`` is the approximation by tanh of GPT-2 (Hendrycks and Gimpel 2016, section 2).
+"""``gelu_new`` is the approximation by tanh of GPT-2, ``quick_gelu`` that by a sigmoid of CLIP
+(Hendrycks and Gimpel 2016, section 2).
 
 Those that end in ``glu`` are gates.
 """

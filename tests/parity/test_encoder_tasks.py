@@ -14,6 +14,7 @@ from PIL import Image
 
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
+from tests.support.multimodal import LLAVA, PATCHES, SIMPLE, write_sequences
 from tests.support.tiny_models import NO_DROPOUT, SIZES, TINY_MODELS, TOKENS
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
 from tests.unit.modelzoo.data import test_mnist as digits
@@ -101,6 +102,14 @@ def write_preferences(folder: Path) -> dict[str, Any]:
     return {"data_processor": "DpoHDF5DataProcessor", "data_dir": str(folder)}
 
 
+def write_image_text(folder: Path) -> dict[str, Any]:
+    return write_sequences(folder)
+
+
+def write_image_places(folder: Path) -> dict[str, Any]:
+    return write_sequences(folder, [list(range(1, 1 + PATCHES))])
+
+
 SEQUENCES: dict[str, Any] = {
     "src_vocab_size": 30,
     "d_model": 16,
@@ -117,6 +126,9 @@ FIXED = {"position_embedding_type": "fixed", "use_pre_encoder_decoder_layer_norm
 
 def section_of(name: str) -> dict[str, Any]:
     """Return a small model without dropout."""
+    if name in ("llava", "multimodal_simple"):
+        section, part = (LLAVA, "") if name == "llava" else (SIMPLE, ".image_model_list")
+        return {**section, "freeze": [f"^image_model{part}"]}
     if name == "fc_mnist":
         return {"name": name, "hidden_sizes": [16, 8], "activation_fn": "relu"}
     if name == "dpo":
@@ -139,6 +151,8 @@ def section_of(name: str) -> dict[str, Any]:
         ("transformer", write_translations),
         ("fc_mnist", write_digits),
         ("dpo", write_preferences),
+        ("llava", write_image_text),
+        ("multimodal_simple", write_image_places),
     ],
 )
 def test_weights_equal_those_of_the_loop(

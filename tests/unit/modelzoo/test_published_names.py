@@ -28,3 +28,26 @@ def test_gate_and_output_head_have_published_names() -> None:
     names = {published_name(name) for name, _ in model.named_parameters()}
     assert "lm_head.weight" in names
     assert "transformer_decoder.layers.0.ffn.ffn.0.linear_layer_for_glu.weight" in names
+
+
+def test_parts_of_a_model_have_published_names() -> None:
+    """Those of a language model that reads images, of which there may be several encoders."""
+    layer = "feed_forward.up.weight"
+    assert [
+        published_name(name)
+        for name in (
+            "text_model.head.weight",
+            f"text_model.decoder.3.{layer}",
+            f"image_model.encoder.0.{layer}",
+            f"image_model.image_model_list.encoder_1.encoder.0.{layer}",
+            "image_model.image_model_list.projection_1.layers.0.weight",
+            "image_model.projection.layers.0.weight",
+        )
+    ] == [
+        "text_model.lm_head.weight",
+        "text_model.transformer_decoder.layers.3.ffn.ffn.0.linear_layer.weight",
+        "image_model.transformer_encoder.layers.0.ffn.ffn.0.linear_layer.weight",
+        "image_model.image_model_list.1.0.transformer_encoder.layers.0.ffn.ffn.0.linear_layer.weight",
+        "image_model.image_model_list.1.1.layers.0.weight",
+        "image_model.projection.layers.0.weight",
+    ]
