@@ -16,9 +16,9 @@ import numpy as np
 from modelzoo.data.bert_csv import counted_labels
 from modelzoo.data.hdf5 import UncutHDF5DataProcessor
 from modelzoo.data.hdf5_file import PACKED_FEATURES, inspect_dataset
+from modelzoo.data.hdf5_samples import SideBySide
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, Samples
-from wsc.core.errors import DataError
 
 _TOKENS = ("input_ids", "attention_mask")
 _PACKED_TOKENS = (*_TOKENS, *PACKED_FEATURES[-2:])
@@ -41,25 +41,9 @@ class BertHDF5DataProcessor(UncutHDF5DataProcessor):
         return [MaskedSamples(data, labels) for data, labels in zip(*found, strict=True)]
 
 
-class MaskedSamples:
+class MaskedSamples(SideBySide):
     """Masked sequences and their labels."""
 
-    def __init__(self, tokens: Samples, labels: Samples) -> None:
-        if len(tokens) != len(labels):
-            raise DataError(
-                "every sequence must have labels",
-                code="sequence-count-mismatch",
-                where=tokens.name,
-                value=f"{len(tokens)} sequences, {len(labels)} with labels",
-            )
-        self.name = tokens.name
-        self._tokens, self._labels = tokens, labels
-
-    def __len__(self) -> int:
-        return len(self._tokens)
-
     def read(self, indices: np.ndarray) -> Batch:
-        labels = self._labels.read(indices)
-        if "masked_lm_mask" not in labels:
-            labels = counted_labels(labels["labels"])
-        return self._tokens.read(indices) | labels
+        batch = super().read(indices)
+        return batch if "masked_lm_mask" in batch else batch | counted_labels(batch["labels"])

@@ -6,7 +6,7 @@
     corpus    dataset ``data`` (num_tokens,): sequences are cut out when they are read
 
 Files of masked language models have two datasets with a row for each feature, ``data`` and
-``labels`` (modelzoo.data.bert_hdf5).
+``labels`` (modelzoo.data.bert_hdf5); and files of questions and passages (modelzoo.data.dpr).
 
 Integers of any width, compressed or not (cluster_interface.md, section 7.2).
 """
@@ -47,14 +47,20 @@ class Hdf5File:
     length: int
     features: tuple[str, ...] = FEATURES
     dataset: str = "data"
+    depth: int | None = None  # sequences of each feature; None: one, without a dimension
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of a feature of one sample."""
+        return (self.length,) if self.depth is None else (self.depth, self.length)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Return sequences as int64 (len(rows), features, length).
+        """Return samples as int64 (len(rows), features, *shape).
 
         Raises:
             DataError: The file is damaged.
         """
-        sequences = np.empty((len(rows), len(self.features), self.length), dtype=np.int64)
+        sequences = np.empty((len(rows), len(self.features), *self.shape), dtype=np.int64)
         with opened(self.path) as file:
             for index, row in enumerate(rows):
                 sequences[index] = self._read_one(file, int(row))
@@ -113,8 +119,16 @@ def inspect(path: Path, max_sequence_length: int | None, use_vsl: bool = False) 
     return found
 
 
-def inspect_dataset(path: Path, dataset: str, layouts: Sequence[tuple[str, ...]]) -> Hdf5File:
+def inspect_dataset(
+    path: Path, dataset: str, layouts: Sequence[tuple[str, ...]], *, is_nested: bool = False
+) -> Hdf5File:
     """Determine the size of a dataset that has a row for each feature of one of the layouts.
+
+    Args:
+        path: The file.
+        dataset: Name in the file.
+        layouts: Features of each layout.
+        is_nested: Whether each feature has several sequences.
 
     Raises:
         DataError: The file cannot be read, or the dataset has none of the layouts.
@@ -122,10 +136,12 @@ def inspect_dataset(path: Path, dataset: str, layouts: Sequence[tuple[str, ...]]
     with opened(path) as file:
         shape = shape_of_integers(path, file, dataset)
     features = next((each for each in layouts if shape[1:2] == (len(each),)), None)
-    if len(shape) != 3 or features is None:
+    if len(shape) != 3 + is_nested or features is None:
         numbers = " or ".join(str(len(each)) for each in layouts)
-        raise _wrong_shape(path, dataset, shape, f"(num_sequences, {numbers}, length)")
-    return Hdf5File(path, "sample", shape[0], shape[2], features, dataset)
+        inner = "several, length" if is_nested else "length"
+        raise _wrong_shape(path, dataset, shape, f"(num_sequences, {numbers}, {inner})")
+    depth = shape[2] if is_nested else None
+    return Hdf5File(path, "sample", shape[0], shape[-1], features, dataset, depth)
 
 
 def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None) -> Hdf5File:

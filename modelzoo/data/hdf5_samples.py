@@ -25,7 +25,7 @@ class Hdf5Samples:
     def __init__(self, files: Sequence[Hdf5File], name: str) -> None:
         first = files[0]
         self.name = name
-        self._features, self._length = first.features, first.length
+        self._features, self._shape = first.features, first.shape
         self._files = files
         self._starts = starts_of_parts([file.num_sequences for file in files])
 
@@ -33,13 +33,34 @@ class Hdf5Samples:
         return int(self._starts[-1])
 
     def read(self, indices: np.ndarray) -> Batch:
-        sequences = np.empty((len(indices), len(self._features), self._length), dtype=np.int64)
+        sequences = np.empty((len(indices), len(self._features), *self._shape), dtype=np.int64)
         parts, rows = located(self._starts, indices)
         for part in np.unique(parts):
             inside = parts == part
             sequences[inside] = self._files[part].read(rows[inside])
         tensors = torch.from_numpy(sequences)
         return {name: tensors[:, row].contiguous() for row, name in enumerate(self._features)}
+
+
+class SideBySide:
+    """Two datasets that hold different features of the same samples."""
+
+    def __init__(self, first: Samples, second: Samples) -> None:
+        if len(first) != len(second):
+            raise DataError(
+                "both datasets of the files must have the same samples",
+                code="sequence-count-mismatch",
+                where=first.name,
+                value=f"{len(first)} and {len(second)}",
+            )
+        self.name = first.name
+        self._first, self._second = first, second
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def read(self, indices: np.ndarray) -> Batch:
+        return self._first.read(indices) | self._second.read(indices)
 
 
 class Subset:
@@ -119,11 +140,11 @@ def check_alike(files: Sequence[Hdf5File]) -> None:
     """Raise DataError for files of different sequence lengths or features."""
     first = files[0]
     for file in files:
-        if (file.length, file.features) != (first.length, first.features):
+        if (file.shape, file.features) != (first.shape, first.features):
             raise DataError(
                 "all files must have one sequence length and the same features",
                 code="sequence-lengths-differ",
                 where=f"{first.path}, {file.path}",
-                value=f"{first.length} {first.features}, {file.length} {file.features}",
+                value=f"{first.shape} {first.features}, {file.shape} {file.features}",
                 rule="one max_sequence_length per dataset",
             )

@@ -110,6 +110,18 @@ def write_image_places(folder: Path) -> dict[str, Any]:
     return write_sequences(folder, [list(range(1, 1 + PATCHES))])
 
 
+def write_questions(folder: Path) -> dict[str, Any]:
+    """Write questions of eight tokens, and three passages of each."""
+    generator = np.random.default_rng(0)
+    with h5py.File(folder / "a.h5", "w") as file:
+        for number, shape in enumerate([(12, 3, 8), (12, 3, 3, 8)]):
+            rows = generator.integers(0, 40, shape, dtype=np.int32)
+            rows[:, 1] = np.arange(8) < 4 + number
+            rows[:, 2] = np.arange(8) > 2
+            file[f"data_{number}"] = rows
+    return {"data_processor": "DPRHDF5DataProcessor", "data_dir": str(folder)}
+
+
 SEQUENCES: dict[str, Any] = {
     "src_vocab_size": 30,
     "d_model": 16,
@@ -134,6 +146,8 @@ def section_of(name: str) -> dict[str, Any]:
     if name == "dpo":
         policy = {"name": "mistral", **SIZES, **NO_DROPOUT, **TOKENS}
         return {"name": name, "policy_model": policy, "dpo": {"beta": 0.1}}
+    if name == "dpr":
+        return {"name": name, "encoder": {**SIZES, **NO_DROPOUT, **TOKENS}, "group_size": 2}
     if name in ("t5", "transformer"):
         own = {"extra_ids": 4} if name == "t5" else FIXED
         return {"name": name, **SEQUENCES, **own}
@@ -153,6 +167,7 @@ def section_of(name: str) -> dict[str, Any]:
         ("dpo", write_preferences),
         ("llava", write_image_text),
         ("multimodal_simple", write_image_places),
+        ("dpr", write_questions),
     ],
 )
 def test_weights_equal_those_of_the_loop(
