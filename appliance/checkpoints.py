@@ -27,7 +27,7 @@ from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import writing
 from wsc.core.config import Config, load_yaml, validate
 from wsc.core.errors import CheckpointError, ConfigError
-from wsc.core.files import PARTIAL_NAME, replacing
+from wsc.host.files import PARTIAL_NAME, replacing
 
 INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"

@@ -12,7 +12,6 @@ import torch
 
 from appliance.cores import UnlimitedCores
 from swarmx.links.memory import MemoryArena
-from wsc.core.disk import LOCAL_DISK
 from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
@@ -33,6 +32,7 @@ from wsc.core.role import (
     RunningJob,
     WeightHolder,
 )
+from wsc.host.disk import LOCAL_DISK
 
 
 class LocalRoles:

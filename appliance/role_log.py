@@ -23,7 +23,6 @@ import torch
 from appliance.roles import Roles
 from appliance.spec import RoleLogSpec
 from wsc.core.installation import Installation
-from wsc.core.log_file import LogFile
 from wsc.core.messages import COORDINATOR, Envelope
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
@@ -38,6 +37,7 @@ from wsc.core.role import (
     Waiting,
     WeightHolder,
 )
+from wsc.host.log_file import LogFile
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -23,7 +23,7 @@ from waferstream.config.params import load_params
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.simulation.capture import capture_step
 from waferstream.training.backend import make_backend
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _PARAMS = Path(__file__).parents[1] / "params.yaml"
 _DTYPE = "float32"

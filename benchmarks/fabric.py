@@ -23,7 +23,7 @@ from csnode.fabric.collectives import broadcast_2d, chain, reduce_2d, two_phase
 from csnode.fabric.defects import random_defects
 from timing.hardware.fabric import WSE2
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _SPARES = 10
 """Spare rows and columns of a wafer with defects."""

@@ -26,7 +26,7 @@ from waferstream.config.params import Params, load_params
 from waferstream.reports.benchmark import new_file, new_result
 from waferstream.training.session import run_session
 from wsc.core.errors import WaferStreamError
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _ZOO = Path(__file__).parents[1] / "modelzoo" / "params"
 _PARAMS = [

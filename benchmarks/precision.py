@@ -35,7 +35,7 @@ from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.training.build import make_model, make_optimizer, make_scaler, training_step
 from wsc.core.config import load_yaml, validate
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _PARAMS = Path(__file__).parents[1] / "params.yaml"
 _WIDER = {"hidden_size": 384, "num_hidden_layers": 6, "num_heads": 6, "filter_size": 1536}

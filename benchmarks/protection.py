@@ -25,7 +25,7 @@ from benchmarks.streaming.comparison import Trial, run_trials, seconds_per_step,
 from benchmarks.streaming.workload import Workload
 from benchmarks.training import Training
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _ARMS: Mapping[str, tuple[AutoRestart | None, bool]] = {
     "off": (None, False),

@@ -38,7 +38,7 @@ from benchmarks.streaming.cluster_training import training_on
 from benchmarks.streaming.workload import Workload
 from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _NUM_CSX = 4
 _VICTIMS = ("csx-1", "br-0", "br-1", "wrk-0")

@@ -32,8 +32,8 @@ from waferstream.simulation.capture import capture_step
 from waferstream.simulation.study import study_of
 from waferstream.training.backend import make_backend
 from wsc.core.errors import WaferStreamError
-from wsc.core.files import write_json
 from wsc.core.units import counted
+from wsc.host.files import write_json
 
 _PARAMS = Path(__file__).parents[1] / "modelzoo" / "params" / "gpt3_1t.yaml"
 

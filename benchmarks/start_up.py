@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _HOME = Path(__file__).parents[1]
 _PHASES = {

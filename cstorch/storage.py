@@ -18,7 +18,7 @@ from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, writing
 from wsc.core.errors import CheckpointError
-from wsc.core.files import replacing
+from wsc.host.files import replacing
 
 log = logging.getLogger("waferstream")
 

@@ -15,12 +15,12 @@ from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
-from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Job, Progress
 from wsc.core.stream_plan import assign_servers
+from wsc.host.disk import LOCAL_DISK, Disk
 
 
 class ProtectedJob(Protocol):

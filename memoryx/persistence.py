@@ -15,8 +15,8 @@ from memoryx.store import WeightStore, ignore_change
 from wsc.checkpoint import CLUSTER_STATES, parameter_of
 from wsc.checkpoint.packed import PackedSpec
 from wsc.checkpoint.reader import Reader
-from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.program import TensorSpec
+from wsc.host.disk import LOCAL_DISK, Disk
 
 
 class Persistence:

@@ -24,8 +24,8 @@ import torch
 
 from memoryx.memory import Dram, Memory
 from wsc.checkpoint.parts import Part, write_part
-from wsc.core.disk import LOCAL_DISK, Disk, OpenFile
 from wsc.core.units import MIB
+from wsc.host.disk import LOCAL_DISK, Disk, OpenFile
 
 _CHUNK_BYTES = 4 * MIB
 _NICENESS = 10  # of the writing thread: kernels go first

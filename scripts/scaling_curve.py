@@ -23,8 +23,8 @@ from waferstream.scaling.experiment import CURVE_NAME, Experiment, check, measur
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
-from wsc.core.files import json_text
-from wsc.core.terminal import line_width
+from wsc.host.files import json_text
+from wsc.host.terminal import line_width
 
 HOME = Path(__file__).resolve().parents[1]
 INTERRUPTED = 130

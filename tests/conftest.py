@@ -14,7 +14,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
 from cstorch.current import existing_backend
-from wsc.core.terminal import TerminalHandler
+from wsc.host.terminal import TerminalHandler
 
 mpl.use("Agg")
 torch.set_num_threads(1)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from timing.record import Occupancy, Record
 from wsc.core.activities import RECOVER, Interval, Place
-from wsc.core.files import naming
 from wsc.core.units import PS_PER_NS, PS_PER_S
+from wsc.host.files import naming
 
 Event = dict[str, Any]
 

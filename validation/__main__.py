@@ -22,7 +22,7 @@ from validation.report.picture import fidelity_picture
 from validation.report.report import Report
 from waferstream.reports.benchmark import new_file
 from wsc.core.errors import WaferStreamError
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _NOTES = Path(__file__).parents[1] / "docs" / "fidelity_notes.md"
 

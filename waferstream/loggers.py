@@ -24,7 +24,7 @@ from typing import Any
 
 from waferstream.training.observers import TRAIN_LOSS, EvaluationLog, TrainingLog, scalars_of
 from wsc.core.errors import ConfigError
-from wsc.core.files import naming
+from wsc.host.files import naming
 
 
 class Logger(ABC):

@@ -19,8 +19,8 @@ from wsc.core.errors import (
     ClusterJobScheduleError,
     ConfigError,
 )
-from wsc.core.log_file import LINE_FORMAT, LogFile
-from wsc.core.user_state import STATE_FOLDER, open_private
+from wsc.host.log_file import LINE_FORMAT, LogFile
+from wsc.host.user_state import STATE_FOLDER, open_private
 
 log = logging.getLogger("waferstream")
 

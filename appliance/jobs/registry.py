@@ -4,7 +4,7 @@
     lock
     <name>/job.json, job.log
 
-Only their user can read them. The state folder is that of ``wsc.core.user_state``.
+Only their user can read them. The state folder is that of ``wsc.host.user_state``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pydantic import ValidationError
 from appliance.jobs.job import ClusterJob, Condition, Kind, Owner, Phase, Request, new_job_name
 from appliance.jobs.queue import QueueSpec, waiting_reason
 from wsc.core.errors import ConfigError, did_you_mean
-from wsc.core.files import replacing
-from wsc.core.user_state import make_private, open_private, state_folder
+from wsc.host.files import replacing
+from wsc.host.user_state import make_private, open_private, state_folder
 
 log = logging.getLogger("waferstream")
 

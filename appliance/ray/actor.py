@@ -24,12 +24,12 @@ from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address, Endpoint, aborted, stalled
 from swarmx.links.link import Link, open_link
-from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
 from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Abort, Envelope
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
+from wsc.host.disk import LOCAL_DISK, Disk
 
 _NO_LINK = Address("", "")
 

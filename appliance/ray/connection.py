@@ -27,8 +27,8 @@ from appliance.ray.fork_server import end_workers, is_launcher, workers_forked
 from appliance.ray.session_folders import mark_session, remove_ended_sessions
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.interrupts import deferred
 from wsc.core.units import MIB
+from wsc.host.interrupts import deferred
 
 _LOOK_S = 1.0
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links

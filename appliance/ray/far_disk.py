@@ -20,8 +20,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from appliance.ray.places import task_options
-from wsc.core.disk import LOCAL_DISK, OpenFile, write_at
 from wsc.core.units import MIB
+from wsc.host.disk import LOCAL_DISK, OpenFile, write_at
 
 _CHUNK_BYTES = 4 * MIB  # read at a time
 _MOST_IN_FLIGHT = 4  # writes on their way to the host

@@ -25,8 +25,8 @@ from benchmarks.chaos.workload import ROLES, Workload
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.config import validate
 from wsc.core.errors import WaferStreamError
-from wsc.core.files import write_json
-from wsc.core.interrupts import ended_within
+from wsc.host.files import write_json
+from wsc.host.interrupts import ended_within
 
 _QUESTION = "Are the weights after random faults those without faults, and what does each cost?"
 _OUTSIDE_SHARE = 20  # one fault in so many hits a process that is no role

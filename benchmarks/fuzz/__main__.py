@@ -23,9 +23,9 @@ from benchmarks.fuzz.targets import all_targets
 from modelzoo.user_classes import USER_CODE
 from waferstream.cli.tools import table
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
 from wsc.core.units import GIB
-from wsc.core.user_state import STATE_FOLDER
+from wsc.host.files import write_json
+from wsc.host.user_state import STATE_FOLDER
 
 _MOST_MEMORY_BYTES = 16 * GIB  # address space of this process
 

@@ -39,7 +39,7 @@ from wsc.core.messages import (
 )
 from wsc.core.program import Program, TensorSpec
 from wsc.core.reduce_order import Subtree
-from wsc.core.user_state import sealed
+from wsc.host.user_state import sealed
 
 _ROOT = Path(__file__).parents[2]
 _PAYLOAD_LIMIT = 4096

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from benchmarks.hosts.figures import GOALS, Row, measure, verdict
 from benchmarks.hosts.network import refusal
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

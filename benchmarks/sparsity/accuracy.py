@@ -35,7 +35,7 @@ from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.training.one_shot import pruned_model
 from wsc.core.config import load_yaml
 from wsc.core.errors import WaferStreamError
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _PARAMS = Path(__file__).parents[2] / "params.yaml"
 _MODEL = {"hidden_size": 128, "num_hidden_layers": 2, "filter_size": 512}

@@ -34,10 +34,10 @@ from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.reports.curve_picture import DOTS
 from wsc.compiler.scale import CAPTURED_SIZES
-from wsc.core.files import write_json
 from wsc.core.micro_batches import FILL_WAFER
 from wsc.core.program import Program, TensorSpec
 from wsc.core.segment import OpWork, Segment
+from wsc.host.files import write_json
 
 MACHINE = MachineSpec()
 DENSITIES = (1.0, 0.75, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)

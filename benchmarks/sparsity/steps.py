@@ -24,7 +24,7 @@ from benchmarks.precision import PRECISIONS
 from benchmarks.sparsity.links import Arm, Ran
 from csnode.engine.spec import EngineSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 DENSITIES = (0.1, 0.05, 0.02)
 BASES = ("dense", "unpacked")

@@ -27,7 +27,7 @@ from benchmarks.streaming.comparison import Comparison, Runner, Trial, run_trial
 from benchmarks.streaming.workload import Layout, Workload, has_fast_bf16, workload_flags
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 GROUPS = (("best", "csx2", "ddp2"), ("best", "csx1", "fsdp2"), ("best", "csx4"), ("best", "csx8"))
 """Arms that are alive together; at 98M parameters four of them exceed 24 GB."""

@@ -30,7 +30,7 @@ from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.workload import Workload, workload_flags
 from timing.trace import MEASURED
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _KINDS = {"compute": "compute", "update": "optimizer", "norm": "optimizer", "sum": "sums"}
 _KINDS["cast"] = "casts"

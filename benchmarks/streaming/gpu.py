@@ -32,8 +32,8 @@ from benchmarks.streaming.workload import ADAMW, Workload
 from csnode.streams import reproducible
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
-from wsc.core.files import write_json
 from wsc.core.units import MIB
+from wsc.host.files import write_json
 
 STREAMED, MEMORY, SAME = "csx1", "memory", "same"
 GOAL = 0.97

@@ -15,7 +15,7 @@ from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights
 from wsc.core.installation import Installation
-from wsc.core.terminal import spinning
+from wsc.host.terminal import spinning
 
 log = logging.getLogger("waferstream")
 

@@ -19,7 +19,7 @@ import torch
 from cstorch.current import current_backend
 from cstorch.listeners.hooks import num_samples
 from cstorch.tracing.closures import step_closure
-from wsc.core.files import replacing
+from wsc.host.files import replacing
 
 Receive = Callable[[int, Mapping[str, float]], None]
 """Takes a step of training and numbers by name."""

@@ -19,7 +19,7 @@ from csnode.fabric import Dtype
 from validation.closed_forms import kernel_cases
 from validation.closed_forms.kernel_cases import MACHINES, Case, Comparison
 from waferstream.reports.benchmark import new_file, new_result
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 _LINES = ((1, 4), (1, 7), (1, 16), (1, 32), (1, 128))
 _SHORT_LINES = ((1, 4), (1, 16))

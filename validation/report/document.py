@@ -12,7 +12,7 @@ from validation.report.report import Report
 from validation.report.summary import goal_table, grouped, row_table, summary_table
 from validation.report.tables import Table
 from wsc.core.errors import ConfigError
-from wsc.core.files import replacing
+from wsc.host.files import replacing
 
 TABLE_BEGIN = "<!-- fidelity table -->"
 TABLE_END = "<!-- end -->"

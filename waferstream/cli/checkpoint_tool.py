@@ -21,7 +21,7 @@ from waferstream.training.one_shot import pruned_model
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reseal
 from wsc.core.errors import CheckpointError, ConfigError
-from wsc.core.files import replacing
+from wsc.host.files import replacing
 
 
 def _local(path: str) -> Path:

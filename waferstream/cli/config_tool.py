@@ -23,7 +23,7 @@ from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.params import Params, load_params
 from wsc.core.config import dump_yaml, load_yaml
 from wsc.core.errors import ConfigError, did_you_mean
-from wsc.core.files import replacing
+from wsc.host.files import replacing
 
 STOCK = Path(modelzoo.__file__).parent / "params"
 """Folder of the params files that ``pull`` copies."""

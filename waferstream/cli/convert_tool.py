@@ -22,7 +22,7 @@ from wsc.checkpoint import MODEL
 from wsc.checkpoint.reader import Reader
 from wsc.core.config import dump_yaml
 from wsc.core.errors import CheckpointError, ConfigError
-from wsc.core.files import replacing, write_json
+from wsc.host.files import replacing, write_json
 
 HF = "hf"
 OURS = ("cs-auto", "cs-current")

@@ -27,8 +27,8 @@ from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.files import json_text
-from wsc.core.interrupts import Terminated, ended_within, interrupt
+from wsc.host.files import json_text
+from wsc.host.interrupts import Terminated, ended_within, interrupt
 
 if TYPE_CHECKING:
     from appliance.spec import ClusterSpec, RuntimeSpec
@@ -208,7 +208,7 @@ def cluster_of(arguments: Arguments) -> ClusterSpec:
 def _run_phases(
     phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
 ) -> list[RunSummary]:
-    from wsc.core.terminal import spinning  # noqa: PLC0415
+    from wsc.host.terminal import spinning  # noqa: PLC0415
 
     _log_to_terminal(phases[0].trainer.init.logging.log_level)
     with spinning("Loading PyTorch (3 to 10 s)"):
@@ -250,7 +250,7 @@ def _trace_wafer(
 
 
 def _log_to_terminal(level: str | int) -> None:
-    from wsc.core.terminal import TerminalHandler  # noqa: PLC0415
+    from wsc.host.terminal import TerminalHandler  # noqa: PLC0415
 
     handler = TerminalHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))

@@ -19,7 +19,7 @@ from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.config import Config, load_yaml
 from wsc.core.errors import CheckpointError
-from wsc.core.files import replacing
+from wsc.host.files import replacing
 
 
 def _list(given: argparse.Namespace) -> int:

@@ -36,8 +36,8 @@ from waferstream.reports.page import (
 )
 from waferstream.reports.run_page import error_section, host_text, software
 from wsc.core.config import dump_yaml
-from wsc.core.files import replacing, write_json
 from wsc.core.units import format_rate, format_short, seconds
+from wsc.host.files import replacing, write_json
 
 
 def write_curve(

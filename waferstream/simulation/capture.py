@@ -41,11 +41,11 @@ from waferstream.training.build import (
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
-from wsc.core.files import replacing
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
-from wsc.core.sources import sources_digest
 from wsc.core.sparsity import WeightSparsity
+from wsc.host.files import replacing
+from wsc.host.sources import sources_digest
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")

@@ -41,8 +41,8 @@ from waferstream.simulation.study import Study, study_of
 from waferstream.training.backend import make_backend
 from waferstream.training.tracing import TraceRequest
 from wsc.core.errors import ConfigError
-from wsc.core.terminal import line_width
 from wsc.core.units import seconds
+from wsc.host.terminal import line_width
 from wsc.version import VERSION
 
 CURVE_NAME = "simulation"

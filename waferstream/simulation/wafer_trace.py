@@ -30,9 +30,9 @@ from waferstream.simulation.capture import capture_step
 from waferstream.simulation.wafer_trace_request import FLAG, WaferTraceRequest
 from waferstream.training.backend import make_backend
 from wsc.core.errors import ConfigError, nearest
-from wsc.core.files import replacing
 from wsc.core.program import Program
 from wsc.core.segment import Segment
+from wsc.host.files import replacing
 
 log = logging.getLogger("waferstream")
 

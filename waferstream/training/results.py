@@ -21,8 +21,8 @@ from waferstream.reports.run_page import REPORT_NAME, Origin, run_page
 from waferstream.reports.summary import SUMMARY_NAME, RunSummary
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.summary import PICTURE_NAME
-from wsc.core.files import replacing, write_json
 from wsc.core.installation import Installation
+from wsc.host.files import replacing, write_json
 
 
 def write_results(folder: RunFolder, summary: RunSummary, curves: Curves) -> None:

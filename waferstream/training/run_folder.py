@@ -38,9 +38,9 @@ from waferstream.config.params import Params
 from waferstream.reports.summary import RunSummary
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
-from wsc.core.files import replacing, write_json
-from wsc.core.interrupts import Terminated
-from wsc.core.log_file import LINE_FORMAT, LogFile
+from wsc.host.files import replacing, write_json
+from wsc.host.interrupts import Terminated
+from wsc.host.log_file import LINE_FORMAT, LogFile
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")

@@ -26,7 +26,7 @@ from waferstream.training.restoring import Restorer
 from waferstream.training.run_plan import RunPlan, Stage
 from waferstream.training.saving import Saver
 from wsc.core.errors import NotFiniteStepError
-from wsc.core.interrupts import Grace
+from wsc.host.interrupts import Grace
 
 log = logging.getLogger("waferstream")
 

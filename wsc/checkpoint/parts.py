@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from wsc.core.disk import LOCAL_DISK, Disk
+from wsc.host.disk import LOCAL_DISK, Disk
 
 
 class Part(BaseModel):

@@ -1,6 +1,6 @@
 """Write a checkpoint file: tensors, or space that others fill with them; the metadata come last.
 
-These functions are not atomic; callers write to a partial file (``wsc.core.files.replacing``) that
+These functions are not atomic; callers write to a partial file (``wsc.host.files.replacing``) that
 nobody reads before it is complete.
 """
 

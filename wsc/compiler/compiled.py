@@ -19,7 +19,7 @@ from wsc.core.installation import SizedKernels
 from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Program
 from wsc.core.segment import Segment
-from wsc.core.user_state import is_sealed, sealed
+from wsc.host.user_state import is_sealed, sealed
 
 FORMAT = 4
 """Version of the JSON form; other versions are not read."""

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from wsc.core.activities import Interval
-from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.message_numbers import MessageNumbers
@@ -29,6 +28,7 @@ from wsc.core.program import Mode, NormInput, TensorSpec
 from wsc.core.schedule import Rounds
 from wsc.core.verification import UNVERIFIED, Verification
 from wsc.core.watch import NOTHING, Finding, TensorNorms, Watch
+from wsc.host.disk import LOCAL_DISK, Disk
 
 Value = float | torch.Tensor | None
 """A result of a step: a scalar, a tensor, or None for a tensor that nobody asked for."""

@@ -10,8 +10,8 @@ from cstorch.backend import Backend
 from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.program import Mode
-from wsc.core.progress_bar import ProgressBar
-from wsc.core.terminal import shows_bars
+from wsc.host.progress_bar import ProgressBar
+from wsc.host.terminal import shows_bars
 
 log = logging.getLogger("waferstream")
 

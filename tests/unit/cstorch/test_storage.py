@@ -27,8 +27,8 @@ from tests.support.cstorch_program import (
 from tests.support.errors import raises
 from tests.support.tiny_training import Shape
 from wsc.checkpoint.writer import append_tensors, write_metadata
-from wsc.core import files
 from wsc.core.errors import CheckpointError, WaferStreamError
+from wsc.host import files
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.support.cstorch_program import (
     training_step,
 )
 from tests.support.terminals import terminal_of_test
-from wsc.core.terminal import TerminalHandler
+from wsc.host.terminal import TerminalHandler
 
 PROGRAM = """
 import cstorch, torch

@@ -15,7 +15,7 @@ from benchmarks.streaming import __main__ as streaming
 from validation import __main__ as validation
 from validation.closed_forms import __main__ as closed_forms
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 Main = Callable[[list[str]], int]
 

@@ -13,7 +13,7 @@ from tests.support.summaries import summary
 from timing.attribution import Attribution, StepTiming
 from timing.timed_steps import TimedSteps
 from waferstream.reports.summary import Emulated, RunSummary
-from wsc.core.files import write_json
+from wsc.host.files import write_json
 
 
 def timing(step: int, start_ps: int, attribution: Attribution) -> StepTiming:

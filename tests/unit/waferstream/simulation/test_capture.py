@@ -16,8 +16,8 @@ from waferstream.simulation.capture import CapturedStep, load_captured
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like
 from wsc.compiler.precision import StreamPrecision
-from wsc.core.files import write_json
 from wsc.core.program import Program
+from wsc.host.files import write_json
 
 
 def captured(name: str, num_layers: int, size: int = 2) -> Program:

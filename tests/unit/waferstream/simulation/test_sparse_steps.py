@@ -15,9 +15,9 @@ from waferstream.config.sections import LoopConfig
 from waferstream.simulation.capture import CapturedStep, load_captured
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from wsc.core.errors import ConfigError
-from wsc.core.files import write_json
 from wsc.core.sparsity import UpdateSteps, WeightSparsity
 from wsc.core.sparsity_levels import Exp
+from wsc.host.files import write_json
 
 DENSE = CapturedStep(program(), program(), UpdateCost(8, 15), False, None)
 NAME = DENSE.small.parameters[0].name

@@ -15,7 +15,7 @@ from memoryx.store import WeightStore
 from tests.support.tiny_run import TINY, digest_of, run_here, write_run
 from waferstream.cli import INTERRUPTED, TERMINATED
 from wsc.checkpoint.reader import Reader
-from wsc.core import disk
+from wsc.host import disk
 
 KEYS: dict[str, Any] = {"init__loop": {"max_steps": 4}, "init__logging": {"log_steps": 1}}
 IN_BACKGROUND = {"steps": 2, "async_save": True}

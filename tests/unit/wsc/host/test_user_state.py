@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wsc.core.user_state import is_sealed, make_private, sealed, state_folder
+from wsc.host.user_state import is_sealed, make_private, sealed, state_folder
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_seal_is_of_the_user_and_the_content(home: Path) -> None:
     assert not is_sealed(b"content", None)
     assert [path.name for path in home.iterdir()] == ["cache.key"]
     assert (home / "cache.key").stat().st_mode & 0o777 == 0o600
-    code = "from wsc.core.user_state import sealed; print(sealed(b'content'))"
+    code = "from wsc.host.user_state import sealed; print(sealed(b'content'))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert other.stdout.strip() == seal
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wsc.core.log_file import LogFile
+from wsc.host.log_file import LogFile
 
 
 def logger_to(path: Path) -> logging.Logger:

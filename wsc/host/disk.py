@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wsc.core.files import replacing
+from wsc.host.files import replacing
 
 
 class OpenFile(Protocol):

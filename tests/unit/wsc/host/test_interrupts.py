@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from wsc.core.interrupts import Grace, Terminated, deferred, ended_within, interrupt
+from wsc.host.interrupts import Grace, Terminated, deferred, ended_within, interrupt
 
 HANDLED = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 
@@ -85,7 +85,7 @@ def test_process_that_hangs_while_it_ends_is_ended(
     """After the time for the work and that for the end; the exit code is that of the signal."""
     program = f"""
 import signal, time
-from wsc.core.interrupts import Grace, ended_within
+from wsc.host.interrupts import Grace, ended_within
 grace = Grace(0.1, lambda: None)
 with ended_within(0.1):
     try:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from wsc.core.sources import sources_digest
+from wsc.host.sources import sources_digest
 
 
 def package(root: Path, **modules: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 from tqdm import tqdm
 
 from tests.support.terminals import terminal_of_test
-from wsc.core.progress_bar import ProgressBar
-from wsc.core.terminal import TerminalHandler, spinning
+from wsc.host.progress_bar import ProgressBar
+from wsc.host.terminal import TerminalHandler, spinning
 
 
 def test_progress_bar_is_absent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

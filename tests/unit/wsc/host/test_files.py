@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wsc.core import files
-from wsc.core.files import replacing, write_json
+from wsc.host import files
+from wsc.host.files import replacing, write_json
 
 
 def test_write_json_replaces_the_old_file(tmp_path: Path) -> None:

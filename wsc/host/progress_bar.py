@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from tqdm import tqdm
 
-from wsc.core.terminal import printing_above, repeated
+from wsc.host.terminal import printing_above, repeated
 
 _LOOK_S = 0.2
 

@@ -1,0 +1,1 @@
+"""The host of a process: its files and folders, its terminal, signals, and its own code."""
