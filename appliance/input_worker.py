@@ -11,7 +11,6 @@ import torch
 
 from appliance.batches import GlobalBatches
 from appliance.label_weights import LabelWeights
-from wsc.compiler.precision import NAMES
 from wsc.core.activities import ActivityLog, Place
 from wsc.core.errors import DataError
 from wsc.core.installation import Installation
@@ -30,6 +29,7 @@ from wsc.core.payload import (
 )
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
+from wsc.numerics.precision import NAMES
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from appliance.starting import start_cluster
 from benchmarks.streaming.workload import ADAMW, Workload
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.installation import InputFeed
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.numerics.precision import StreamPrecision
 
 
 class Training:

@@ -27,9 +27,6 @@ from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from csnode.running import Executed, Passed, Running
 from csnode.sparse_weights import SparseWeights
-from wsc.compiler.half_types import nearest
-from wsc.compiler.keyed_random import KEY_INPUT
-from wsc.compiler.precision import CARRIED, DTYPES, dtype_in_program, read_stream
 from wsc.core.activities import Place
 from wsc.core.errors import ApplianceError, WaferStreamError
 from wsc.core.installation import Installation
@@ -42,6 +39,9 @@ from wsc.core.rng import stream_key
 from wsc.core.role import Job, RoleContext
 from wsc.core.schedule import SegmentStep
 from wsc.core.segment import Segment
+from wsc.numerics.half_types import nearest
+from wsc.numerics.keyed_random import KEY_INPUT
+from wsc.numerics.precision import CARRIED, DTYPES, dtype_in_program, read_stream
 
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""

@@ -107,7 +107,7 @@ class PrecisionFlags(_Flags):
 
     stochastic_rounding: bool = False
     """Let training steps round results to the half type by chance, without bias
-    (``wsc.compiler.half_types``); a name of our own."""
+    (``wsc.numerics.half_types``); a name of our own."""
 
 
 class ClusterFlags(_Flags):

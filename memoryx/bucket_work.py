@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from memoryx.store import WeightStore
-from wsc.compiler.precision import CARRIED, write_stream
 from wsc.core.activities import Interval, place_of
 from wsc.core.packed_weights import PackedWeights
 from wsc.core.payload import Slab, unpack
 from wsc.core.program import Program
 from wsc.core.role import Cores
 from wsc.core.stream_plan import Bucket
+from wsc.numerics.precision import CARRIED, write_stream
 
 
 class BucketWork:

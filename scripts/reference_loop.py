@@ -33,13 +33,13 @@ from waferstream.config.params import InitConfig, Params, load_params
 from waferstream.training.build import make_model
 from wsc.compiler.autocast import autocast
 from wsc.compiler.half_tensor import HalfMode, to_half
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.step_means import close_step
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
 from wsc.core.micro_batches import Cut
 from wsc.core.rng import stream_key
 from wsc.core.weight_averages import advance, averages_among
+from wsc.numerics.precision import StreamPrecision
 
 Gradients = list[torch.Tensor]
 

@@ -17,11 +17,11 @@ from benchmarks.sparsity.model import Layers, update_of
 from csnode.engine.spec import TORCH, EngineSpec
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.precision import CARRIED, StreamPrecision
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Envelope, GradientReady, WeightsReady
 from wsc.core.role import Job, RoleSpec
+from wsc.numerics.precision import CARRIED, StreamPrecision
 
 MACHINE = MachineSpec()
 MICRO_BATCHES = 4

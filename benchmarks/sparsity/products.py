@@ -22,9 +22,9 @@ import torch
 from csnode.engine.crossover import Product, largest_density
 from csnode.engine.sparse_products import Pattern, sampled, times
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.compiler.precision import DTYPES
 from wsc.core.nonzeros import Index
 from wsc.host.files import write_json
+from wsc.numerics.precision import DTYPES
 
 DENSITIES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
 SHAPES = (

@@ -2,7 +2,7 @@
 
 What changes: factories, which name their device or take that of the process; constants; and ops
 that torch has for the processor alone. Random numbers are drawn on the processor either way
-(wsc.compiler.keyed_random), so that a key gives the same numbers on every device.
+(wsc.numerics.keyed_random), so that a key gives the same numbers on every device.
 """
 
 from __future__ import annotations

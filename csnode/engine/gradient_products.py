@@ -17,8 +17,8 @@ import torch
 
 from csnode.engine.crossover import SparseProducts, largest_density
 from csnode.engine.sparse_products import Pattern, sampled
-from wsc.compiler.half_types import nearest
 from wsc.core.segment import Segment
+from wsc.numerics.half_types import nearest
 
 _ATEN = "torch.ops.aten."
 _PRODUCT, _TURN = f"{_ATEN}mm.default", f"{_ATEN}t.default"

@@ -10,8 +10,8 @@ from cstorch import flags
 from cstorch.amp.grad_scaler import GradScaler
 from cstorch.optim.optimizer import Optimizer
 from wsc.compiler.autocast import autocast as wafer_autocast
-from wsc.compiler.precision import NAMES, StreamPrecision, dtype_in_program
 from wsc.core.errors import ConfigError
+from wsc.numerics.precision import NAMES, StreamPrecision, dtype_in_program
 
 __all__ = ["GradScaler", "autocast", "optimizer_step"]
 

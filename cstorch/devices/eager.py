@@ -28,13 +28,13 @@ from cstorch.tracing.recorded import RecordedScaler
 from cstorch.tracing.recorder import Recorder, recording, update_of
 from cstorch.tracing.step_value import StepValue
 from wsc.compiler.live_weights import live_weights
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.step_means import close_step
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.role import Value
+from wsc.numerics.precision import StreamPrecision
 
 
 class EagerRecorder(Recorder):

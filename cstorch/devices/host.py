@@ -17,11 +17,11 @@ from cstorch.backend import Backend
 from cstorch.cluster.restored import load_weights
 from cstorch.devices.backend_type import BackendType
 from cstorch.optim.state import OptimizerState
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
+from wsc.numerics.precision import StreamPrecision
 
 
 class HostBackend(Backend):

@@ -22,12 +22,12 @@ from cstorch import flags
 from cstorch.tracing.loop import Closure
 from cstorch.tracing.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
 from cstorch.tracing.step_value import HyperValue, StepValue
-from wsc.compiler.cbfloat16 import PROXY
 from wsc.compiler.node_marks import loss_scale_placeholder
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.weight_averages import averages_among
+from wsc.numerics.cbfloat16 import PROXY
 
 if TYPE_CHECKING:
     from cstorch.optim.state import OptimizerState

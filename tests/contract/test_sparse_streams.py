@@ -16,12 +16,12 @@ from memoryx.holder import Holder
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from tests.support.sorting_office import ORDERS, Choose, SortingOffice, oldest_first
 from timing.hardware import MachineSpec, SwarmXSpec
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages import GradientReady, WeightsReady
 from wsc.core.role import Job
 from wsc.core.sparsity import UpdateSteps, WeightSparsity
 from wsc.core.sparsity_levels import Constant
+from wsc.numerics.precision import StreamPrecision
 
 WIDTH, ROWS = 40, 10
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))

@@ -23,8 +23,8 @@ from tests.support.local_machine import (
     start,
 )
 from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.segment import Segment
+from wsc.numerics.precision import StreamPrecision
 
 DEPTHS = (4, 32)
 WIDTH = 8

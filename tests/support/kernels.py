@@ -10,9 +10,9 @@ from torch import nn
 
 from wsc.compiler.autocast import autocast
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.keyed_random import KEY_INPUT
-from wsc.compiler.precision import DTYPES, StreamPrecision
 from wsc.core.label_means import SEED_INPUT
+from wsc.numerics.keyed_random import KEY_INPUT
+from wsc.numerics.precision import DTYPES, StreamPrecision
 
 Gradients = dict[str, torch.Tensor]
 

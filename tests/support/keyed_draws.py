@@ -7,8 +7,8 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from wsc.compiler.keyed_random import KERNELS
 from wsc.core.rng import stream_key
+from wsc.numerics.keyed_random import KERNELS
 
 
 class KeyedDraws(TorchDispatchMode):

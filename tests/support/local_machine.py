@@ -23,9 +23,9 @@ from timing.hardware import MachineSpec
 from timing.record import Record
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.optimizer import OptimizerSpec
+from wsc.numerics.precision import StreamPrecision
 
 FP32 = StreamPrecision("float32", "float32")
 BF16 = StreamPrecision("bfloat16", "bfloat16")

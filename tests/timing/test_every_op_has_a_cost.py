@@ -15,8 +15,8 @@ from timing.kernels import Grid
 from timing.kernels.op_costs import COST_FUNCTIONS, op_cycles
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.ops import KIND_OF
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.program import Program
+from wsc.numerics.precision import StreamPrecision
 
 
 def captured(name: str) -> Program:

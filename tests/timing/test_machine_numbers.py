@@ -21,12 +21,12 @@ from timing.start_up import checkpoint_ps
 from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
 from wsc.core.config import validate
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.loading import Loading
 from wsc.core.micro_batches import MicroBatchPolicy
+from wsc.numerics.precision import StreamPrecision
 
 MODEL = {
     "name": "gpt2",

@@ -22,10 +22,10 @@ from waferstream.config.params import TrainerConfig, load_params
 from waferstream.simulation.study import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.loading import Loading
 from wsc.core.program import Program
+from wsc.numerics.precision import StreamPrecision
 
 _PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
 

@@ -36,7 +36,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from wsc.compiler.precision import StreamPrecision
+from wsc.numerics.precision import StreamPrecision
 
 _NAMES = {
     "product": "linear bilinear matmul __matmul__ __rmatmul__ mm bmm mv dot addmm addbmm addmv "

@@ -46,7 +46,6 @@ from wsc.compiler.host_reads import RefuseHostReads
 from wsc.compiler.known_values import KnownValues
 from wsc.compiler.live_weights import live_weights
 from wsc.compiler.norm_results import NO_NORMS, NormStep, erase_unread, separate_norms
-from wsc.compiler.precision import DTYPES, NAMES, StreamPrecision
 from wsc.compiler.shape_rules import own_shape_rules
 from wsc.compiler.step_state import StateUpdate, separate_state
 from wsc.compiler.traceable import traceable_forms
@@ -54,6 +53,7 @@ from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import Rounding, StepState, TensorSpec
 from wsc.core.weight_averages import averages_among
+from wsc.numerics.precision import DTYPES, NAMES, StreamPrecision
 
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """The user's step on the flat inputs of one micro-batch; returns its results, loss first."""

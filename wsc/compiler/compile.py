@@ -17,7 +17,6 @@ from wsc.compiler.label_means import weigh_label_means
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers, recompute_regions
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.recording import Recording, record
 from wsc.compiler.sample_sums import sums_over_samples
 from wsc.compiler.segments import build_segments
@@ -26,6 +25,7 @@ from wsc.core.errors import ApplianceCompilationError
 from wsc.core.installation import SizedKernels
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program import Program, TensorResult
+from wsc.numerics.precision import StreamPrecision
 from wsc.version import VERSION
 
 

@@ -16,9 +16,9 @@ from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from wsc.compiler.half_types import nearest, stochastic
 from wsc.compiler.lower_half import overload_rounds, overload_states
-from wsc.compiler.precision import dtype_in_program
+from wsc.numerics.half_types import nearest, stochastic
+from wsc.numerics.precision import dtype_in_program
 
 _FAKE = FakeTensorMode(allow_non_fake_inputs=True)  # as in wsc.compiler.capture: types of the CPU
 _make: Any = torch.Tensor._make_wrapper_subclass

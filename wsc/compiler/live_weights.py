@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.autocast import autocast
-from wsc.compiler.precision import StreamPrecision
+from wsc.numerics.precision import StreamPrecision
 
 
 @contextmanager

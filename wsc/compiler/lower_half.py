@@ -16,11 +16,11 @@ import torch
 from torch import fx
 
 from wsc.compiler.capture import Captured
-from wsc.compiler.half_types import nearest, nearest_, stochastic, stochastic_
-from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.ops import kind_of_overload, op_kind, op_name
-from wsc.compiler.precision import dtype_in_program
 from wsc.compiler.storages import overwritten
+from wsc.numerics.half_types import nearest, nearest_, stochastic, stochastic_
+from wsc.numerics.keyed_random import KEY_INPUT
+from wsc.numerics.precision import dtype_in_program
 
 _CHOOSING = (
     "clone cat stack repeat roll flip tril triu relu threshold_backward neg abs embedding "

@@ -21,11 +21,11 @@ from wsc.compiler.capture import Captured, Step, capture
 from wsc.compiler.deepen import deepened, is_like
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.layer_places import UnequalLayersError
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.resize import resized
 from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import TensorSpec
+from wsc.numerics.precision import StreamPrecision
 
 _REMEDY = "set csx.performance.micro_batch_size to an integer that divides the batch and fits"
 

@@ -14,7 +14,6 @@ from typing import TypeVar
 from torch import fx
 
 from wsc.compiler.capture import Captured
-from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.lower_half import PLACE, lowering_of
 from wsc.compiler.memory import Memory
 from wsc.compiler.passes.layers import SegmentKey
@@ -25,6 +24,7 @@ from wsc.core.kernel_source import KernelSource, kernel_source
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.segment import Segment, Stash
+from wsc.numerics.keyed_random import KEY_INPUT
 
 Key = TypeVar("Key")
 

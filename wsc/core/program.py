@@ -22,7 +22,7 @@ from wsc.core.segment import Segment
 
 Mode = Literal["train", "eval"]
 Rounding = Literal["nearest", "stochastic"]
-"""How results of ops are rounded to the half type (wsc.compiler.half_types)."""
+"""How results of ops are rounded to the half type (wsc.numerics.half_types)."""
 
 BYTES_PER_ELEMENT = {
     "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "cbfloat16": 2,

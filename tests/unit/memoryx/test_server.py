@@ -16,13 +16,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.support.server_driver import NUM_MICRO_BATCHES, TRAINED, ServerDriver
 from tests.support.small_programs import PARAMETERS
 from tests.support.sorting_office import ORDERS
-from wsc.compiler.precision import DTYPES
 from wsc.core.loss_scale import LossScaleRule
 from wsc.core.messages import GradientReady, NormTotal, WeightsReady
 from wsc.core.reduce_order import Subtree, root
 from wsc.core.role import Job
 from wsc.core.schedule import collected_by
 from wsc.core.stream_plan import Bucket
+from wsc.numerics.precision import DTYPES
 
 
 def test_server_streams_in_schedule_order() -> None:

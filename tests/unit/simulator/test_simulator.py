@@ -15,12 +15,12 @@ from timing.attribution import StepTiming
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
 from wsc.core.loading import Loading
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.stream_plan import plan_streams
 from wsc.core.units import PS_PER_S
+from wsc.numerics.precision import StreamPrecision
 
 MACHINE = MachineSpec()
 SLOW_MEMORY = MachineSpec.model_validate({"memoryx": {"memory_bandwidth_bytes_per_s": 10**9}})

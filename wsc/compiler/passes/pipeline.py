@@ -21,16 +21,16 @@ from typing import Any
 import torch
 from torch import fx
 
-from wsc.compiler import keyed_random
 from wsc.compiler.capture import Captured
 from wsc.compiler.capture_errors import line_of_node
 from wsc.compiler.lower_half import PLACE, rounds_by_chance
 from wsc.compiler.ops import RANDOM_OPS, REMEDIES, op_kind, op_name
 from wsc.compiler.passes.layers import assign_segments
 from wsc.compiler.passes.rematerialize import rematerialize_weights
-from wsc.compiler.precision import dtype_in_program
 from wsc.compiler.storages import overwritten
 from wsc.core.errors import ApplianceCompilationError
+from wsc.numerics import keyed_random
+from wsc.numerics.precision import dtype_in_program
 
 _ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 

@@ -11,10 +11,10 @@ import torch
 from csnode.engine.binding import built
 from csnode.engine.sparse_products import Pattern, sampled
 from csnode.engine.spec import EngineSpec
-from wsc.compiler.half_types import nearest
 from wsc.core.kernel_source import KernelSource
 from wsc.core.nonzeros import Index
 from wsc.core.segment import Segment
+from wsc.numerics.half_types import nearest
 
 ROWS, OUTPUTS, INPUTS = 5, 6, 8
 MASK = torch.rand(OUTPUTS, INPUTS, generator=torch.Generator().manual_seed(0)) < 0.3

@@ -20,9 +20,9 @@ from tests.support.cstorch_program import (
 )
 from tests.support.errors import raises
 from tests.support.local_machine import Regression
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceCompilationError, ConfigError
+from wsc.numerics.precision import StreamPrecision
 
 
 @pytest.fixture

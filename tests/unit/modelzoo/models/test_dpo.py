@@ -23,8 +23,8 @@ from tests.support.tiny_models import TOKENS as VOCABULARY
 from tests.unit.modelzoo.models.test_mup import WIDE
 from tests.unit.modelzoo.models.test_relatives import LLAMA_KEYS, THEIR_SIZES, theirs
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
+from wsc.numerics.precision import StreamPrecision
 
 GENERATOR = torch.Generator().manual_seed(0)
 TOKENS = torch.randint(40, (3, 2, 9), generator=GENERATOR)

@@ -15,8 +15,8 @@ from tests.support.encoder_names import transformers_names
 from tests.support.errors import raises
 from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
+from wsc.numerics.precision import StreamPrecision
 
 ENCODER = {**FOUR_HEADS, **NO_DROPOUT, **TOKENS}
 NUM_QUESTIONS, GROUP, NUM_PASSAGES = 4, 2, 3

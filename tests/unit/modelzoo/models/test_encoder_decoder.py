@@ -15,8 +15,8 @@ from modelzoo.models.mup import LEARNING_RATE_GROUPS
 from modelzoo.models.registry import build_model, training_example
 from tests.support.errors import raises
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
+from wsc.numerics.precision import StreamPrecision
 
 T5: dict[str, Any] = {
     "name": "t5",

@@ -10,8 +10,8 @@ from torch import nn
 from modelzoo.models.fc_mnist import FcMnistModel
 from modelzoo.models.registry import build_model, training_example
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
+from wsc.numerics.precision import StreamPrecision
 
 SECTION = {"name": "fc_mnist", "depth": 2, "hidden_size": 20, "activation_fn": "relu"}
 IMAGES = torch.randn(4, 1, 28, 28, generator=torch.Generator().manual_seed(0))

@@ -23,8 +23,8 @@ from tests.support.multimodal import (
     TEXT_MODEL,
 )
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError, DataError
+from wsc.numerics.precision import StreamPrecision
 
 _IMAGE_TOKEN = 39  # which the batch has at no other place
 _LLAMA = (

@@ -21,8 +21,8 @@ from modelzoo.models.registry import (
 from tests.support.errors import raises
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
+from wsc.numerics.precision import StreamPrecision
 
 LLAMA = {
     "vocab_size": 32000,

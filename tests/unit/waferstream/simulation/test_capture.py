@@ -15,9 +15,9 @@ from tests.support.tiny_models import SIZES, TINY_MODELS
 from waferstream.simulation.capture import CapturedStep, load_captured
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.program import Program
 from wsc.host.files import write_json
+from wsc.numerics.precision import StreamPrecision
 
 
 def captured(name: str, num_layers: int, size: int = 2) -> Program:

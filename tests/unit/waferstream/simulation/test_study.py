@@ -20,11 +20,11 @@ from waferstream.reports.curve import CurvePoint, PredictedStep
 from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.micro_batches import Explore, MicroBatchPolicy, SizeRange
 from wsc.core.units import format_bytes
+from wsc.numerics.precision import StreamPrecision
 
 BATCH = 48
 

@@ -13,8 +13,8 @@ from tests.support.errors import raises
 from tests.support.kernels import run_eagerly, run_kernels
 from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from wsc.compiler.autocast import FAMILY_OF, autocast
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ApplianceCompilationError
+from wsc.numerics.precision import StreamPrecision
 
 MIXED = StreamPrecision("bfloat16", "float32")
 FP16 = StreamPrecision("float16", "float16")

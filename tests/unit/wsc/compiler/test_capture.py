@@ -13,9 +13,9 @@ from tests.support.kernels import run_eagerly, run_kernels
 from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from tests.support.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.capture import capture
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import TensorSpec
+from wsc.numerics.precision import StreamPrecision
 
 NUM_MICRO_BATCHES = 3
 ONE_LAYER = {"num_hidden_layers": 1}

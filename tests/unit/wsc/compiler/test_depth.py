@@ -11,8 +11,8 @@ from torch import nn
 from tests.support.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like, named_by_place
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.program import Program
+from wsc.numerics.precision import StreamPrecision
 
 
 class Layer(nn.Module):

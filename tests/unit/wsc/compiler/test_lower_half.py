@@ -17,10 +17,10 @@ from tests.support.local_machine import (
     random_batches,
     start,
 )
-from wsc.compiler.cbfloat16 import rounded
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.half_tensor import HalfMode, to_half
-from wsc.compiler.precision import StreamPrecision
+from wsc.numerics.cbfloat16 import rounded
+from wsc.numerics.precision import StreamPrecision
 
 
 class Odd(nn.Module):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from wsc.compiler.keyed_random import KERNELS
 from wsc.compiler.ops import KIND_OF, RANDOM_OPS, REMEDIES, kind_of_overload
+from wsc.numerics.keyed_random import KERNELS
 
 aten: Any = torch.ops.aten
 

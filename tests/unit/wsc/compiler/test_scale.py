@@ -11,11 +11,11 @@ from torch import nn
 from tests.support.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import Program
 from wsc.core.segment import OpWork
+from wsc.numerics.precision import StreamPrecision
 
 
 class Tiny(nn.Module):

@@ -69,7 +69,7 @@ def test_kernel_source_holds_constants(compiled: Compiled) -> None:
 def test_kernel_source_names_only_own_modules(compiled: Compiled) -> None:
     """A kernel needs torch and WaferStream, nothing of the user's."""
     modules = {module for kernel in compiled.kernels for module, _ in kernel.modules.values()}
-    assert modules == {"wsc.compiler.keyed_random"}
+    assert modules == {"wsc.numerics.keyed_random"}
 
 
 def test_kernel_source_frees_intermediates(compiled: Compiled) -> None:

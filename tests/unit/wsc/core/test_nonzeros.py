@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from wsc.compiler.precision import CARRIED
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.nonzero_bytes import expected_bytes, expected_index_bytes
 from wsc.core.nonzeros import Index
+from wsc.numerics.precision import CARRIED
 
 SHAPES = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple)
 STREAM_DTYPES = ("float32", "bfloat16", "float16", "cbfloat16")

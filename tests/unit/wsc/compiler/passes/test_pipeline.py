@@ -17,9 +17,9 @@ from tests.support.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.capture import Captured, capture
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.passes.pipeline import OPTIONAL, run_passes
-from wsc.compiler.precision import StreamPrecision
+from wsc.numerics.keyed_random import KEY_INPUT
+from wsc.numerics.precision import StreamPrecision
 
 ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 

@@ -23,9 +23,9 @@ from wsc.compiler.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes.pipeline import run_passes
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.program import Program
 from wsc.core.segment import Segment
+from wsc.numerics.precision import StreamPrecision
 
 WIDTH = 6
 Reshape = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

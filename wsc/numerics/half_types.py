@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import torch
 
-from wsc.compiler import cbfloat16
 from wsc.core.rng import stream_key
+from wsc.numerics import cbfloat16
 
 
 class _Layout(NamedTuple):

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from wsc.compiler.cbfloat16 import CODE, decode
-from wsc.compiler.half_types import nearest, nearest_, stochastic, stochastic_
+from wsc.numerics.cbfloat16 import CODE, decode
+from wsc.numerics.half_types import nearest, nearest_, stochastic, stochastic_
 
 HALVES = ("bfloat16", "float16", "cbfloat16")
 LARGEST = {"bfloat16": 2.0**128 - 2.0**120, "float16": 65504.0, "cbfloat16": 2.0**32 - 2.0**22}

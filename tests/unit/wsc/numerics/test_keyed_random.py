@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from wsc.compiler import keyed_random
+from wsc.numerics import keyed_random
 
 X = torch.full((200, 50), 0.3)
 ARGUMENTS: dict[str, tuple[Any, ...]] = {

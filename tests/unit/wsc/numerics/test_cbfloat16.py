@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from wsc.compiler.cbfloat16 import CODE, decode, encode, rounded
+from wsc.numerics.cbfloat16 import CODE, decode, encode, rounded
 
 
 def value_of(code: int) -> float:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from wsc.compiler import cbfloat16
 from wsc.core.program import Rounding
+from wsc.numerics import cbfloat16
 
 DTYPES = {
     "float32": torch.float32,

@@ -1,0 +1,1 @@
+"""Types of numbers that torch lacks or rounds in another way, and keyed random numbers."""
