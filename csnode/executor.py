@@ -32,13 +32,13 @@ from wsc.core.errors import ApplianceError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
-from wsc.core.packed_weights import PackedWeights
 from wsc.core.payload import Payload, byte_ranges, unpack
 from wsc.core.program import Program
 from wsc.core.rng import stream_key
 from wsc.core.role import Job, RoleContext
 from wsc.core.schedule import SegmentStep
 from wsc.core.segment import Segment
+from wsc.core.sparsity.packed_weights import PackedWeights
 from wsc.numerics.half_types import nearest
 from wsc.numerics.keyed_random import KEY_INPUT
 from wsc.numerics.precision import CARRIED, DTYPES, dtype_in_program, read_stream

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from csnode.engine.crossover import SparseProducts, highest_density
 from csnode.engine.sparse_products import Pattern
-from wsc.core.nonzeros import Index
-from wsc.core.packed_weights import PackedWeights
 from wsc.core.program import TensorSpec
+from wsc.core.sparsity.nonzeros import Index
+from wsc.core.sparsity.packed_weights import PackedWeights
 from wsc.core.stream_plan import Bucket
 
 Known = TypeVar("Known")

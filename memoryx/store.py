@@ -12,9 +12,9 @@ from memoryx.optim.rule import Parameter, Shape, State, rule_named
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.packing import Packing
 from wsc.checkpoint import parameter_of
-from wsc.core.nonzeros import Index
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
+from wsc.core.sparsity.nonzeros import Index
 from wsc.core.weight_averages import WeightAverage, advance
 
 

@@ -14,7 +14,7 @@ from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig
 from waferstream.training.build import make_scaler
 from waferstream.training.parameter_groups import parameter_groups
-from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity.spec import WeightSparsity
 
 FUSED = ("SGD", "Adam", "AdamW")
 """Optimizers that are fused kernels in torch, which the cluster matches bit for bit."""

@@ -16,7 +16,7 @@ from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import Cut
 from wsc.core.program import Program
 from wsc.core.schedule import Schedule, SegmentStep, schedule_of
-from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity.spec import WeightSparsity
 from wsc.core.stream_plan import StreamPlan
 
 DENSE_STEP = StepSparsity()

@@ -40,7 +40,7 @@ from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
 from wsc.core.schedule import Rounds
 from wsc.core.segment import ARITHMETIC_KINDS
-from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity.spec import WeightSparsity
 from wsc.core.stream_plan import plan_streams
 
 MOST_STEPS = 16

@@ -1,7 +1,7 @@
 """Sparse weights on the emulated machine: what streams, and which ops skip zeros.
 
 A weight of *density* d streams and is stored as the share d of its elements that are not zero, with
-their index (wsc.core.nonzero_bytes); its zeros trigger no work (Lie, Hot Chips 34, 2022: only
+their index (wsc.core.sparsity.nonzero_bytes); its zeros trigger no work (Lie, Hot Chips 34, 2022: only
 non-zero weights are sent). In the backward pass each arriving weight triggers its own gradient as
 well, so that masked ones are not computed, except where an update of the mask reads them.
 """
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 
-from wsc.core.nonzero_bytes import expected_bytes
 from wsc.core.program import BYTES_PER_ELEMENT, Program, TensorSpec
 from wsc.core.segment import OpWork, Segment
+from wsc.core.sparsity.nonzero_bytes import expected_bytes
 from wsc.core.stream_plan import Bucket, StreamPlan
 
 Densities = Mapping[str, float]

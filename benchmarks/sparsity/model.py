@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.sparsity import WeightSparsity
-from wsc.core.sparsity_levels import Constant
+from wsc.core.sparsity.levels import Constant
+from wsc.core.sparsity.spec import WeightSparsity
 
 
 class Layers(nn.Module):

@@ -22,7 +22,7 @@ import torch
 from csnode.engine.crossover import Product, largest_density
 from csnode.engine.sparse_products import Pattern, sampled, times
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.nonzeros import Index
+from wsc.core.sparsity.nonzeros import Index
 from wsc.host.files import write_json
 from wsc.numerics.precision import DTYPES
 

@@ -14,7 +14,7 @@ from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
 from wsc.core.optimizer import ParamGroup
-from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity.spec import WeightSparsity
 
 
 def group_spec(

@@ -11,8 +11,8 @@ from cstorch.sparse.dynamic import GMP, SET, RigL
 from cstorch.sparse.group import Group
 from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError
-from wsc.core.sparsity import Algorithm
-from wsc.core.sparsity_groups import Groups, SparsityGroup, keys_of
+from wsc.core.sparsity.groups import Groups, SparsityGroup, keys_of
+from wsc.core.sparsity.spec import Algorithm
 
 _KINDS: dict[Algorithm, type[SparsityAlgorithm]] = {
     "static": Static,

@@ -12,8 +12,8 @@ from cstorch.sparse.algorithm import InitFunction, SparsityAlgorithm
 from cstorch.sparse.levels import Given, level_of, tabulated
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
-from wsc.core.sparsity import Algorithm, UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import Constant
+from wsc.core.sparsity.levels import Constant
+from wsc.core.sparsity.spec import Algorithm, UpdateSteps, WeightSparsity
 
 
 class DynamicSparsityAlgorithm(SparsityAlgorithm):

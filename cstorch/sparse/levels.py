@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from wsc.core.config import Config, validate
-from wsc.core.sparsity_levels import AnyLevel, Constant, Level, Table
+from wsc.core.sparsity.levels import AnyLevel, Constant, Level, Table
 
 Function = Callable[[torch.Tensor], Any]
 Given = float | Mapping[str, Any] | AnyLevel | Function | None

@@ -20,7 +20,7 @@ from cstorch.remote.tensor import RemoteParameter
 from cstorch.sparse.levels import level_of
 from cstorch.sparse.matrix_pruning import pruned_matrix
 from wsc.core.errors import ConfigError
-from wsc.core.sparsity_levels import Constant
+from wsc.core.sparsity.levels import Constant
 
 _WHERE = "cstorch.sparse.prune_one_shot"
 

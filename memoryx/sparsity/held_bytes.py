@@ -8,10 +8,10 @@ from math import ceil
 
 from memoryx.optim.rule import STATE_BYTES_PER_ELEMENT, rule_named
 from memoryx.sparsity.packing import packed_bytes, place_dtype
-from wsc.core.nonzero_bytes import bitmap_bytes
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import MASTER_BYTES, Program
-from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity.nonzero_bytes import bitmap_bytes
+from wsc.core.sparsity.spec import WeightSparsity
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from wsc.core.rng import stream_key
-from wsc.core.sparsity import WeightSparsity, kept_of
+from wsc.core.sparsity.spec import WeightSparsity, kept_of
 
 
 def first_mask(spec: WeightSparsity, weight: torch.Tensor) -> torch.Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from memoryx.sparsity.masks import Masks
-from wsc.core.nonzeros import Index
-from wsc.core.packed_weights import PackedWeights, gradient_bucket, pays
 from wsc.core.payload import unpack
 from wsc.core.program import BYTES_PER_ELEMENT
+from wsc.core.sparsity.nonzeros import Index
+from wsc.core.sparsity.packed_weights import PackedWeights, gradient_bucket, pays
 from wsc.core.stream_plan import Bucket
 
 

@@ -19,8 +19,8 @@ from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages import GradientReady, WeightsReady
 from wsc.core.role import Job
-from wsc.core.sparsity import UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import Constant
+from wsc.core.sparsity.levels import Constant
+from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 from wsc.numerics.precision import StreamPrecision
 
 WIDTH, ROWS = 40, 10

@@ -43,7 +43,7 @@ from waferstream.config.shared_keys import with_shared_keys
 from wsc.core.config import load_yaml, validate
 from wsc.core.errors import ConfigError
 from wsc.core.micro_batches import MicroBatchPolicy
-from wsc.core.sparsity_groups import Groups
+from wsc.core.sparsity.groups import Groups
 
 Kind = TypeVar("Kind", bound=Named)
 Mode = Literal["train", "eval", "train_and_eval", "eval_all"]

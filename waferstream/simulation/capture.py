@@ -43,7 +43,7 @@ from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
-from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity.spec import WeightSparsity
 from wsc.host.files import replacing
 from wsc.host.sources import sources_digest
 from wsc.version import VERSION

@@ -34,7 +34,7 @@ from waferstream.simulation.study import Study
 from wsc.compiler.scale import CAPTURED_SIZES
 from wsc.core.errors import ConfigError
 from wsc.core.loading import UNKNOWN_LOADING
-from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity.spec import WeightSparsity
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 Sparsity = SparsityAlgorithm | float | Mapping[str, Any] | Sequence[Mapping[str, Any]]

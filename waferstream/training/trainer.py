@@ -53,7 +53,7 @@ from wsc.core.digest import weights_digest
 from wsc.core.errors import CheckpointError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
-from wsc.core.sparsity_groups import check_updates
+from wsc.core.sparsity.groups import check_updates
 
 log = logging.getLogger("waferstream")
 

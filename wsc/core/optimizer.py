@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.loss_scale import LossScaleRule
-from wsc.core.sparsity import WeightSparsity
+from wsc.core.sparsity.spec import WeightSparsity
 from wsc.core.weight_averages import WeightAverage
 
 

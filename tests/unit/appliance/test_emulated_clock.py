@@ -23,8 +23,8 @@ from tests.support.local_machine import (
 from timing.cost import segment_costs
 from timing.hardware import override
 from wsc.core.installation import Installation
-from wsc.core.sparsity import UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import AnyLevel, Constant, Exp
+from wsc.core.sparsity.levels import AnyLevel, Constant, Exp
+from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 
 WIDTH = 256
 NAME = "layers.0.weight"

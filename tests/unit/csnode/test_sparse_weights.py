@@ -6,8 +6,8 @@ import torch
 
 from csnode.sparse_weights import SparseWeights
 from tests.support.small_programs import program
-from wsc.core.nonzeros import Index
-from wsc.core.packed_weights import PackedWeights
+from wsc.core.sparsity.nonzeros import Index
+from wsc.core.sparsity.packed_weights import PackedWeights
 from wsc.core.stream_plan import plan_streams
 
 BUCKET = plan_streams(program(), 1).weights[0]

@@ -10,8 +10,8 @@ from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, random_batches
 from timing.hardware import MemoryXSpec
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.sparsity import UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import Constant, Linear
+from wsc.core.sparsity.levels import Constant, Linear
+from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 
 sizes = st.integers(1, 10**15)
 

@@ -12,8 +12,8 @@ from csnode.engine.binding import built
 from csnode.engine.sparse_products import Pattern, sampled
 from csnode.engine.spec import EngineSpec
 from wsc.core.kernel_source import KernelSource
-from wsc.core.nonzeros import Index
 from wsc.core.segment import Segment
+from wsc.core.sparsity.nonzeros import Index
 from wsc.numerics.half_types import nearest
 
 ROWS, OUTPUTS, INPUTS = 5, 6, 8

@@ -8,7 +8,7 @@ import torch
 from csnode.engine.crossover import SparseProducts
 from csnode.engine.packed_weight import NonZeros, PackedWeight
 from csnode.engine.sparse_products import Pattern, times
-from wsc.core.nonzeros import Index
+from wsc.core.sparsity.nonzeros import Index
 
 aten = torch.ops.aten
 OUTPUTS, INPUTS, ROWS = 12, 20, 3

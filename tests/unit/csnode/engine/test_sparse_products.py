@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from csnode.engine import sparse_products
 from csnode.engine.sparse_products import Pattern, sampled, times
-from wsc.core.nonzeros import Index
+from wsc.core.sparsity.nonzeros import Index
 
 
 def pattern_of(mask: torch.Tensor) -> Pattern:

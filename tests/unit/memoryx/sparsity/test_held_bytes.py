@@ -13,8 +13,8 @@ from memoryx.store import WeightStore
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import Program, TensorSpec
-from wsc.core.sparsity import WeightSparsity
-from wsc.core.sparsity_levels import Constant
+from wsc.core.sparsity.levels import Constant
+from wsc.core.sparsity.spec import WeightSparsity
 
 HYPER = {
     "lr": 1e-3,

@@ -18,8 +18,8 @@ from wsc.core.config import validate
 from wsc.core.errors import CheckpointError
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
-from wsc.core.sparsity import UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import Constant
+from wsc.core.sparsity.levels import Constant
+from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 
 SPECS = (TensorSpec("w", (8, 9), "float32"), TensorSpec("dense", (4,), "float32"))
 

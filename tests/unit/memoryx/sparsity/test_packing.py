@@ -24,8 +24,8 @@ from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.config import validate
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
-from wsc.core.sparsity import UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import Constant, Exp
+from wsc.core.sparsity.levels import Constant, Exp
+from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 from wsc.core.units import MIB
 
 SHAPE = (24, 40)

@@ -15,8 +15,8 @@ from memoryx.sparsity.step_sparsity import (
 from tests.support.plain_sgd import plain_sgd
 from timing.densities import StepSparsity
 from wsc.core.program import TensorSpec
-from wsc.core.sparsity import UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import Constant, Exp
+from wsc.core.sparsity.levels import Constant, Exp
+from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 
 SHAPE = (40, 50)
 PARAMETERS = {name: TensorSpec(name, SHAPE, "float32") for name in ("up", "down", "bias")}

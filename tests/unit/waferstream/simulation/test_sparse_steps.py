@@ -15,8 +15,8 @@ from waferstream.config.sections import LoopConfig
 from waferstream.simulation.capture import CapturedStep, load_captured
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from wsc.core.errors import ConfigError
-from wsc.core.sparsity import UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import Exp
+from wsc.core.sparsity.levels import Exp
+from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 from wsc.host.files import write_json
 
 DENSE = CapturedStep(program(), program(), UpdateCost(8, 15), False, None)

@@ -11,7 +11,7 @@ import yaml
 import cstorch
 from tests.support.tiny_run import run_here, write_run
 from tests.support.tools import tool
-from wsc.core.sparsity import kept_of
+from wsc.core.sparsity.spec import kept_of
 
 FROM_ZEROS = {"init_method": "from_zeros", "param_filter": ["*linear_layer.weight"]}
 

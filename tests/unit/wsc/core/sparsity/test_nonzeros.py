@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.nonzero_bytes import expected_bytes, expected_index_bytes
-from wsc.core.nonzeros import Index
+from wsc.core.sparsity.nonzero_bytes import expected_bytes, expected_index_bytes
+from wsc.core.sparsity.nonzeros import Index
 from wsc.numerics.precision import CARRIED
 
 SHAPES = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple)

@@ -12,8 +12,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from wsc.core.config import Config, before
 from wsc.core.errors import ConfigError
-from wsc.core.sparsity import Algorithm, UpdateSteps
-from wsc.core.sparsity_levels import AnyLevel, Constant, Fraction
+from wsc.core.sparsity.levels import AnyLevel, Constant, Fraction
+from wsc.core.sparsity.spec import Algorithm, UpdateSteps
 
 
 def _lower(value: Any) -> Any:

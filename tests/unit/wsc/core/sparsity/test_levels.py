@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsc.core.sparsity import UpdateSteps, WeightSparsity
-from wsc.core.sparsity_levels import (
+from wsc.core.sparsity.levels import (
     AnyLevel,
     Constant,
     Cosine,
@@ -15,6 +14,7 @@ from wsc.core.sparsity_levels import (
     Power,
     Table,
 )
+from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 
 
 @pytest.mark.parametrize(

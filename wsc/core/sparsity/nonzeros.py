@@ -1,7 +1,7 @@
 """Sparse tensors as values and index of their non-zeros: the format of streams and of files.
 
 An *index* says which elements of a tensor are present, in the encoding that takes the fewest bytes
-(wsc.core.nonzero_bytes). Values are packed in the order of the elements, so that they are added
+(wsc.core.sparsity.nonzero_bytes). Values are packed in the order of the elements, so that they are added
 and updated like any flat tensor; every bit of a present element survives, also that of a zero.
 Absent elements are +0.0.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.nonzero_bytes import GO_ON, Encoding, bitmap_bytes
+from wsc.core.sparsity.nonzero_bytes import GO_ON, Encoding, bitmap_bytes
 
 _Bytes = np.ndarray
 """A flat array of bytes or of places."""

@@ -57,7 +57,7 @@ def expected_index_bytes(num_elements: int, num_present: int) -> dict[Encoding, 
 def expected_bytes(num_elements: int, density: float, element_bytes: int) -> int:
     """Return the bytes of values and index of a tensor whose non-zeros are at random places.
 
-    The closed form of what ``wsc.core.nonzeros`` packs, without headers and alignment.
+    The closed form of what ``wsc.core.sparsity.nonzeros`` packs, without headers and alignment.
 
     Args:
         num_elements: Elements of the tensor, zeros included.

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.nonzero_bytes import ENCODINGS, aligned
-from wsc.core.nonzeros import Index
 from wsc.core.payload import Payload
 from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
+from wsc.core.sparsity.nonzero_bytes import ENCODINGS, aligned
+from wsc.core.sparsity.nonzeros import Index
 from wsc.core.stream_plan import Bucket
 
 _WORD_BYTES = 8

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from wsc.core.config import Config
-from wsc.core.sparsity_levels import AnyLevel
+from wsc.core.sparsity.levels import AnyLevel
 
 Algorithm = Literal["static", "gmp", "set", "rigl"]
 InitMethod = Literal["random", "topk", "from_zeros", "checkerboard", "given"]
