@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wsc.compiler.step_means import closed
+from wsc.compiler.results.step_means import closed
 from wsc.core.installation import Installation
 from wsc.core.program import Mode, Program
 from wsc.core.role import Value

@@ -27,8 +27,8 @@ from simulator.simulator import Simulator
 from timing.program_report import program_report
 from timing.sram import data_bytes, largest_with_recompute, plan_sram, report_text
 from wsc.compiler.compiled import Compiled
+from wsc.compiler.derivation.scale import CAPTURED_SIZES, capture_both
 from wsc.compiler.listing import schedule_listing
-from wsc.compiler.scale import CAPTURED_SIZES, capture_both
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 from wsc.core.loading import Loading
 from wsc.core.micro_batches import FILL_WAFER, FLAG, Cut, SizeRange, explored_sizes, share_of

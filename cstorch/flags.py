@@ -103,7 +103,7 @@ class PrecisionFlags(_Flags):
 
     optimization_level: Literal[0, 1, 2] = 1
     """0 computes in fp32 on weights streamed in half precision; 1 and 2 compute in half precision,
-    1 with softmax in fp32 (``wsc.compiler.autocast``)."""
+    1 with softmax in fp32 (``wsc.compiler.capture.autocast``)."""
 
     stochastic_rounding: bool = False
     """Let training steps round results to the half type by chance, without bias

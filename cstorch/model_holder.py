@@ -27,7 +27,7 @@ from cstorch.step_count import StepCount
 from cstorch.tracing.loop import Loop
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_links, append_tensors
-from wsc.compiler.traced_buffers import TracedBuffers
+from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.core.activities import Place
 from wsc.core.errors import WaferStreamError
 

@@ -31,9 +31,9 @@ from scripts.reference_update import (
 )
 from waferstream.config.params import InitConfig, Params, load_params
 from waferstream.training.build import make_model
-from wsc.compiler.autocast import autocast
+from wsc.compiler.capture.autocast import autocast
 from wsc.compiler.half_tensor import HalfMode, to_half
-from wsc.compiler.step_means import close_step
+from wsc.compiler.results.step_means import close_step
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
 from wsc.core.micro_batches import Cut

@@ -33,7 +33,7 @@ from timing.sram import SramPlan
 from timing.stalls import StreamCheck
 from timing.timed_steps import TimedSteps
 from timing.timeline import State
-from wsc.compiler.scale import ScalableProgram
+from wsc.compiler.derivation.scale import ScalableProgram
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import Cut
 from wsc.core.optimizer import OptimizerSpec

@@ -1,9 +1,9 @@
 """Sparse weights on the emulated machine: what streams, and which ops skip zeros.
 
 A weight of *density* d streams and is stored as the share d of its elements that are not zero, with
-their index (wsc.core.sparsity.nonzero_bytes); its zeros trigger no work (Lie, Hot Chips 34, 2022: only
-non-zero weights are sent). In the backward pass each arriving weight triggers its own gradient as
-well, so that masked ones are not computed, except where an update of the mask reads them.
+their index (wsc.core.sparsity.nonzero_bytes); its zeros trigger no work (Lie, Hot Chips 34, 2022:
+only non-zero weights are sent). In the backward pass each arriving weight triggers its own gradient
+as well, so that masked ones are not computed, except where an update of the mask reads them.
 """
 
 from __future__ import annotations

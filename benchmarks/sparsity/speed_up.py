@@ -33,7 +33,7 @@ from validation.rows.row import Row
 from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.reports.curve_picture import DOTS
-from wsc.compiler.scale import CAPTURED_SIZES
+from wsc.compiler.derivation.scale import CAPTURED_SIZES
 from wsc.core.micro_batches import FILL_WAFER
 from wsc.core.program import Program, TensorSpec
 from wsc.core.segment import OpWork, Segment

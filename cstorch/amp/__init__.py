@@ -9,7 +9,7 @@ import torch
 from cstorch import flags
 from cstorch.amp.grad_scaler import GradScaler
 from cstorch.optim.optimizer import Optimizer
-from wsc.compiler.autocast import autocast as wafer_autocast
+from wsc.compiler.capture.autocast import autocast as wafer_autocast
 from wsc.core.errors import ConfigError
 from wsc.numerics.precision import NAMES, StreamPrecision, dtype_in_program
 
@@ -90,7 +90,7 @@ def autocast() -> AbstractContextManager[object]:
     """Return the context in which functions cast their operands as on the cluster.
 
     A traced step runs in it anyway. A plain PyTorch loop on weights in the half dtype uses it to
-    compute what the cluster computes; the rules are those of ``wsc.compiler.autocast``.
+    compute what the cluster computes; the rules are those of ``wsc.compiler.capture.autocast``.
     """
     return wafer_autocast(stream_precision())
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cstorch import flags
-from wsc.compiler.autocast import active_level
+from wsc.compiler.capture.autocast import active_level
 from wsc.core.errors import ConfigError
 
 

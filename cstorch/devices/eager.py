@@ -27,8 +27,8 @@ from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.recorded import RecordedScaler
 from cstorch.tracing.recorder import Recorder, recording, update_of
 from cstorch.tracing.step_value import StepValue
-from wsc.compiler.live_weights import live_weights
-from wsc.compiler.step_means import close_step
+from wsc.compiler.capture.live_weights import live_weights
+from wsc.compiler.results.step_means import close_step
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec

@@ -13,7 +13,7 @@ from wsc.compiler.compiled import Compiled
 from wsc.core.optimizer import OptimizerSpec
 
 if TYPE_CHECKING:
-    from wsc.compiler.recording import Recording
+    from wsc.compiler.derivation.recording import Recording
 
 
 @dataclass(frozen=True)

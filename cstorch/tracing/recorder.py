@@ -22,7 +22,7 @@ from cstorch import flags
 from cstorch.tracing.loop import Closure
 from cstorch.tracing.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
 from cstorch.tracing.step_value import HyperValue, StepValue
-from wsc.compiler.node_marks import loss_scale_placeholder
+from wsc.compiler.capture.node_marks import loss_scale_placeholder
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer import OptimizerSpec

@@ -25,11 +25,11 @@ from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.recorder import recording
 from cstorch.tracing.repeated_layers import RepeatedLayers
 from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.capture import masters_of
+from wsc.compiler.capture.capture import masters_of
 from wsc.compiler.compile import CompileRequest, compile_recorded, recorded_digest
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.depth import CAPTURED_LAYERS
-from wsc.compiler.recording import Recording, record
+from wsc.compiler.derivation.depth import CAPTURED_LAYERS
+from wsc.compiler.derivation.recording import Recording, record
 from wsc.core.errors import ConfigError
 
 

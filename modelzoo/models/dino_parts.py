@@ -21,7 +21,7 @@ from modelzoo.models.initializers import (
     fill_parameters,
 )
 from modelzoo.models.vit import PatchEncoder
-from wsc.compiler.step_means import StepMean
+from wsc.compiler.results.step_means import StepMean
 
 _SHORTEST = 1e-12
 """Least length by which a vector is divided (torch's normalize)."""
@@ -139,8 +139,8 @@ class Prototypes(nn.Module):
 class Distillation(nn.Module):
     """What both losses share: the teacher's probabilities, centred and sharpened.
 
-    The center is a mean over the batch of each step (wsc.compiler.step_means): all samples of a
-    step read the center that the step before has left, on any number of systems.
+    The center is a mean over the batch of each step (wsc.compiler.results.step_means): all samples
+    of a step read the center that the step before has left, on any number of systems.
     """
 
     def __init__(self, config: DistillationConfig) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from wsc.compiler.autocast import autocast
+from wsc.compiler.capture.autocast import autocast
 from wsc.compiler.compiled import Compiled
 from wsc.core.label_means import SEED_INPUT
 from wsc.numerics.keyed_random import KEY_INPUT

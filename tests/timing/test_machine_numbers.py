@@ -21,7 +21,7 @@ from timing.start_up import checkpoint_ps
 from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.scale import ScalableProgram, capture_both
+from wsc.compiler.derivation.scale import ScalableProgram, capture_both
 from wsc.core.config import validate
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.loading import Loading

@@ -20,7 +20,7 @@ from timing.densities import DENSE, Densities, op_densities
 from validation.families.prediction import Family
 from validation.families.workloads import program_of
 from validation.rows.row import CannotPredict, Row
-from wsc.compiler.scale import CAPTURED_SIZES
+from wsc.compiler.derivation.scale import CAPTURED_SIZES
 from wsc.core.program import Program
 from wsc.core.segment import ARITHMETIC_KINDS
 

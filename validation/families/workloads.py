@@ -21,8 +21,8 @@ from validation.rows.row import CannotPredict, Row
 from waferstream.config.params import TrainerConfig, load_params
 from waferstream.simulation.study import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.depth import CAPTURED_LAYERS, Stack
-from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
+from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.loading import Loading
 from wsc.core.program import Program
 from wsc.numerics.precision import StreamPrecision

@@ -38,8 +38,8 @@ from waferstream.training.build import (
     make_scaler,
     training_step,
 )
-from wsc.compiler.depth import CAPTURED_LAYERS, Stack
-from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
+from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
@@ -57,6 +57,7 @@ _SOURCES = (
     "waferstream/training",
     "wsc/compiler",
     "wsc/core",
+    "wsc/numerics",
 )
 """Packages whose code decides what is captured."""
 

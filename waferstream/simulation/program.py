@@ -31,7 +31,7 @@ from waferstream.simulation.output import simulation_text
 from waferstream.simulation.session import Labels, simulate_study, write_simulation
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulation.study import Study
-from wsc.compiler.scale import CAPTURED_SIZES
+from wsc.compiler.derivation.scale import CAPTURED_SIZES
 from wsc.core.errors import ConfigError
 from wsc.core.loading import UNKNOWN_LOADING
 from wsc.core.sparsity.spec import WeightSparsity

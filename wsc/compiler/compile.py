@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from wsc.compiler.annotations import recompute_marks
 from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.capture import Captured, Step, separated
+from wsc.compiler.capture.annotations import recompute_marks
+from wsc.compiler.capture.capture import Captured, Step, separated
+from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.label_means import weigh_label_means
+from wsc.compiler.derivation.recording import Recording, record
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers, recompute_regions
-from wsc.compiler.recording import Recording, record
-from wsc.compiler.sample_sums import sums_over_samples
+from wsc.compiler.results.label_means import weigh_label_means
+from wsc.compiler.results.sample_sums import sums_over_samples
 from wsc.compiler.segments import build_segments
-from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.installation import SizedKernels
 from wsc.core.loss_scale import LOSS_SCALE_INPUT

@@ -21,7 +21,7 @@ from wsc.core.program import Program
 from wsc.core.segment import Segment
 from wsc.host.user_state import is_sealed, sealed
 
-FORMAT = 4
+FORMAT = 5
 """Version of the JSON form; other versions are not read."""
 
 _PROGRAM = TypeAdapter(Program)

@@ -63,7 +63,7 @@ class TensorResult:
 
 @dataclass(frozen=True)
 class StepMeanSpec:
-    """The buffers, by name, and the momentum of a ``StepMean`` (wsc.compiler.step_means)."""
+    """The buffers and the momentum of a ``StepMean`` (wsc.compiler.results.step_means)."""
 
     value: str
     total: str

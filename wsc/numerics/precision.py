@@ -33,7 +33,7 @@ class StreamPrecision:
 
     Masters are always fp32. ``bfloat16``/``float32`` rounds the weights to bf16 for the stream and
     computes in fp32 (precision_opt_level 0); ``bfloat16``/``bfloat16`` also computes in bf16.
-    ``wsc.compiler.autocast`` says which functions compute in which of them.
+    ``wsc.compiler.capture.autocast`` says which functions compute in which of them.
     """
 
     stream: str = "bfloat16"

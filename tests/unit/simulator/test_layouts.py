@@ -12,7 +12,7 @@ from tests.support.plain_steps import backward_step, mean_square
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.scale import ScalableProgram, capture_both
+from wsc.compiler.derivation.scale import ScalableProgram, capture_both
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import Program
 from wsc.core.stream_plan import plan_streams

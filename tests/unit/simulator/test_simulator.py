@@ -15,7 +15,7 @@ from timing.attribution import StepTiming
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.scale import ScalableProgram, capture_both
+from wsc.compiler.derivation.scale import ScalableProgram, capture_both
 from wsc.core.loading import Loading
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.stream_plan import plan_streams

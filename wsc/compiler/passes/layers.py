@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from wsc.compiler.capture import Captured
+from wsc.compiler.capture.capture import Captured
 from wsc.core.program import BYTES_PER_ELEMENT
 from wsc.core.segment import Phase
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from torch import fx
 
-from wsc.compiler.annotations import recompute_marks
-from wsc.compiler.capture import Captured
+from wsc.compiler.capture.annotations import recompute_marks
+from wsc.compiler.capture.capture import Captured
 from wsc.compiler.storages import internals, overwritten, storages_of
 
 

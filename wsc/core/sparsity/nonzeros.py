@@ -1,9 +1,9 @@
 """Sparse tensors as values and index of their non-zeros: the format of streams and of files.
 
 An *index* says which elements of a tensor are present, in the encoding that takes the fewest bytes
-(wsc.core.sparsity.nonzero_bytes). Values are packed in the order of the elements, so that they are added
-and updated like any flat tensor; every bit of a present element survives, also that of a zero.
-Absent elements are +0.0.
+(wsc.core.sparsity.nonzero_bytes). Values are packed in the order of the elements, so that they are
+added and updated like any flat tensor; every bit of a present element survives, also that of a
+zero. Absent elements are +0.0.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from cstorch.tracing.forward import Forward
 from cstorch.tracing.repeated_layers import RepeatedLayers
 from tests.support.cstorch_program import executor, loader, losses, running_backend
 from tests.support.local_machine import Regression, random_batches
-from wsc.compiler.depth import Stack
+from wsc.compiler.derivation.depth import Stack
 
 
 class Model(nn.Module):

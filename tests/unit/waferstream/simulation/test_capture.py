@@ -14,7 +14,7 @@ from modelzoo.models.registry import build_model, model_config
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from waferstream.simulation.capture import CapturedStep, load_captured
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like
+from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like
 from wsc.core.program import Program
 from wsc.host.files import write_json
 from wsc.numerics.precision import StreamPrecision

@@ -20,7 +20,7 @@ from waferstream.reports.curve import CurvePoint, PredictedStep
 from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.scale import capture_both
+from wsc.compiler.derivation.scale import capture_both
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.micro_batches import Explore, MicroBatchPolicy, SizeRange
 from wsc.core.units import format_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from wsc.compiler.capture import masters_of
+from wsc.compiler.capture.capture import masters_of
 from wsc.core.hyper_schedules.decays import LinearLR
 from wsc.core.stream_plan import assign_servers
 from wsc.core.weight_averages import WeightAverage, advance, average_weights, averages_among

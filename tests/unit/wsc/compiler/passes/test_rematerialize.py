@@ -19,7 +19,7 @@ from tests.support.local_machine import BF16, FP32
 from tests.support.plain_steps import backward_step
 from tests.support.tiny_training import GPT, LLAMA, LOADER
 from timing.sram import moments, recompute
-from wsc.compiler.capture import capture
+from wsc.compiler.capture.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes.pipeline import run_passes

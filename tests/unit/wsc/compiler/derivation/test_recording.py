@@ -1,0 +1,126 @@
+"""One recording gives the step at every size that its Python allows."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import fx
+
+from modelzoo.models.registry import training_example
+from tests.support.errors import raises
+from tests.support.local_machine import BF16, FP32, Regression, random_batches
+from tests.support.plain_steps import backward_step
+from tests.support.tiny_models import SIZES, TINY_MODELS
+from wsc.compiler.capture.capture import Captured
+from wsc.compiler.derivation.recording import Recording, record
+from wsc.compiler.storages import tensors_of
+from wsc.core.errors import ApplianceCompilationError
+
+
+class Changed(Regression):
+    """A model whose Python looks at the samples."""
+
+    def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.change = change
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return super().forward(self.change(x), y)
+
+
+def recorded(model: Regression, size: int, *, for_all_sizes: bool = True) -> Recording:
+    batch = list(random_batches(1, size)[0].items())
+    return record(backward_step(model), model, batch, FP32, for_all_sizes=for_all_sizes)
+
+
+def lines(captured: Captured) -> list[tuple[str, object, object]]:
+    """Return the ops of a graph with layer, direction, and layout of what they make."""
+    storages: dict[int, int] = {}
+    return [
+        (node.format_node(include_tensor_metadata=False) or "", _place(node), _made(node, storages))
+        for node in captured.graph.nodes
+        if node.op != "output"
+    ]
+
+
+def _place(node: fx.Node) -> tuple[object, ...]:
+    return tuple(node.meta[key] for key in ("layer", "backward", "seed", "loss_scale"))
+
+
+def _made(node: fx.Node, storages: dict[int, int]) -> list[tuple[object, ...]]:
+    """Return dtype and layout of the tensors of a node; their storages are numbered in order."""
+    return [
+        (
+            tensor.dtype,
+            tuple(tensor.shape),
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.untyped_storage().nbytes(),
+            storages.setdefault(tensor.untyped_storage()._cdata, len(storages)),
+        )
+        for tensor in tensors_of(node)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_recording_for_all_sizes_is_that_of_one(size: int) -> None:
+    """Ops, shapes, layers and directions are those of a recording at this size."""
+    scaled = Changed(lambda x: x.reshape(x.shape[0] * 2, 2).reshape(-1, 4) / x.shape[0])
+    expected = recorded(scaled, size, for_all_sizes=False).at(size)
+    assert lines(recorded(scaled, 5).at(size)) == lines(expected)
+
+
+@pytest.mark.parametrize("name", [pytest.param("gemma2", marks=pytest.mark.nightly), "mixtral"])
+def test_model_recorded_for_all_sizes_is_that_of_one(name: str) -> None:
+    """Also where numbers of samples are arguments of ops, and where views share memory."""
+    sizes = {"name": name, **SIZES, **TINY_MODELS[name]}
+    of_all, of_one = (training_example(sizes, micro_batch_size=size) for size in (5, 3))
+    recording = record(of_all.step, of_all.model, of_all.inputs, BF16, for_all_sizes=True)
+    expected = record(of_one.step, of_one.model, of_one.inputs, BF16).at(3)
+    assert lines(recording.at(3)) == lines(expected)
+
+
+def test_recording_gives_each_caller_a_graph_of_its_own() -> None:
+    """Passes edit the graph."""
+    recording = recorded(Regression(), 4, for_all_sizes=False)
+    first, second = recording.at(4), recording.at(4)
+    first.graph.erase_node(first.graph.find_nodes(op="output")[0])
+    assert second.graph.find_nodes(op="output")
+    assert lines(recording.at(4)) == lines(second)
+
+
+@pytest.mark.parametrize(
+    ("change", "holds", "breaks"),
+    [
+        (lambda x: x * 2 if x.shape[0] > 3 else x, 6, 3),
+        (lambda x: x * len(x), 4, 5),
+        (lambda x: torch.stack([x[i] for i in range(x.shape[0])]), 4, 3),
+    ],
+    ids=["branch", "len", "loop"],
+)
+def test_recording_refuses_sizes_that_python_would_treat_otherwise(
+    change: Callable[[torch.Tensor], torch.Tensor], holds: int, breaks: int
+) -> None:
+    """The decision was taken for four samples."""
+    recording = recorded(Changed(change), 4)
+    assert recording.at(holds).inputs[0].shape == (holds, 4)
+    with raises(ApplianceCompilationError, "step-depends-on-micro-batch-size"):
+        recording.at(breaks)
+
+
+def test_recording_of_one_size_has_no_other() -> None:
+    """It would need another run of the user's Python."""
+    with raises(ApplianceCompilationError, "step-depends-on-micro-batch-size"):
+        recorded(Regression(), 4, for_all_sizes=False).at(3)
+
+
+def test_failed_recording_for_all_sizes_names_the_way_out() -> None:
+    """A step that needs a number of samples can be recorded at one size."""
+
+    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        raise TypeError("needs an int")
+
+    batch = list(random_batches(1, 4)[0].items())
+    with raises(ApplianceCompilationError, "traced-step-failed") as caught:
+        record(step, Regression(), batch, FP32, for_all_sizes=True)
+    assert "micro_batch_size" in (caught.value.remedy or "")

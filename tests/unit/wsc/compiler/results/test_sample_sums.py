@@ -1,0 +1,72 @@
+"""Means and sums over samples are told apart by how a step grows."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.support.errors import raises
+from tests.support.local_machine import FP32
+from wsc.compiler.capture.capture import separated
+from wsc.compiler.derivation.recording import record
+from wsc.compiler.results.sample_sums import sums_over_samples
+from wsc.core.errors import ApplianceCompilationError
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def found(*results: Loss) -> tuple[tuple[int, ...], bool]:
+    """Return the sums among results, of which the first is the loss, at five and four samples."""
+    model = torch.nn.Linear(3, 3)
+
+    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        values = [result(model(batch[0]), batch[1]) for result in results]
+        values[0].backward()
+        return values
+
+    batch = [("x", torch.zeros(5, 3)), ("y", torch.zeros(5, 3))]
+    recording = record(step, model, batch, FP32, for_all_sizes=True)
+    return sums_over_samples(separated(recording.at(5)), separated(recording.at(4)))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        F.mse_loss,
+        lambda x, y: (x * y).mean(),
+        lambda x, y: (x - y).sum() / x.shape[0],
+        lambda x, _: (x.sum(1) * (0.5 / x.shape[0])).sum(),
+        lambda x, _: x.mean(0).sum(),
+        lambda x, y: F.huber_loss(x, y) - 2 * x.mean(),
+        lambda x, y: F.cross_entropy(x, y.softmax(1)),
+    ],
+)
+def test_mean_over_samples_is_no_sum(loss: Loss) -> None:
+    """Also one that Python divides by the number of samples."""
+    assert found(loss) == ((), False)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x, _: x.sum(),
+        lambda x, y: F.mse_loss(x, y, reduction="sum") / 8,
+        lambda x, y: (x - y).square().mean(1).sum() * 0.5,
+        lambda x, y: x.sum() - F.l1_loss(x, y, reduction="sum"),
+    ],
+)
+def test_sum_over_samples_is_found(loss: Loss) -> None:
+    """Constants do not make it a mean."""
+    assert found(loss) == ((0,), True)
+
+
+def test_results_are_told_apart_one_by_one() -> None:
+    """A mean to train, and a sum and a mean to show."""
+    assert found(F.mse_loss, lambda x, _: x.sum(), lambda x, _: x.mean()) == ((1,), False)
+
+
+def test_a_mean_and_a_sum_in_one_result_are_refused() -> None:
+    """No weight of a micro-batch fits both."""
+    with raises(ApplianceCompilationError, "result-neither-mean-nor-sum"):
+        found(lambda x, _: x.mean() + x.sum())

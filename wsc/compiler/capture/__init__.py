@@ -1,0 +1,1 @@
+"""From one run of the user's step to a flat graph of aten ops."""

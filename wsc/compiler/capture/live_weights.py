@@ -1,0 +1,48 @@
+"""Streamed weights in the place of a model's parameters while a step runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.utils.stateless import _reparametrize_module
+
+from wsc.compiler.capture.autocast import autocast
+from wsc.numerics.precision import StreamPrecision
+
+
+@contextmanager
+def live_weights(
+    model: nn.Module, streamed: Mapping[str, torch.Tensor], precision: StreamPrecision
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Let a model compute with streamed weights, under the rules of autocast.
+
+    Yields the weights in the compute dtype by name: the leaves to which autograd gives gradients.
+    """
+    live = {}
+    for name, master in model.named_parameters():
+        # Detached, so that the cast weight is the leaf.
+        tensor = streamed[name].to(precision.compute_dtype).detach()
+        live[name] = tensor.requires_grad_(master.requires_grad)
+        # A parameter for isinstance, which Module.get_parameter asks.
+        tensor._is_param = True
+    everywhere = {place: live[name] for place, name in parameter_places(model).items()}
+    # torch.func.functional_call can only call the model itself, not a step around it.
+    with _reparametrize_module(model, everywhere), autocast(precision):
+        yield live
+
+
+def parameter_places(model: nn.Module) -> dict[str, str]:
+    """Return the name in ``named_parameters`` for each attribute that holds a parameter.
+
+    A tied head is another attribute with the parameter of the embedding; a module with two paths
+    has its attributes once.
+    """
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{path}.{attribute}" if path else attribute: names[parameter]
+        for path, module in model.named_modules()
+        for attribute, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+    }

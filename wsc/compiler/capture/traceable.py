@@ -1,0 +1,86 @@
+"""Functions of torch in a form that can be traced, where their usual one cannot.
+
+``gaussian_nll_loss`` raises ValueError for a negative variance, and a traced tensor has no value to
+compare. Here such a variance gives NaN, which ends the run like any other loss that is not finite.
+
+``lstm`` is one op of oneDNN on a CPU. Without oneDNN it is a loop over time of ops with kernels.
+
+``ctc_loss`` is that of ``wsc.compiler.capture.ctc``, and ``wsc.compiler.capture.traceable_modules``
+has the modules that no function stands for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from wsc.compiler.capture.ctc import ctc_loss
+from wsc.compiler.capture.traceable_modules import traceable_modules
+
+
+class TraceableForms(TorchFunctionMode):
+    """Replaces functions that cannot be traced by the same arithmetic."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is functional.gaussian_nll_loss:
+            return gaussian_nll_loss(*args, **kwargs or {})
+        if func in (functional.ctc_loss, torch.ctc_loss):
+            return ctc_loss(*args, **kwargs or {})
+        if getattr(func, "__name__", None) == "lstm":
+            with without_onednn():
+                return func(*args, **kwargs or {})
+        return func(*args, **kwargs or {})
+
+
+@contextmanager
+def traceable_forms() -> Iterator[None]:
+    """Replace functions and modules that cannot be traced inside the block."""
+    with TraceableForms(), traceable_modules():
+        yield
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Keep torch from oneDNN inside the block."""
+    before: bool = torch._C._get_mkldnn_enabled()  # torch.backends.mkldnn.flags warns of TF32
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+def gaussian_nll_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: torch.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Return the loss of torch's function of that name, with the same ops in the same order.
+
+    Arguments are as there. A variance lacks the last dimension of ``input``, or has 1 there, where
+    samples share it.
+    """
+    variance = torch.full_like(input, var) if isinstance(var, float) else var
+    if variance.shape == input.shape[:-1] and variance.shape != input.shape:
+        variance = variance.unsqueeze(-1)
+    clamped = variance.clone()
+    with torch.no_grad():
+        clamped.clamp_(min=eps)
+        clamped.masked_fill_(variance < 0, math.nan)
+    loss = 0.5 * (torch.log(clamped) + (input - target) ** 2 / clamped)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    if reduction == "mean":
+        return loss.mean()
+    return loss.sum() if reduction == "sum" else loss

@@ -1,0 +1,1 @@
+"""Steps of other micro-batch sizes and depths, derived from few recordings."""

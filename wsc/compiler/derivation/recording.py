@@ -1,0 +1,138 @@
+"""One run of the user's Python, from which a step follows at several micro-batch sizes.
+
+A step that may be compiled at several sizes is recorded with the samples of a micro-batch as a
+symbol, for which each size is then put into its graph (``wsc.compiler.derivation.resize``). What
+that Python decided by the number of samples (a loop over samples, a branch) is a condition of the
+recording, and a size that breaks it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import fx, nn
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from wsc.compiler.capture.capture import Captured, Step, capture
+from wsc.compiler.capture.traced_buffers import TracedBuffers
+from wsc.compiler.derivation.deepen import deepened, is_like
+from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
+from wsc.compiler.derivation.layer_places import UnequalLayersError
+from wsc.compiler.derivation.resize import resized
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import TensorSpec
+from wsc.numerics.precision import StreamPrecision
+
+_REMEDY = "set csx.performance.micro_batch_size to an integer that divides the batch and fits"
+
+
+class Depth(NamedTuple):
+    """The stack whose middle layer is replicated, and the masters of the whole model."""
+
+    stack: Stack
+    parameters: tuple[TensorSpec, ...]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A step as recorded for one micro-batch size, or for all."""
+
+    captured: Captured
+    size: int
+    shapes: ShapeEnv | None = None  # where the samples are a symbol
+    depth: Depth | None = None  # where few layers were recorded
+
+    def at(self, size: int) -> Captured:
+        """Return a captured step of its own, at one micro-batch size.
+
+        Raises:
+            ApplianceCompilationError: The recording does not hold for this size.
+        """
+        if self.shapes is None:
+            if size != self.size:
+                raise _depends_on_size(f"recorded at {self.size} samples, needed at {size}")
+            return _copied(self.captured)
+        self._check(self.shapes, size)
+        captured = resized(self.captured, self.shapes, size)
+        return captured if self.depth is None else deepened(captured, *self.depth)
+
+    def with_all_layers(
+        self, one_more: Recording, stack: Stack, parameters: tuple[TensorSpec, ...]
+    ) -> Recording | None:
+        """Return the recording of a model of which this one has CAPTURED_LAYERS layers.
+
+        Args:
+            one_more: A recording with one layer more, which must follow from this one.
+            stack: The stack and the number of its layers.
+            parameters: The masters of the whole model.
+
+        Returns:
+            The recording; None if it cannot be derived, since the layers are not equal.
+        """
+        recorded = one_more.at(self.size)
+        by_one = Depth(replace(stack, num_layers=CAPTURED_LAYERS + 1), recorded.parameters)
+        try:
+            is_equal = is_like(replace(self, depth=by_one).at(self.size), recorded)
+            return replace(self, depth=Depth(stack, parameters)) if is_equal else None
+        except UnequalLayersError:
+            return None
+
+    def _check(self, shapes: ShapeEnv, size: int) -> None:
+        """Raise unless everything that was decided by the number of samples holds for ``size``."""
+        (symbol,) = shapes.var_to_range
+        only = shapes.replacements.get(symbol, size)
+        if only != size:
+            raise _depends_on_size(f"recorded for {only} samples only, needed at {size}")
+        for guard in shapes.guards:
+            if guard.expr.subs(symbol, size) != True:  # noqa: E712 (a symbolic truth value)
+                raise _depends_on_size(f"{guard.expr} does not hold for {symbol} = {size}")
+
+
+def record(
+    step: Step,
+    model: nn.Module,
+    inputs: Sequence[tuple[str, torch.Tensor]],
+    precision: StreamPrecision,
+    buffers: TracedBuffers | None = None,
+    *,
+    for_all_sizes: bool = False,
+) -> Recording:
+    """Run the user's step once; arguments and errors as of ``capture``.
+
+    Recording for all sizes takes longer. A micro-batch of one sample is recorded for its own size,
+    because torch treats an extent of one in its own way.
+    """
+    size = inputs[0][1].shape[0]
+    if not for_all_sizes or size == 1:
+        return Recording(capture(step, model, inputs, precision, buffers), size)
+    shapes = ShapeEnv(duck_shape=True)
+    try:
+        captured = capture(step, model, inputs, precision, buffers, shapes)
+    except ApplianceCompilationError as error:
+        if error.code == "traced-step-failed":
+            error.remedy = _REMEDY
+        raise
+    return Recording(captured, size, shapes)
+
+
+def _copied(captured: Captured) -> Captured:
+    """Return the same step with a graph of its own; fake tensors are shared."""
+    graph = fx.Graph()
+    outputs = graph.graph_copy(captured.graph, {})
+    graph.output(outputs)
+    graph.find_nodes(op="output")[0].meta = dict(captured.graph.find_nodes(op="output")[0].meta)
+    return replace(captured, module=_LazyGraphModule(captured.module, graph))
+
+
+def _depends_on_size(value: str) -> ApplianceCompilationError:
+    return ApplianceCompilationError(
+        "what the step records depends on the number of samples in a micro-batch",
+        code="step-depends-on-micro-batch-size",
+        value=value,
+        rule="Python runs once per trace, so its decisions must hold for every size in use",
+        remedy=_REMEDY,
+    )

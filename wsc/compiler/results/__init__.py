@@ -1,0 +1,1 @@
+"""What a step returns or writes, beyond what one micro-batch can compute by itself."""

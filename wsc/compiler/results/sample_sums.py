@@ -1,0 +1,119 @@
+"""Tell means over samples from sums, where the micro-batches of a batch differ in size.
+
+A micro-batch with n of B samples counts with n / B in a mean over samples. In a sum (divided by a
+constant, or not at all) every micro-batch counts alike. The power of n with which a scalar grows
+says which one it is; it follows from the ops of the same step at two sizes:
+
+    mean(x)    0        sum(x)    1, if it adds more elements in a larger micro-batch
+    x / c      one less, if c is proportional to the samples
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isclose
+from typing import Any
+
+from torch import fx
+
+from wsc.compiler.capture.capture import Captured
+from wsc.compiler.ops import op_name
+from wsc.compiler.storages import tensors_of
+from wsc.core.errors import ApplianceCompilationError
+
+_SUM = 2  # aten's number of reduction="sum"
+_REDUCTION_ARGUMENT = {
+    "nll_loss_forward": 3,
+    "nll_loss2d_forward": 3,
+    "binary_cross_entropy": 3,
+    "binary_cross_entropy_with_logits": 4,
+    "mse_loss": 2,
+    "smooth_l1_loss": 2,
+    "huber_loss": 2,
+    "soft_margin_loss": 2,
+}
+_ADDED = frozenset({"add", "sub", "rsub"})
+_FACTORS = {"mul": 1, "div": -1}
+_UNCHANGED = frozenset(
+    {"detach", "alias", "clone", "_to_copy", "view", "_unsafe_view", "reshape", "neg", "mean"}
+    | {"squeeze", "unsqueeze", "getitem"}
+)
+
+
+def sums_over_samples(larger: Captured, smaller: Captured) -> tuple[tuple[int, ...], bool]:
+    """Return the positions of the results that are sums over samples, and whether the loss is one.
+
+    Args:
+        larger: A step at the size of full micro-batches.
+        smaller: The same step at the size of short ones.
+
+    Raises:
+        ApplianceCompilationError: A result adds a mean and a sum, so that no weight fits both.
+    """
+    growth = _Growth(_samples(larger), _samples(smaller))
+    results = [growth.of(*pair) for pair in _pairs(larger, smaller)]
+    losses = [
+        growth.of(a.args[0], b.args[0]) for a, b in zip(larger.seeds, smaller.seeds, strict=True)
+    ]
+    for powers in (*results, *losses):
+        if powers not in (set(), {0}, {1}):
+            raise ApplianceCompilationError(
+                "micro-batches of two sizes need a result that is a mean over samples, or a sum",
+                code="result-neither-mean-nor-sum",
+                value=f"terms that grow with the powers {sorted(powers)} of the samples",
+                rule="a micro-batch has one weight in a result",
+                remedy="divide sums by the number of samples, or choose a micro_batch_size that "
+                "divides the batch",
+            )
+    totals = tuple(place for place, powers in enumerate(results) if powers == {1})
+    return totals, {1} in losses
+
+
+def _pairs(larger: Captured, smaller: Captured) -> Iterator[tuple[fx.Node | None, fx.Node | None]]:
+    """Yield the same result at both sizes; None for one that depends on the step state."""
+    for place in range(larger.num_results):
+        yield larger.results.get(place), smaller.results.get(place)
+
+
+def _samples(captured: Captured) -> int:
+    return captured.inputs[0].shape[0]
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """Powers of the samples with which values grow between two sizes."""
+
+    larger: int
+    smaller: int
+
+    def of(self, a: Any, b: Any) -> set[int]:
+        """Return the powers of the terms of a value; empty for a constant."""
+        if not isinstance(a, fx.Node):
+            power = self._power(a, b)
+            return {power} if power else set()
+        name, operands = op_name(a), list(zip(a.args, b.args, strict=False))
+        if name in _UNCHANGED:
+            return self.of(*operands[0])
+        if name in _ADDED:
+            return self.of(*operands[0]) | self.of(*operands[1])
+        if name in _FACTORS:
+            first, second = (self.of(*pair) or {0} for pair in operands[:2])
+            return {x + _FACTORS[name] * y for x in first for y in second}
+        if name == "sum":
+            more = self._power(*(_elements(n.args[0]) / _elements(n) for n in (a, b)))
+            return {power + more for power in self.of(*operands[0]) or {0}}
+        place = _REDUCTION_ARGUMENT.get(name, len(a.args))
+        return {int(a.args[place : place + 1] == (_SUM,))}
+
+    def _power(self, a: Any, b: Any) -> int:
+        """Return the power of a number with these values at both sizes; 0 if it has none."""
+        if not isinstance(a, int | float) or not a or not b or a == b:
+            return 0
+        ratio = self.larger / self.smaller
+        found = (power for power in (1, -1) if isclose(a / b, ratio**power, rel_tol=1e-9))
+        return next(found, 0)
+
+
+def _elements(node: Any) -> int:
+    return sum(tensor.numel() for tensor in tensors_of(node))
