@@ -1,1 +1,1 @@
-"""What all roles share: plain data and rules, the compiler, checkpoint files."""
+"""What all roles share: compiler, checkpoint files, numerics, plain data and rules, the host."""
