@@ -75,6 +75,10 @@ class DprConfig(ModelConfig):
     """No effect: for the embedding of texts after a training."""
 
     @property
+    def group_of_samples(self) -> int:
+        return self.group_size
+
+    @property
     def question_encoder(self) -> TextEncoderConfig:
         """Encoder of questions."""
         found = self.encoder or self.q_encoder

@@ -38,6 +38,11 @@ class ModelConfig(Config):
         """Factors on the learning rate, by group of parameters (modelzoo.models.mup)."""
         return {}
 
+    @property
+    def group_of_samples(self) -> int:
+        """Consecutive samples that share a loss; micro-batches are multiples of it."""
+        return 1
+
     @abstractmethod
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
         """Return the inputs of one sample, by the argument names of the model's ``forward``.

@@ -79,6 +79,30 @@ def test_params_and_cluster_may_be_pipes(tmp_path: Path, capsys: Capture, what: 
     assert code == 0, err
 
 
+@pytest.mark.nightly
+def test_groups_of_samples_are_captured_whole(tmp_path: Path, capsys: Capture) -> None:
+    encoder = {
+        "vocab_size": 32,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_heads": 2,
+        "filter_size": 16,
+        "max_position_embeddings": 8,
+    }
+    changes: dict[str, Any] = {
+        "init__model": {"name": "dpr", "encoder": encoder, "group_size": 4},
+        "fit__train_dataloader": {
+            "data_processor": "DPRHDF5DataProcessor",
+            "data_dir": "none",
+            "batch_size": 32,
+        },
+        **of_size(8),
+    }
+    code, out, err = run_here([*write_run(tmp_path, **changes), "--simulate"], capsys)
+    assert code == 0, err
+    assert "Effective batch size is 32: 4 x micro-batch 8" in out
+
+
 def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capture) -> None:
     """Without data, shapes come from the model."""
     flags = [

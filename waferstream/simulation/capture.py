@@ -114,7 +114,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
         return cached
     log.info(
         "Capturing the step at %d and at %d samples. A large model takes some seconds, once.",
-        *CAPTURED_SIZES,
+        *_captured_sizes(init),
     )
     captured = _capture(init, backend, batch)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def load_captured(path: Path) -> CapturedStep | None:
 
 def example_batch(init: InitConfig, config: DataLoaderConfig) -> Any:
     """Return a few samples of the run's data, or zeros of the model's input shapes without data."""
-    samples = CAPTURED_SIZES[-1]
+    samples = _captured_sizes(init)[-1]
     section = {**config.dump(), "batch_size": samples}
     where = "trainer.fit.train_dataloader"
     check_section(section, where)
@@ -167,7 +167,7 @@ def _is_of_the_user(trainer: TrainerConfig) -> bool:
 
 def _capture(init: InitConfig, backend: Backend, batch: Any) -> CapturedStep:
     small, large = _capture_deepened(init, backend, batch) or _capture_at(
-        init, backend, batch, CAPTURED_SIZES
+        init, backend, batch, _captured_sizes(init)
     )
     return captured_step(small, large, batch, type(backend.model).__name__)
 
@@ -257,6 +257,13 @@ def _optimizer_of_all_layers(optimizer: OptimizerSpec | None, stack: Stack) -> O
         for name in stack.names((spec.name,))
     )
     return replace(optimizer, groups=tuple(groups), sparsity=tuple(sparsity))
+
+
+def _captured_sizes(init: InitConfig) -> tuple[int, ...]:
+    """Return the micro-batch sizes to capture at, which cut no group of samples."""
+    model = _config(init)
+    group = 1 if model is None else model.group_of_samples
+    return tuple(size * group for size in CAPTURED_SIZES)
 
 
 def _config(init: InitConfig) -> ModelConfig | None:

@@ -12,7 +12,9 @@ import torch
 from memoryx.optim.cost import UpdateCost
 from modelzoo.models.registry import build_model, model_config
 from tests.support.tiny_models import SIZES, TINY_MODELS
-from waferstream.simulation.capture import CapturedStep, load_captured
+from waferstream.config.params import InitConfig
+from waferstream.config.sections import DataLoaderConfig
+from waferstream.simulation.capture import CapturedStep, example_batch, load_captured
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like
 from wsc.core.program import Program
@@ -75,3 +77,12 @@ def test_load_captured_ignores_a_truncated_file(tmp_path: Path, step: CapturedSt
 
 def test_load_captured_without_a_file(tmp_path: Path) -> None:
     assert load_captured(tmp_path / "step.json") is None
+
+
+def test_example_batch_has_whole_groups_of_samples() -> None:
+    """Four of them, for the larger of the two sizes."""
+    model = {"name": "dpr", "group_size": 3, "encoder": {"vocab_size": 8, **SIZES}}
+    data = {"data_processor": "DPRHDF5DataProcessor", "data_dir": "none", "batch_size": 6}
+    init = InitConfig.model_validate({"model": model})
+    batch = example_batch(init, DataLoaderConfig.model_validate(data))
+    assert {len(tensor) for tensor in batch.values()} == {4 * 3}
