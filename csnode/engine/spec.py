@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -83,10 +83,8 @@ class EngineSpec(Config):
         """Return the engine of a kernel of a layer."""
         if kind not in KINDS:
             return "torch"
-        for named, engine in self.kernels.items():
-            if named == kind:
-                return engine
-        return self.layers.get(layer, self.default)
+        own = self.kernels.get(cast("KernelKind", kind))
+        return own or self.layers.get(layer, self.default)
 
     @property
     def is_torch(self) -> bool:
@@ -94,7 +92,7 @@ class EngineSpec(Config):
         return {self.default, *self.layers.values(), *self.kernels.values()} == {"torch"}
 
 
-KINDS: frozenset[str] = frozenset({"matmul", "attention", "norm", "softmax", "reduction"})
+KINDS: frozenset[str] = frozenset(get_args(KernelKind))
 """Kinds of kernels that add up many values, in an order of the engine's own."""
 
 TORCH = EngineSpec()
