@@ -19,10 +19,11 @@ committed (wsc.core.verification).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from wsc.core.installation import Installation
 from wsc.core.messages import StepDone, node_name
-from wsc.core.role import Job, Report
+from wsc.core.role import Job, Progress, Report
 from wsc.core.verification import Comparison
 
 
@@ -39,7 +40,8 @@ class Commitment:
 
     def __init__(self, name: str, installation: Installation, job: Job, num_updates: int) -> None:
         self._name = name
-        self._first, self._last = job.first_step, job.last_step
+        self._attempt = job.attempt
+        self._last = job.last_step
         keepers = installation.keepers
         takes_part = job.is_committed and name in keepers
         self._nodes = [node_name(node) for node in range(installation.rounds.num_nodes)]
@@ -49,17 +51,18 @@ class Commitment:
         self._last_of_nodes = job.last_step if job.verification.is_on else job.last_step - 1
         self._comparison = Comparison(job.verification)
         self._num_updates = num_updates
-        self._updated = 0  # parameters of the step after ``applied_step``
+        self._updated = 0  # parameters of the step after ``_applied_step``
         self._done = dict.fromkeys(self._parties, job.first_step - 1)  # last step by party
         # A server without updates has applied them all.
-        self.applied_step = job.first_step - 1 if num_updates else job.last_step
-        self.kept = Report(name)
-        """Results and findings of the nodes."""
+        self._applied_step = job.first_step - 1 if num_updates else job.last_step
+        self._kept = Report(name)  # results and findings of the nodes
 
-    @property
-    def kept_step(self) -> int:
-        """The last step of which the results of all nodes are kept."""
-        return min((self._done[n] for n in self._nodes if n in self._done), default=0)
+    def progress(self, own: Report) -> Progress:
+        """Return how far the job is, from the server's own report and what nodes reported."""
+        kept_step = min((self._done[n] for n in self._nodes if n in self._done), default=0)
+        findings = [*own.findings, *self._kept.findings]
+        report = replace(own, results=dict(self._kept.results), findings=findings)
+        return Progress(self._attempt, self._applied_step, kept_step, report)
 
     @property
     def finished(self) -> bool:
@@ -86,15 +89,15 @@ class Commitment:
         self._comparison.take(party, message.step, message.votes)
         self._done[party] = message.step
         for index, values in message.results:
-            self.kept.results[message.step, index] = values
-        self.kept.findings += message.findings
+            self._kept.results[message.step, index] = values
+        self._kept.findings += message.findings
 
     def note_updates(self, step: int, count: int) -> Iterator[tuple[str, StepDone]]:
         """Note updates of this server; yield what it tells the others when it has done a step."""
         self._updated += count
         if self._updated < self._num_updates:
             return
-        self._updated, self.applied_step = 0, step
+        self._updated, self._applied_step = 0, step
         if self._name in self._parties and step < self._last:
             self.note(self._name, StepDone(step))
             yield from ((other, StepDone(step)) for other in self._others)

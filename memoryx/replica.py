@@ -11,7 +11,7 @@ before all replicas have done step t, so that the survivors of any loss are at m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -92,9 +92,7 @@ class ReplicaJob(JobState[Replica]):
         cores = role.context.cores
         self._work = BucketWork(installed.program, cores, self._report.intervals)
         self._scaling = LossScaling(installed.optimizer, job)
-        self._clips_by_norm = (
-            installed.optimizer is not None and installed.optimizer.max_gradient_norm is not None
-        )
+        self._clips_by_norm = installed.optimizer is not None and installed.optimizer.clips_by_norm
 
     def start(self) -> Iterator[Envelope]:
         """Yield nothing: a replica only follows."""
@@ -129,10 +127,7 @@ class ReplicaJob(JobState[Replica]):
 
     def progress(self) -> Progress:
         """Return how far the job is."""
-        kept = self._commitment.kept
-        report = replace(self._report, results=dict(kept.results), findings=list(kept.findings))
-        commitment = self._commitment
-        return Progress(self.attempt, commitment.applied_step, commitment.kept_step, report)
+        return self._commitment.progress(self._report)
 
     def _follow(self, update: UpdateReady | UpdateSkipped) -> Iterator[Envelope]:
         """Do with one bucket what the server did."""

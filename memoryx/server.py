@@ -7,7 +7,7 @@ each update may allow further weights to stream.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -132,9 +132,7 @@ class ServerJob(JobState[WeightServer]):
         self._scaling = LossScaling(installed.optimizer, job)
         self._watcher = Watcher(program, job, self._report)
         self._updates_nothing = installed.optimizer is None
-        self._clips_by_norm = (
-            installed.optimizer is not None and installed.optimizer.max_gradient_norm is not None
-        )
+        self._clips_by_norm = installed.optimizer is not None and installed.optimizer.clips_by_norm
 
     def start(self) -> Iterator[Envelope]:
         self._watcher.begin(self.role.store.weights)
@@ -183,11 +181,7 @@ class ServerJob(JobState[WeightServer]):
 
     def progress(self) -> Progress:
         """Return how far the job is."""
-        kept = self._commitment.kept
-        report = replace(self._report, results=dict(kept.results))
-        report.findings = [*self._report.findings, *kept.findings]
-        commitment = self._commitment
-        return Progress(self.attempt, commitment.applied_step, commitment.kept_step, report)
+        return self._commitment.progress(self._report)
 
     def _stream(self) -> Iterator[Envelope]:
         for ready in self._streamer.send(self._cast):

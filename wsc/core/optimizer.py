@@ -63,6 +63,11 @@ class OptimizerSpec:
         return self.loss_scale if isinstance(self.loss_scale, LossScaleRule) else None
 
     @property
+    def clips_by_norm(self) -> bool:
+        """Whether gradients are clipped by their global norm."""
+        return self.max_gradient_norm is not None
+
+    @property
     def waits_for_all(self) -> bool:
         """Whether an update takes the gradients of all parameters: their norm, or an overflow."""
-        return self.max_gradient_norm is not None or self.scale_rule is not None
+        return self.clips_by_norm or self.scale_rule is not None
