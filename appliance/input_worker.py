@@ -25,7 +25,7 @@ from wsc.core.messages import (
 from wsc.core.payload import (
     Slab,
     byte_ranges,
-    packed_bytes,
+    payload_bytes,
 )
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
@@ -133,7 +133,7 @@ class WorkerJob(JobState[InputWorker]):
             return
         step, micro_batch = self._step[node], self._left[node].popleft()
         place = Place(self._job.mode, step, self._rounds.round_of(micro_batch))
-        num_bytes = packed_bytes(self._installed.program.inputs_of(micro_batch))
+        num_bytes = payload_bytes(self._installed.program.inputs_of(micro_batch))
         with self._log.during("load", place, f"micro-batch {micro_batch}", num_bytes):
             slab = self._pack(step, micro_batch)
         self._unreleased[node_name(node), step, micro_batch] = slab
@@ -147,7 +147,7 @@ class WorkerJob(JobState[InputWorker]):
     def _pack(self, step: int, micro_batch: int) -> Slab:
         """Return a slab with the inputs of one micro-batch, one after the other."""
         specs = self._installed.program.inputs_of(micro_batch)
-        slab = self.role.context.arena.allocate(packed_bytes(specs))
+        slab = self.role.context.arena.allocate(payload_bytes(specs))
         flat = slab.view(torch.uint8)
         ranges = byte_ranges(specs)
         inputs = self._inputs(step, micro_batch)

@@ -11,9 +11,9 @@ import torch
 
 from cstorch.client.checkpoints import local_path
 from cstorch.current import current_backend
-from cstorch.optim.packing import packed, unpacked
+from cstorch.optim.state_layouts import file_layout, torch_layout
 from cstorch.remote.weights import as_arrays
-from memoryx.sparsity.mask import unpacked as unpacked_mask
+from memoryx.sparsity.mask import mask_of
 from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, writing
@@ -60,7 +60,7 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             optimizer = state_dict.get("optimizer")
             if optimizer and not backend.holds_state(optimizer):
                 states.remove("optimizer")
-                tensors, objects["optimizer"] = unpacked(optimizer)
+                tensors, objects["optimizer"] = file_layout(optimizer)
                 append_tensors(partial, OPTIMIZER_STATE, as_arrays(tensors))
             backend.save(partial, states, objects)
     if names := Reader(target).not_finite:
@@ -78,7 +78,7 @@ def load(path: Path | str) -> dict[str, Any]:
     if model := LazyTensors(reader, MODEL):
         states["model"] = model
     if "optimizer" in reader.objects or reader.names(OPTIMIZER_STATE):
-        states["optimizer"] = packed(reader)
+        states["optimizer"] = torch_layout(reader)
     if masks := _masks(reader):
         states["sparsity"] = masks
     return states
@@ -88,7 +88,7 @@ def _masks(reader: Reader) -> dict[str, torch.Tensor]:
     """Return the masks of a checkpoint by the names of their weights, whose shapes it has."""
     shapes = {name: reader.tensors[f"{MODEL}.{name}"].shape for name in reader.names(MODEL)}
     return {
-        name: unpacked_mask(reader[f"{SPARSITY_MASK}.{name}"], tuple(shapes[name]))
+        name: mask_of(reader[f"{SPARSITY_MASK}.{name}"], tuple(shapes[name]))
         for name in reader.names(SPARSITY_MASK)
         if name in shapes
     }

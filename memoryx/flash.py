@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from memoryx.flash_spec import FlashSpec
-from memoryx.memory import packed, views_at
+from memoryx.memory import laid_out, views_at
 from memoryx.optim.rule import Shape, rule_named, state_bytes
 from wsc.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError, ConfigError
 from wsc.core.optimizer import OptimizerSpec
@@ -117,7 +117,7 @@ class FlashMemory:
             ConfigError: The folder is missing, or must not be written.
             ApplianceResourceExhausted: The disk is full.
         """
-        starts, total_bytes = packed(shapes, mmap.PAGESIZE)
+        starts, total_bytes = laid_out(shapes, mmap.PAGESIZE)
         if not total_bytes:
             return [torch.zeros(shape) for shape in shapes]
         descriptor = self._reserve(total_bytes)

@@ -50,7 +50,7 @@ class Dram:
     copy_limit_bytes = None
 
     def allocate(self, shapes: Sequence[Shape]) -> list[torch.Tensor]:
-        starts, total_bytes = packed(shapes, _ALIGNMENT_BYTES)
+        starts, total_bytes = laid_out(shapes, _ALIGNMENT_BYTES)
         return views_at(_untouched(total_bytes // MASTER_BYTES), starts, shapes)
 
     def use(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -96,7 +96,7 @@ def _untouched(num_elements: int) -> torch.Tensor:
     return torch.from_numpy(flat[first : first + num_elements])
 
 
-def packed(shapes: Sequence[Shape], alignment_bytes: int) -> tuple[list[int], int]:
+def laid_out(shapes: Sequence[Shape], alignment_bytes: int) -> tuple[list[int], int]:
     """Return the first byte of each fp32 tensor of these shapes, one after the other, and the end.
 
     Every tensor begins at a multiple of ``alignment_bytes``.

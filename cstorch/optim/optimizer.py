@@ -74,13 +74,13 @@ class Optimizer(torch.optim.Optimizer):
 
         A group has the names of its parameters, too, once its model is compiled.
         """
-        packed = super().state_dict()
-        for tensors in packed["state"].values():
+        made = super().state_dict()
+        for tensors in made["state"].values():
             tensors[STEP] = tensors[STEP].clone()
-        for group, own in zip(packed["param_groups"], self.param_groups, strict=True):
+        for group, own in zip(made["param_groups"], self.param_groups, strict=True):
             if names := self.remote_state.names(own):
                 group["param_names"] = names
-        return packed
+        return made
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take state and hyper-parameters of a dict in torch's layout, from the next step on.

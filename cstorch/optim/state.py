@@ -185,7 +185,7 @@ class OptimizerState:
         return self._owner.rule.initial_value(key, hyper)
 
     def holds(self, state: Mapping[Any, Mapping[str, Any]]) -> bool:
-        """Return whether all tensors of a packed state are those of this optimizer."""
+        """Return whether all tensors of a state in torch's layout are those of this optimizer."""
         own = {remote for remotes in self._remotes.values() for remote in remotes.values()}
         return all(
             isinstance(tensor, RemoteTensor) and tensor._remote in own

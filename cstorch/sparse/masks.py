@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from cstorch.remote.tensor import RemoteParameter
-from memoryx.sparsity.mask import packed, unpacked
+from memoryx.sparsity.mask import mask_of, mask_words
 from wsc.core.errors import ConfigError, WaferStreamError
 
 
@@ -52,7 +52,7 @@ class MaskView:
         """
         shape = tuple(parameter.shape)
         if parameter in self._given:
-            return unpacked(self._given[parameter].numpy(), shape)
+            return mask_of(self._given[parameter].numpy(), shape)
         if not self.is_in_memoryx or not isinstance(parameter, RemoteParameter):
             raise WaferStreamError(
                 "a mask was read before the first step of training",
@@ -62,7 +62,7 @@ class MaskView:
             )
         holder = parameter._remote.holder
         holder.settle()
-        return unpacked(holder.fetch(parameter._remote.name, "sparsity"), shape)
+        return mask_of(holder.fetch(parameter._remote.name, "sparsity"), shape)
 
 
 def words_of(mask: Any, shape: tuple[int, ...], name: str) -> torch.Tensor:
@@ -79,7 +79,7 @@ def words_of(mask: Any, shape: tuple[int, ...], name: str) -> torch.Tensor:
             value=tuple(mask.shape) if isinstance(mask, torch.Tensor) else type(mask).__name__,
             rule=f"shape {shape}, {prod(shape)} elements",
         )
-    return packed(mask.detach().cpu().bool())
+    return mask_words(mask.detach().cpu().bool())
 
 
 def _remote_name(parameter: torch.Tensor) -> str:

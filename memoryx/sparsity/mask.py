@@ -48,12 +48,12 @@ class SparsityMask:
 
     @property
     def bits(self) -> np.ndarray:
-        """The packed bits, as bytes."""
+        """The words, as bytes."""
         return self.words.numpy().view(np.uint8)
 
     def dense(self) -> torch.Tensor:
         """Return the mask as booleans in the shape of the weight."""
-        return unpacked(self.words.numpy(), self.shape)
+        return mask_of(self.words.numpy(), self.shape)
 
     @property
     def num_elements(self) -> int:
@@ -72,7 +72,7 @@ class SparsityMask:
 
     def set(self, dense: torch.Tensor) -> None:
         """Replace the mask."""
-        self.integers.copy_(packed(dense))
+        self.integers.copy_(mask_words(dense))
         self.note_changed()
 
     def note_changed(self) -> None:
@@ -80,7 +80,7 @@ class SparsityMask:
         self.version += 1
 
 
-def packed(dense: torch.Tensor) -> torch.Tensor:
+def mask_words(dense: torch.Tensor) -> torch.Tensor:
     """Return a boolean mask as words in the form of ``SparsityMask.integers``."""
     bits = np.packbits(dense.reshape(-1).numpy(), bitorder="little")
     words = np.zeros(words_shape(tuple(dense.shape))[0] * BITS_PER_WORD // 8, np.uint8)
@@ -88,6 +88,6 @@ def packed(dense: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(words.view(np.int32))
 
 
-def unpacked(words: np.ndarray, shape: Shape) -> torch.Tensor:
+def mask_of(words: np.ndarray, shape: Shape) -> torch.Tensor:
     """Return the booleans of a mask of words, of whatever 32-bit type."""
     return torch.from_numpy(mask_bits(words, shape)).view(shape)

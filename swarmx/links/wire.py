@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from swarmx.links.memory import Block, SharedPayload
 from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
-from swarmx.links.wire_results import Results, packed, results_from_wire, results_to_wire
+from swarmx.links.wire_results import Results, results_from_wire, results_payload, results_to_wire
 from wsc.core import messages
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.messages import Envelope, StepDone, Vote
@@ -50,7 +50,7 @@ _PARTS = {name: tuple(part.name for part in fields(kind)) for name, kind in _KIN
 def payload_of(envelope: Envelope) -> Payload | None:
     """Return the payload of a message, or None if it has none; tensors among results are one."""
     if isinstance(envelope.message, StepDone):
-        return packed(envelope.message.results)
+        return results_payload(envelope.message.results)
     return getattr(envelope.message, "payload", None)
 
 

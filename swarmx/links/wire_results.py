@@ -16,7 +16,7 @@ Results = tuple[tuple[int, tuple[float | torch.Tensor | None, ...]], ...]
 """Index and results of each micro-batch, as StepDone has them."""
 
 
-def packed(results: Results) -> Payload | None:
+def results_payload(results: Results) -> Payload | None:
     """Return a payload of all tensors among results, one after the other; None without any."""
     tensors = [
         value for _, values in results for value in values if isinstance(value, torch.Tensor)

@@ -15,7 +15,7 @@ from wsc.core.kernel_source import KernelSource
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.messages import replica_name, server_name
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.payload import packed_bytes
+from wsc.core.payload import payload_bytes
 from wsc.core.program import Mode, Program
 from wsc.core.schedule import (
     Rounds,
@@ -94,9 +94,9 @@ class Installation:
     def payload_bytes(self) -> int:
         """Size of the largest payload of any message."""
         buckets = (*self.plan.weights, *self.plan.gradients)
-        contributions = packed_bytes(self.program.state.contributions)
+        contributions = payload_bytes(self.program.state.contributions)
         return max(
-            packed_bytes(self.program.inputs),
+            payload_bytes(self.program.inputs),
             *(b.num_bytes for b in buckets),
             contributions * self.program.num_micro_batches,  # of a StepDone
         )

@@ -2,7 +2,7 @@
 
 A role does not know whether a payload is a tensor of this process, a slab of shared memory, or
 bytes that came over the network. It allocates slabs from its ``Arena``, fills them, sends them in
-messages, and frees them when the credits of all readers are back. Several tensors are packed in
+messages, and frees them when the credits of all readers are back. Several tensors lie in
 one payload one after the other, in the order of their specs.
 """
 
@@ -48,7 +48,7 @@ class Arena(Protocol):
         """Release everything; payloads handed out before become invalid."""
 
 
-def packed_bytes(specs: Sequence[TensorSpec]) -> int:
+def payload_bytes(specs: Sequence[TensorSpec]) -> int:
     """Return the size of a payload that holds these tensors."""
     return sum(spec.num_bytes for spec in specs)
 

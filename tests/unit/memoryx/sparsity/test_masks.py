@@ -10,7 +10,7 @@ import torch
 from memoryx.journal import Journal
 from memoryx.optim.rule import RULES
 from memoryx.persistence import Persistence
-from memoryx.sparsity.mask import packed, unpacked
+from memoryx.sparsity.mask import mask_of, mask_words
 from memoryx.store import WeightStore
 from tests.support.errors import raises
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
@@ -65,7 +65,7 @@ def contents(one: WeightStore) -> dict[str, torch.Tensor]:
 def test_words_hold_any_shape() -> None:
     for shape in ((), (0,), (1,), (31,), (32,), (5, 13)):
         dense = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
-        assert torch.equal(unpacked(packed(dense).numpy(), shape), dense)
+        assert torch.equal(mask_of(mask_words(dense).numpy(), shape), dense)
 
 
 def test_masked_update_is_that_of_the_remaining_weights_alone() -> None:

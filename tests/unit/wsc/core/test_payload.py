@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from wsc.core.payload import byte_ranges, packed_bytes, unpack
+from wsc.core.payload import byte_ranges, payload_bytes, unpack
 from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
@@ -36,4 +36,4 @@ def test_byte_ranges_are_adjacent(mixed: list[TensorSpec]) -> None:
     for spec, start, end in byte_ranges(mixed):
         assert (start, end - start) == (stop, spec.num_bytes)
         stop = end
-    assert stop == packed_bytes(mixed)
+    assert stop == payload_bytes(mixed)

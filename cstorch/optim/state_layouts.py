@@ -20,7 +20,7 @@ from wsc.checkpoint import OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader
 
 
-def packed(reader: Reader) -> dict[str, Any]:
+def torch_layout(reader: Reader) -> dict[str, Any]:
     """Return the optimizer state of a checkpoint in torch's layout; a tensor is read on access.
 
     Files of earlier versions say nothing of groups: they have one, in alphabetical order.
@@ -38,7 +38,7 @@ def packed(reader: Reader) -> dict[str, Any]:
     return {"state": states, "param_groups": groups}
 
 
-def unpacked(state_dict: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def file_layout(state_dict: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Return the tensors of a state dict by their names in a file, and the object beside them.
 
     Parameters without names have their numbers instead.
