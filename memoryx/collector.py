@@ -76,14 +76,17 @@ class GradientCollector:
         message: GradientReady,
         release: Callable[[], None],
         loss_scale: float,
-        number: int = 0,
+        update: int,
     ) -> Collected:
-        """Add one subtree of a gradient bucket; ``release`` is called once it has been read.
+        """Add one subtree of a gradient bucket, and release it once it has been read.
 
-        ``loss_scale`` is that of the step, by which the sum is divided; ``number`` that of its
-        update, on which masks depend.
+        Args:
+            message: The subtree.
+            release: Gives the payload back.
+            loss_scale: That of the step, by which the sum is divided.
+            update: The number of the step's update, on which masks depend.
         """
-        whole = self._add(message, release, loss_scale, number)
+        whole = self._add(message, release, loss_scale, update)
         if whole is None:
             return Collected()
         if not self._limits.waits_for_all:
@@ -106,19 +109,19 @@ class GradientCollector:
             return Settled(sums, 1.0)
         return Settled(sums, clip_coefficient(total.norm, limit))
 
-    def gradients(self, bucket: int, whole: PartialSum, number: int) -> dict[str, torch.Tensor]:
-        """Return the gradient of each parameter of a bucket for update ``number``, as views.
+    def gradients(self, bucket: int, whole: PartialSum, update: int) -> dict[str, torch.Tensor]:
+        """Return the gradient of each parameter of a bucket for update ``update``, as views.
 
         Those of sparse weights are the values of their non-zeros, unless the update needs all.
         """
-        return self._streams.received(self._buckets[bucket], whole.flat, number)
+        return self._streams.received(self._buckets[bucket], whole.flat, update)
 
-    def pruned(self, bucket: int, whole: PartialSum, number: int) -> Mapping[str, torch.Tensor]:
-        """Return whole gradients as update ``number`` takes them: zero where masked.
+    def pruned(self, bucket: int, whole: PartialSum, update: int) -> Mapping[str, torch.Tensor]:
+        """Return whole gradients as update ``update`` takes them: zero where masked.
 
         Zeros that have not travelled are made when a gradient is read.
         """
-        return self._masks.whole(self._values(bucket, whole, number))
+        return self._masks.whole(self._values(bucket, whole, update))
 
     @property
     def _limits(self) -> OptimizerSpec:
@@ -130,7 +133,7 @@ class GradientCollector:
         message: GradientReady,
         release: Callable[[], None],
         loss_scale: float,
-        number: int,
+        update: int,
     ) -> PartialSum | None:
         """Add a subtree; return the sum of the whole batch, unscaled and clamped, when complete.
 
@@ -138,7 +141,7 @@ class GradientCollector:
         """
         key = (message.step, message.bucket)
         merger = self._mergers.setdefault(key, Merger(self._num_micro_batches, _add))
-        payload = self._checked(message, number)
+        payload = self._checked(message, update)
         arrived = PartialSum([payload.view(torch.float32)], payload, on_release=release)
         held = merger.offer(message.subtree, arrived)
         if not merger.is_whole:
@@ -150,28 +153,28 @@ class GradientCollector:
         ((_, whole),) = merger.take()
         if loss_scale != 1.0:
             whole.flat.div_(loss_scale)
-        self._notes.of_batch(message.step, self.pruned(message.bucket, whole, number))
+        self._notes.of_batch(message.step, self.pruned(message.bucket, whole, update))
         # Before values are clamped, which would hide an overflow.
         if self._limits.scale_rule is not None:
-            values = self._values(message.bucket, whole, number).values()
+            values = self._values(message.bucket, whole, update).values()
             if not all(map(all_finite, values)):
                 self._overflowed.add(message.step)
         if self._limits.max_gradient_value is not None:
             clip_value_([whole.flat], self._limits.max_gradient_value)
-        if self._limits.max_gradient_norm is not None:  # now: nodes still compute, nobody waits
-            pruned = self.pruned(message.bucket, whole, number)
+        if self._limits.clips_by_norm:  # now: nodes still compute, nobody waits
+            pruned = self.pruned(message.bucket, whole, update)
             places = (self._position[name] for name in pruned)
             norms = zip(places, gradient_norms(pruned.values()), strict=True)
             self._norms.setdefault(message.step, {}).update(norms)
         return whole
 
-    def _values(self, bucket: int, whole: PartialSum, number: int) -> Mapping[str, torch.Tensor]:
+    def _values(self, bucket: int, whole: PartialSum, update: int) -> Mapping[str, torch.Tensor]:
         """Return gradients with zeros, or nothing, where weights are masked."""
-        return self._masks.prune_gradients(self.gradients(bucket, whole, number), number)
+        return self._masks.prune_gradients(self.gradients(bucket, whole, update), update)
 
-    def _checked(self, message: GradientReady, number: int) -> Payload:
+    def _checked(self, message: GradientReady, update: int) -> Payload:
         """Return the payload of a subtree, which has the values that the masks leave."""
-        bucket = self._streams.gradients(self._buckets[message.bucket], number)
+        bucket = self._streams.gradients(self._buckets[message.bucket], update)
         if message.payload.num_bytes != bucket.num_bytes:
             raise ApplianceCorruptionError(
                 f"a gradient must have {bucket.num_bytes} bytes; got {message.payload.num_bytes}",

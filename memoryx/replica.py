@@ -145,8 +145,8 @@ class ReplicaJob(JobState[Replica]):
         gradients = self._sparse.received(
             bucket,
             update.payload.view(torch.float32),
-            store.number_of(update.number),
+            store.update_of(update.applied),
         )
         with self._work.doing("update", update.step, bucket):
             self.role.journal.record(update.step, bucket.changed)
-            store.update(gradients, update.number)
+            store.update(gradients, update.applied)

@@ -82,10 +82,14 @@ class WeightServer(Holder):
 
 
 class PendingUpdate(NamedTuple):
-    """The whole gradient of a bucket, and the number of its update for the optimizer."""
+    """The whole gradient of a bucket, not applied yet.
+
+    ``applied`` is the number of its step among those whose updates are applied, which a dynamic
+    loss scale may skip.
+    """
 
     step: int
-    number: int
+    applied: int
     bucket: int
     whole: PartialSum
     coefficient: float = 1.0  # of the gradient
@@ -189,7 +193,7 @@ class ServerJob(JobState[WeightServer]):
 
     def _cast(self, step: int, round_index: int, bucket: Bucket) -> Slab:
         """Return a slab with the bucket's masters in stream dtype."""
-        packed = self._sparse.weights(bucket, self._number_of(step))
+        packed = self._sparse.weights(bucket, self._update_of(step))
         num_bytes = bucket.num_bytes if packed is None else packed.num_bytes
         slab = self.role.context.arena.allocate(num_bytes)
         with self._work.doing("cast", step, bucket, round_index, num_bytes):
@@ -197,11 +201,11 @@ class ServerJob(JobState[WeightServer]):
         self.role.store.expect(self._next_cast[bucket.index], with_state=False)
         return slab
 
-    def _number_of(self, step: int) -> int:
+    def _update_of(self, step: int) -> int:
         """Return the number of a step's update for the optimizer; 0 if there is none."""
         if self._updates_nothing:
             return 0
-        return self.role.store.number_of(self._scaling.applied(step))
+        return self.role.store.update_of(self._scaling.applied(step))
 
     def _collect(self, source: str, gradient: GradientReady) -> Iterator[Envelope]:
         released = GradientReleased(
@@ -210,11 +214,11 @@ class ServerJob(JobState[WeightServer]):
         credit = Credit(self.envelope(source, released), self._credits)
         bucket, num_bytes = self._buckets[gradient.bucket], gradient.payload.num_bytes
         with self._work.doing("sum", gradient.step, bucket, gradient.round, num_bytes):
-            number = self._scaling.applied(gradient.step)
-            update = self._number_of(gradient.step)
+            applied = self._scaling.applied(gradient.step)
+            update = self._update_of(gradient.step)
             collected = self._collector.take(gradient, credit, self._scaling.scale, update)
         for index, whole in collected.sums.items():
-            self._pending.append(PendingUpdate(gradient.step, number, index, whole))
+            self._pending.append(PendingUpdate(gradient.step, applied, index, whole))
         yield from self._apply_allowed()
         if collected.partial is not None:
             yield self.envelope(self._norms.leader, collected.partial)
@@ -226,13 +230,12 @@ class ServerJob(JobState[WeightServer]):
         if self._clips_by_norm:
             self._report.norms[total.step] = total.norm
         sums, coefficient = self._collector.settle(total)
-        number = self._scaling.applied(total.step)
+        applied = self._scaling.applied(total.step)
         is_skipped = not total.is_finite
-        for bucket in sorted(sums, key=self._first_use.__getitem__):
-            update = PendingUpdate(
-                total.step, number, bucket, sums[bucket], coefficient, is_skipped
-            )
-            self._pending.append(update)
+        self._pending += (
+            PendingUpdate(total.step, applied, bucket, sums[bucket], coefficient, is_skipped)
+            for bucket in sorted(sums, key=self._first_use.__getitem__)
+        )
         self._scaling.advance(total, self._report)  # the next step may stream from now on
         yield from self._apply_allowed()
 
@@ -249,44 +252,44 @@ class ServerJob(JobState[WeightServer]):
         yield from self._credits
         self._credits.clear()
 
-    def _share(self, update: PendingUpdate) -> Iterator[Envelope]:
+    def _share(self, pending: PendingUpdate) -> Iterator[Envelope]:
         """Yield the gradients of an update for the replica, if there is one."""
         if self._replica is None:
             return
-        bucket, flat = update.bucket, update.whole.flat
-        if update.is_skipped:
-            yield self.envelope(self._replica, UpdateSkipped(update.step, bucket))
+        bucket, flat = pending.bucket, pending.whole.flat
+        if pending.is_skipped:
+            yield self.envelope(self._replica, UpdateSkipped(pending.step, bucket))
             return
         slab = self.role.context.arena.allocate(flat.nbytes)
         with self.role.context.cores.lease():
             slab.view(torch.float32).copy_(flat)
-        self._lent[update.step, bucket] = slab
-        ready = UpdateReady(update.step, bucket, update.number, slab)
+        self._lent[pending.step, bucket] = slab
+        ready = UpdateReady(pending.step, bucket, pending.applied, slab)
         yield self.envelope(self._replica, ready)
 
-    def _apply(self, update: PendingUpdate) -> Iterator[Envelope]:
+    def _apply(self, pending: PendingUpdate) -> Iterator[Envelope]:
         """Apply the optimizer to the parameters of a bucket."""
-        step, whole = update.step, update.whole
-        if update.coefficient != 1.0:  # as that of a step whose norm is within the limit
-            with self._work.doing("norm", step, self._buckets[update.bucket]):
-                whole.flat.mul_(update.coefficient)
-        yield from self._share(update)
-        number = self.role.store.number_of(update.number)
-        gradients = self._collector.gradients(update.bucket, whole, number)
-        with self._work.doing("update", step, self._buckets[update.bucket]):
+        step, index, whole = pending.step, pending.bucket, pending.whole
+        if pending.coefficient != 1.0:  # as that of a step whose norm is within the limit
+            with self._work.doing("norm", step, self._buckets[index]):
+                whole.flat.mul_(pending.coefficient)
+        yield from self._share(pending)
+        update = self.role.store.update_of(pending.applied)
+        gradients = self._collector.gradients(index, whole, update)
+        with self._work.doing("update", step, self._buckets[index]):
             weights = self.role.store.weights
             self._notes.before_update(step, weights, gradients)
-            if not update.is_skipped:
+            if not pending.is_skipped:
                 if self.attempt:
-                    self.role.journal.record(step, self._buckets[update.bucket].changed)
-                seen = self._collector.pruned(update.bucket, whole, number)
+                    self.role.journal.record(step, self._buckets[index].changed)
+                seen = self._collector.pruned(index, whole, update)
                 self._watcher.before_update(step, weights, seen)
-                self.role.store.update(gradients, update.number)
+                self.role.store.update(gradients, pending.applied)
                 self._watcher.after_update(step, weights, gradients)
         if not self._pending:  # otherwise the next cast decides
-            self.role.store.expect(self._next_update[update.bucket])
+            self.role.store.expect(self._next_update[index])
         whole.release()
-        self._streamer.note_update(self._buckets[update.bucket].changed, step)
+        self._streamer.note_update(self._buckets[index].changed, step)
         self._updates_left -= len(gradients)
         for target, done in self._commitment.note_updates(step, len(gradients)):
             yield self.envelope(target, done)

@@ -175,8 +175,11 @@ class WeightStore:
         else:
             self.note_filled(parameters)
 
-    def update(self, gradients: Mapping[str, torch.Tensor], step: int) -> None:
-        """Apply the optimizer's rule to some parameters, in place, for step ``step`` (from 1)."""
+    def update(self, gradients: Mapping[str, torch.Tensor], applied: int) -> None:
+        """Apply the optimizer's rule to some parameters, in place.
+
+        ``applied`` is the number of the step, from 1, among those whose updates are applied.
+        """
         assert self._optimizer is not None, "an evaluation program has no gradients"
         self.before_change([*gradients, *self._averaged(gradients)])
         for group in self._optimizer.groups:
@@ -184,8 +187,8 @@ class WeightStore:
             # What is bounded is updated one by one: parameters do not mix.
             size = 1 if self.memory.is_bounded else max(1, len(names))
             for start in range(0, len(names), size):
-                self._update(group, names[start : start + size], gradients, step)
-                self._average(names[start : start + size], step)
+                self._update(group, names[start : start + size], gradients, applied)
+                self._average(names[start : start + size], applied)
                 self.expect(names[start + size : start + 2 * size])
 
     def expect(self, names: Iterable[str], *, with_state: bool = True) -> None:
@@ -199,49 +202,49 @@ class WeightStore:
         group: ParamGroup,
         names: Sequence[str],
         gradients: Mapping[str, torch.Tensor],
-        step: int,
+        applied: int,
     ) -> None:
         """Apply the rule to some parameters of a group at once."""
-        number = self.number_of(step)
+        update = self.update_of(applied)
         self.memory.use(tensor for name in names for tensor in self.of(name).values())
         parameters = [
             Parameter(
-                self.masters[name], self._gradient(name, gradients[name], number), self.states[name]
+                self.masters[name], self._gradient(name, gradients[name], update), self.states[name]
             )
             for name in names
         ]
-        self._rule.update(parameters, group.at(step), number)
+        self._rule.update(parameters, group.at(applied), update)
         for name in names:
-            self._finish_update(name, gradients[name], number)
+            self._finish_update(name, gradients[name], update)
 
     def _averaged(self, names: Iterable[str]) -> Iterator[str]:
         """Yield the moving averages of parameters."""
         for name in names:
             yield from (each.average for each in self._averages.get(name, ()))
 
-    def _average(self, names: Sequence[str], step: int) -> None:
+    def _average(self, names: Sequence[str], applied: int) -> None:
         """Advance the moving averages of parameters that were updated."""
-        number = self.number_of(step)
+        update = self.update_of(applied)
         for each in [each for name in names for each in self._averages.get(name, ())]:
             source = self.weights[each.source]
             self.memory.use((self.masters[each.average], self.masters[each.source]))
-            advance(self.masters[each.average], source, each.decay_at(number))
+            advance(self.masters[each.average], source, each.decay_at(update))
 
-    def _gradient(self, name: str, gradient: torch.Tensor, number: int) -> torch.Tensor:
+    def _gradient(self, name: str, gradient: torch.Tensor, update: int) -> torch.Tensor:
         """Return the gradient of a parameter in the form in which it is held."""
         packing = self.packings.get(name)
         if packing is not None:
             return packing.pack(gradient)
-        return self.masks.whole(self.masks.prune_gradients({name: gradient}, number))[name]
+        return self.masks.whole(self.masks.prune_gradients({name: gradient}, update))[name]
 
-    def _finish_update(self, name: str, gradient: torch.Tensor, number: int) -> None:
+    def _finish_update(self, name: str, gradient: torch.Tensor, update: int) -> None:
         """Set masked elements to zero after an update; change the mask where that is due."""
         if name not in self.masks:
             return
         if name not in self.packings:
             self.masks.clear(name, self._held.of(name).values())
-        if self.masks.spec(name).changes_at(number):
-            self.masks.change(name, self.weights[name], gradient, number)
+        if self.masks.spec(name).changes_at(update):
+            self.masks.change(name, self.weights[name], gradient, update)
             self._mask((name,))
 
     def _mask(self, names: Iterable[str]) -> None:
@@ -266,15 +269,18 @@ class WeightStore:
         return self._held.whole(name, self.masters[name])
 
     def pruned(
-        self, gradients: Mapping[str, torch.Tensor], step: int
+        self, gradients: Mapping[str, torch.Tensor], applied: int
     ) -> Mapping[str, torch.Tensor]:
-        """Return gradients as the update of step ``step`` takes them: zero where masked."""
-        return self.masks.prune_gradients(gradients, self.number_of(step))
+        """Return gradients as ``update`` takes them: zero where masked."""
+        return self.masks.prune_gradients(gradients, self.update_of(applied))
 
-    def number_of(self, step: int) -> int:
-        """Return the number of the update of step ``step`` among all that the state has seen."""
+    def update_of(self, applied: int) -> int:
+        """Return the number of an update among all that the state has seen, from 1.
+
+        ``applied`` counts those since step 1 of training.
+        """
         assert self._optimizer is not None, "an evaluation program updates nothing"
-        return step + self._optimizer.earlier_updates
+        return applied + self._optimizer.earlier_updates
 
     def _states(self, optimizer: OptimizerSpec, kept: Mapping[str, State]) -> dict[str, State]:
         """Return the state of every parameter that an optimizer trains here.

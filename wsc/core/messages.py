@@ -122,12 +122,12 @@ class NormTotal:
 class UpdateReady:
     """The gradients of one bucket as a weight server applies them, for its replica to do the same.
 
-    ``number`` is that of the update for the optimizer.
+    ``applied`` is the number of the step among those whose updates are applied.
     """
 
     step: int
     bucket: int
-    number: int
+    applied: int
     payload: Payload
 
 

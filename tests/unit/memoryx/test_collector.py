@@ -57,7 +57,7 @@ class Bench:
             slab.free()
 
         ready = GradientReady(step, 0, bucket, subtree, slab)
-        return self.collector.take(ready, release, loss_scale=scale)
+        return self.collector.take(ready, release, loss_scale=scale, update=step)
 
 
 @pytest.mark.parametrize("bucket", range(NUM_BUCKETS))

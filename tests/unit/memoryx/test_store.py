@@ -88,7 +88,7 @@ def test_store_states_cover_trained_parameters_only() -> None:
 def test_train_with_same_optimizer_keeps_state() -> None:
     """A program that is installed again goes on, also with other hyper-parameters."""
     made = store(group("a", momentum=0.5))
-    made.update({"a": torch.ones(2, 3)}, step=1)
+    made.update({"a": torch.ones(2, 3)}, applied=1)
     made.train_with(OptimizerSpec("SGD", (group("a", momentum=0.5),)))
     assert (made.states["a"]["momentum_buffer"] == 1).all()
     made.train_with(OptimizerSpec("SGD", (group("a", momentum=0.25),)))
@@ -98,7 +98,7 @@ def test_train_with_same_optimizer_keeps_state() -> None:
 def test_train_with_another_rule_begins() -> None:
     """Its states have other meanings, even under the same names."""
     made = store(group("a", momentum=0.5))
-    made.update({"a": torch.ones(2, 3)}, step=1)
+    made.update({"a": torch.ones(2, 3)}, applied=1)
     muon = {"lr": 0.1, "weight_decay": 0.0, "momentum": 0.9, "nesterov": True, "ns_steps": 1}
     made.train_with(OptimizerSpec("Muon", (ParamGroup(("a",), muon),)))
     assert (made.states["a"]["momentum_buffer"] == 0).all()
@@ -107,7 +107,7 @@ def test_train_with_another_rule_begins() -> None:
 def test_train_with_adds_states_that_are_missing() -> None:
     """A maximum that is switched on begins at zero; the moments stay."""
     made = store(ParamGroup(("a",), ADAM), rule="Adam")
-    made.update({"a": torch.ones(2, 3)}, step=1)
+    made.update({"a": torch.ones(2, 3)}, applied=1)
     kept = made.states["a"]["exp_avg"]
     made.train_with(OptimizerSpec("Adam", (ParamGroup(("a",), {**ADAM, "amsgrad": True}),)))
     assert made.states["a"]["exp_avg"] is kept
@@ -126,7 +126,7 @@ def test_update_counts_the_updates_of_an_earlier_run() -> None:
             other.fill({"c": one.masters["c"]})
     other.train_with(replace(spec, earlier_updates=2))
     other.fill(saved, "optimizer")
-    other.update({"c": torch.tensor(1.0)}, step=1)
+    other.update({"c": torch.tensor(1.0)}, applied=1)
     assert torch.equal(one.masters["c"], other.masters["c"])
 
 
@@ -141,9 +141,9 @@ def test_train_with_other_schedules_keeps_state() -> None:
     )
     made = WeightStore(SPECS)
     made.train_with(before)
-    made.update({"c": torch.tensor(1.0)}, step=1)
+    made.update({"c": torch.tensor(1.0)}, applied=1)
     made.train_with(after)
-    made.update({"c": torch.tensor(1.0)}, step=2)
+    made.update({"c": torch.tensor(1.0)}, applied=2)
     assert made.states["c"]["momentum_buffer"] == 1.5
     assert made.masters["c"] == -1.0 - 0.25 * 1.5
 
@@ -157,7 +157,7 @@ def test_train_with_refuses_an_unknown_rule() -> None:
 def test_store_update_changes_parameters_with_gradient() -> None:
     """Each parameter by the numbers of its own group."""
     made = store(group("a"), group("b", "c", lr=0.25))
-    made.update({"a": torch.ones(2, 3), "c": torch.tensor(2.0)}, step=1)
+    made.update({"a": torch.ones(2, 3), "c": torch.tensor(2.0)}, applied=1)
     assert (made.masters["a"] == -0.5).all()
     assert made.masters["c"] == -0.5
     assert (made.masters["b"] == 0).all()
@@ -201,7 +201,7 @@ def saved_stores(
         for spec in specs:
             store = made[owner[spec.name]]
             store.fill({spec.name: torch.randn(spec.shape, generator=generator)})
-            store.update({spec.name: torch.randn(spec.shape, generator=generator)}, step=1)
+            store.update({spec.name: torch.randn(spec.shape, generator=generator)}, applied=1)
     return made
 
 
@@ -338,10 +338,10 @@ def test_averages_follow_the_updates_of_their_sources() -> None:
         )
     )
     made.fill({"slow": torch.tensor([8.0, 0.0])})
-    made.update({"source": torch.full((2,), -8.0)}, step=1)  # to 4
+    made.update({"source": torch.full((2,), -8.0)}, applied=1)  # to 4
     assert made.masters["slow"].tolist() == [7.0, 1.0]
     assert made.masters["fast"].tolist() == [2.0, 2.0]
-    made.update({"other": torch.ones(2)}, step=1)
+    made.update({"other": torch.ones(2)}, applied=1)
     assert made.masters["slow"].tolist() == [7.0, 1.0]
     assert [set(names) for names in heard] == [
         {"slow"},
