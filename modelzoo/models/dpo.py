@@ -11,6 +11,7 @@ from torch import nn
 
 from modelzoo.models.dpo_config import DpoConfig, PreferenceConfig
 from modelzoo.models.gpt import GptModel
+from modelzoo.models.language_loss import token_losses
 from modelzoo.models.metrics import PreferenceMetrics
 from modelzoo.models.registry import register_model
 
@@ -94,8 +95,8 @@ def log_probabilities(
         labels: Next tokens, int64 (B, 2, T).
         is_mean: Whether the mean is returned.
     """
-    scores = model.logits(input_ids.flatten(0, 1)).float()
-    losses = F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
+    scores = model.logits(input_ids.flatten(0, 1))
+    losses = token_losses(scores, labels.flatten(0, 1))
     summed = (losses.view_as(labels) * attention_mask).sum(-1)
     return -summed / attention_mask.sum(-1).clamp(min=1) if is_mean else -summed
 
