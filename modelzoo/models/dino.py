@@ -6,7 +6,6 @@ gradient trains the teacher: MemoryX averages the student's weights (wsc.core.we
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import torch
@@ -22,8 +21,8 @@ from modelzoo.models.dino_config import (
     part_named,
 )
 from modelzoo.models.dino_parts import DinoLoss, Head, PatchLoss, Trunk
+from modelzoo.models.freezing import freeze
 from modelzoo.models.registry import register_model
-from modelzoo.published_names import published_name
 from wsc.core.rng import stream_key
 from wsc.core.weight_averages import average_weights
 
@@ -93,7 +92,7 @@ class DinoModel(nn.Module):
             loss = self.get_submodule(f"loss_{number}")
             assert isinstance(loss, DinoLoss | PatchLoss), "made above"
             loss.center.reset()
-        self._freeze()
+        freeze(self, self.config.freeze)
         for each in self.config.ema:
             target, source = (self._part(*part_named(name)) for name in (each.target, each.source))
             average_weights([*target.parameters()], [*source.parameters()], each.decay)
@@ -113,12 +112,6 @@ class DinoModel(nn.Module):
                 found = module(*_values(given, inputs, outputs))
             for place, value in enumerate(found if isinstance(found, tuple) else (found,)):
                 outputs[Output(part, number, forward, place)] = value
-
-    def _freeze(self) -> None:
-        """Keep the weights that the configuration freezes from being trained."""
-        for name, parameter in self.named_parameters():
-            if any(re.search(pattern, published_name(name)) for pattern in self.config.freeze):
-                parameter.requires_grad_(False)
 
     def _passes(self, part: str) -> tuple[Pass, ...]:
         return self.config.image_model_trunks if part == TRUNKS else self.config.heads

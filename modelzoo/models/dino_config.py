@@ -16,6 +16,7 @@ from pydantic import Field, PositiveInt, PrivateAttr, model_validator
 from pydantic import field_validator as check
 
 from modelzoo.models.dino_parts_config import HeadConfig, Loss, TrunkConfig
+from modelzoo.models.freezing import NamePattern
 from modelzoo.models.model_config import Feature, ModelConfig
 from wsc.core.config import Config, before
 from wsc.core.hyper_schedules.base import HyperSchedule
@@ -145,7 +146,7 @@ class DinoConfig(ModelConfig):
     copy_init_weights: tuple[CopyConfig, ...] = ()
     ema: tuple[AverageConfig, ...] = ()
     """Parts that learn by moving averages alone."""
-    freeze: tuple[str, ...] = ()
+    freeze: tuple[NamePattern, ...] = ()
     """Regular expressions of the vendor's names of weights that stay as they are, or follow
     others by ``ema``."""
 

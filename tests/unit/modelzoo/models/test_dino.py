@@ -242,6 +242,7 @@ def test_features_follow_the_data() -> None:
         (("ema", 0, "target"), "heads.model(2)", "not-allowed"),
         (("ema", 0, "scheduler_params", "ema_decay_end"), 1.5, "out-of-range"),
         (("ema", 0, "scheduler"), "cosine", "unknown-key"),
+        (("freeze", 0), "heads.model.(", "not-allowed"),
     ],
 )
 def test_wrong_sections_are_refused(path: tuple[Any, ...], value: Any, code: str) -> None:
