@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from cstorch import backends
-from tests.support.exec_program import STEPS, write_cluster, write_program
-from tests.support.processes import descendants, wait_for_end
+from tests.support.exec_program import write_program
 from tests.support.tiny_run import ROOT
 from tests.support.traces import read_trace
 from waferstream.cli.main import main
@@ -29,23 +27,21 @@ def folder(tmp_path: Path) -> Path:
     return write_program(tmp_path)
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """Start ``waferstream exec`` in ``folder``, where it finds cluster.yaml."""
-    return subprocess.Popen(
+def finish(folder: Path, *words: str) -> tuple[int, str, str]:
+    """Run ``waferstream exec`` in ``folder``, where it finds cluster.yaml.
+
+    Returns exit code, standard output, standard error.
+    """
+    done = subprocess.run(
         [sys.executable, "-m", "waferstream", "exec", *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
+        check=False,
+        timeout=110,
     )
-
-
-def finish(folder: Path, *words: str) -> tuple[int, str, str]:
-    """Run to the end: exit code, standard output, standard error."""
-    with start(folder, *words) as process:
-        out, err = process.communicate(timeout=110)
-    return process.returncode, out, err
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture
@@ -163,29 +159,3 @@ def test_exec_without_a_program_is_a_wrong_command_line(
     with pytest.raises(SystemExit) as stopped:
         run_exec(*words)
     assert stopped.value.code == 2
-
-
-@pytest.mark.ray
-@pytest.mark.timeout(400)
-def test_exec_on_ray_imports_user_code_and_ends_on_interrupt(
-    trained: tuple[Path, str], folder: Path
-) -> None:
-    """Input workers import the loader beside the program, which imports the vendor's module."""
-    write_cluster(folder, "ray")
-    losses: list[float] = []
-    with start(
-        folder, "--num_csx=2", "code/train_it.py", str(folder), f"--wait_at={STEPS}"
-    ) as process:
-        assert process.stdout is not None
-        while len(losses) < STEPS:
-            words = process.stdout.readline().split()
-            if words[:1] == ["step"]:
-                losses.append(float(words[2]))
-            assert process.poll() is None
-        tree = descendants(process.pid)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    assert losses == json.loads((trained[0] / "losses.json").read_text())
-    assert process.returncode == 130
-    assert "Interrupted" in err
-    assert wait_for_end(tree) == set()
