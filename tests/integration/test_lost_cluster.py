@@ -55,9 +55,15 @@ def train(kind: str, victim: str | None = None) -> dict[str, Any]:
         if victim in ACTORS:
             assert systems == [process("csx-0")]
         started = descendants(os.getpid()) - before
-    fork_server.stop()  # else it stays for the next cluster
     assert wait_for_end(started) == set()
     return {"losses": losses, "digest": digest, "timed": backend.timed}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running_fork_server() -> None:
+    """Start what stays for the next cluster before the first processes are counted."""
+    with fork_server.workers_forked():
+        pass
 
 
 @pytest.fixture(scope="module")
