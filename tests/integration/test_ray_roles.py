@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -98,9 +99,19 @@ def test_private_ray_instance_leaves_nothing() -> None:
     assert address not in sockets()
 
 
-@contextmanager
-def ray_driver() -> Iterator[subprocess.Popen[str]]:
-    """A program whose roles are in the midst of a job, started as a user starts it."""
+@dataclass(frozen=True)
+class Interrupted:
+    """What was seen of a program that was interrupted in the midst of a job of its roles."""
+
+    niceness: set[int]  # of all processes below the program
+    last_words: str
+    code: int
+    left: set[int]  # processes that were below the program, 10 s after its end
+
+
+@pytest.fixture(scope="module")
+def interrupted() -> Interrupted:
+    """Start a program as a user starts it, and send Ctrl-C to its process alone."""
     script = Path(__file__).with_name("ray_driver.py")
     command = [sys.executable, str(script), uuid.uuid4().hex]
     variables = {name: each for name, each in os.environ.items() if name != "RAY_worker_niceness"}
@@ -109,27 +120,23 @@ def ray_driver() -> Iterator[subprocess.Popen[str]]:
     ) as driver:
         assert driver.stdout is not None
         assert driver.stdout.readline() == "ready\n"
-        yield driver
-
-
-def test_interrupt_ends_every_process() -> None:
-    """Ctrl-C in the user's process, in the midst of a job, ends the whole tree below it."""
-    with ray_driver() as driver:
-        tree = descendants(driver.pid)
-        driver.send_signal(signal.SIGINT)
-        assert driver.stdout is not None
-        assert driver.stdout.read() == "ended\n"
-        assert driver.wait(30) == 0
-    assert wait_for_end(tree, timeout_s=10) == set()
-
-
-def test_roles_have_the_priority_of_the_program() -> None:
-    """Ray would run them at nice 15, where any other work on the host takes their processor."""
-    with ray_driver() as driver:
         tree = descendants(driver.pid)
         niceness = {os.getpriority(os.PRIO_PROCESS, pid) for pid in tree}
         driver.send_signal(signal.SIGINT)
-    assert niceness == {os.getpriority(os.PRIO_PROCESS, 0)}
+        last_words = driver.stdout.read()
+        code = driver.wait(30)
+    return Interrupted(niceness, last_words, code, wait_for_end(tree, timeout_s=10))
+
+
+def test_interrupt_ends_every_process(interrupted: Interrupted) -> None:
+    """Ctrl-C in the user's process, in the midst of a job, ends the whole tree below it."""
+    assert (interrupted.last_words, interrupted.code) == ("ended\n", 0)
+    assert interrupted.left == set()
+
+
+def test_roles_have_the_priority_of_the_program(interrupted: Interrupted) -> None:
+    """Ray would run them at nice 15, where any other work on the host takes their processor."""
+    assert interrupted.niceness == {os.getpriority(os.PRIO_PROCESS, 0)}
 
 
 @pytest.mark.parametrize("link", ["shared_memory", "grpc"])
