@@ -84,12 +84,22 @@ def test_workers_that_still_start_are_ended(tmp_path: Path) -> None:
 
 
 def test_server_stays_until_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that load nothing take the place of real ones here."""
+
+    def start_idle() -> fork_server.Server:
+        process = subprocess.Popen(["sleep", str(_WAIT_S)], stdin=subprocess.PIPE)
+        return fork_server.Server(process, "", fork_server._settings())
+
+    monkeypatch.setattr(fork_server, "start_server", start_idle)
+    monkeypatch.setattr(fork_server, "_current", None)
     first = fork_server._running()
     assert fork_server._running() is first
     monkeypatch.setenv("OMP_PLACES", "cores")
     second = fork_server._running()
     assert second is not first
     assert first.process.poll() is not None
+    fork_server.stop()
+    assert second.process.poll() is not None
 
 
 @pytest.mark.parametrize(
