@@ -11,8 +11,9 @@ from typing import Literal
 
 from appliance.input_worker import WorkerSpec
 from appliance.round_size import activation_bytes, micro_batches_of_round, most_micro_batches
+from csnode.devices import DeviceName
 from csnode.engine.regions import check_layers, check_region
-from csnode.engine.spec import TORCH, DeviceName, EngineSpec
+from csnode.engine.spec import TORCH, EngineSpec
 from csnode.node import NodeSpec
 from memoryx.flash import check_bound
 from memoryx.flash_spec import FlashSpec

@@ -1,7 +1,7 @@
 """The GPUs of hosts: whether systems have one, and the memory that they give to activations.
 
-The systems of a host take its GPUs in turn (csnode.streams). Actors ask Ray for no GPU, since Ray
-would give one to an actor alone; Ray 2.60 hides no GPU from an actor that asks for none.
+The systems of a host take its GPUs in turn (csnode.devices.cuda). Actors ask Ray for no GPU, since
+Ray would give one to an actor alone; Ray 2.60 hides no GPU from an actor that asks for none.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Literal
 
 from appliance.placement import Placement
 from appliance.spec import RuntimeSpec
-from csnode.engine.spec import DeviceName
-from csnode.streams import memory_of_gpus, num_gpus
+from csnode.devices import DeviceName
+from csnode.devices.cuda import memory_of_gpus, num_gpus
 from wsc.core.errors import ClusterJobInitError
 
 MOST_PER_GPU = 8

@@ -10,7 +10,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
 from appliance.strategies import ServerStrategy, Strategy
-from csnode.engine.spec import TORCH, DeviceName, EngineName, EngineSpec
+from csnode.devices import DeviceName
+from csnode.engine.spec import TORCH, EngineName, EngineSpec
 from csnode.fabric.region import working_wafer
 from memoryx.flash_spec import FlashSpec
 from swarmx.links.tls import TlsSpec

@@ -4,7 +4,7 @@ The micro-batches of a round run segment by segment, up to ``lanes`` side by sid
 thread. Threads never split a kernel, so their number never changes a bit. A segment may start while
 the one before still runs: a micro-batch follows itself, not the others, and no lane waits for the
 end of a segment. From one call to the next the executor keeps the indexes of sparse weights alone
-(csnode.sparse_weights): gradients travel as the values that these place.
+(csnode.sparsity.weights): gradients travel as the values that these place.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from types import MappingProxyType
 
 import torch
 
-from csnode.device import Device, gpu_memory_exhausted
+from csnode.devices.device import Device, gpu_memory_exhausted
 from csnode.engine.binding import built
-from csnode.engine.crossover import SparseProducts
-from csnode.engine.packed_weight import NonZeros, PackedWeight
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.gradients import GradientSums
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from csnode.running import Executed, Passed, Running
-from csnode.sparse_weights import SparseWeights
+from csnode.sparsity.crossover import SparseProducts
+from csnode.sparsity.packed_weight import NonZeros, PackedWeight
+from csnode.sparsity.weights import SparseWeights
 from wsc.core.activities import Place
 from wsc.core.errors import ApplianceError, WaferStreamError
 from wsc.core.installation import Installation

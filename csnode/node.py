@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from csnode.device import device_of
-from csnode.engine.spec import TORCH, DeviceName, EngineSpec
+from csnode.devices import DeviceName
+from csnode.devices.device import device_of
+from csnode.engine.spec import TORCH, EngineSpec
 from csnode.executor import Executor
 from csnode.finite import NotFinite, not_finite
 from csnode.gradients import GradientSum

@@ -6,7 +6,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from csnode.device import Departure, Mark
+from csnode.devices.device import Departure, Mark
 from csnode.gradients import GradientSum
 from wsc.core.activities import Interval, Place
 from wsc.core.schedule import SegmentStep

@@ -4,10 +4,10 @@
 
 One thread, a weight whose zeros lie at random places. The three products of a linear layer:
 outputs, gradients of inputs, gradients of weights; dense, and as nodes compute them with
-``runtime.engine.sparse_products`` (csnode.engine.sparse_products). Where the non-zeros lie is known
+``runtime.engine.sparse_products`` (csnode.sparsity.products). Where the non-zeros lie is known
 beforehand, as it is on a node: the time of a sparse form contains what brings the values of a step
 into place. Forms take turns, and the least processor time of several turns counts. Where the sparse
-form stops being faster is the table of ``sparse_products: auto`` (csnode.engine.crossover).
+form stops being faster is the table of ``sparse_products: auto`` (csnode.sparsity.crossover).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from csnode.engine.crossover import Product, largest_density
-from csnode.engine.sparse_products import Pattern, sampled, times
+from csnode.sparsity.crossover import Product, largest_density
+from csnode.sparsity.products import Pattern, sampled, times
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.sparsity.nonzeros import Index
 from wsc.host.files import write_json

@@ -29,7 +29,7 @@ from benchmarks.streaming.arm import Arm, Opener
 from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.comparison import Comparison, run_trials
 from benchmarks.streaming.workload import ADAMW, Workload
-from csnode.streams import reproducible
+from csnode.devices.cuda import reproducible
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
 from wsc.core.units import MIB

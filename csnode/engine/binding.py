@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
+from csnode.devices.kernels import PROCESSOR, moved
 from csnode.engine.array import WaferArray
-from csnode.engine.device_kernels import PROCESSOR, moved
 from csnode.engine.fabric import FabricArray
-from csnode.engine.gradient_products import bind_gradients
 from csnode.engine.kernels import KERNELS, PRODUCTS
-from csnode.engine.sparse_products import Pattern
 from csnode.engine.spec import EngineName, EngineSpec
+from csnode.sparsity.gradients import bind_gradients
+from csnode.sparsity.products import Pattern
 from wsc.compiler.ops import KIND_OF
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.kernel_source import KernelSource

@@ -7,14 +7,11 @@ from typing import Literal, cast, get_args
 
 from pydantic import Field, PositiveInt, model_validator
 
-from csnode.engine.crossover import SparseProducts
+from csnode.sparsity.crossover import SparseProducts
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
 
 EngineName = Literal["torch", "wafer", "wafer-cycles"]
-DeviceName = Literal["cpu", "cuda"]
-"""Where torch computes (csnode.device)."""
-
 KernelKind = Literal["matmul", "attention", "norm", "softmax", "reduction"]
 KernelName = Literal[
     "streamed_product",
@@ -54,7 +51,7 @@ class EngineSpec(Config):
     sparse_products: SparseProducts = "none"
     """Products with sparse weights that torch computes from the non-zeros alone, which decides
     bits: ``none``, those with weights of a density at most, or ``auto``, those where it was
-    measured to pay (csnode.engine.crossover)."""
+    measured to pay (csnode.sparsity.crossover)."""
 
     @model_validator(mode="after")
     def _torch_multiplies_somewhere(self) -> EngineSpec:

@@ -1,6 +1,6 @@
 """Training on a staged device: the bits of the same kernels where nothing is copied.
 
-The device is the processor, behind queues that run as late as they may (DeferredStreams): only CUDA
+The device is the processor, behind queues that run as late as they may (DeferredQueues): only CUDA
 itself is missing. Where torch sees a GPU the same runs are on it, too; they repeat and do not depend
 on the shape of the cluster.
 """
@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from appliance.elaborate import ClusterSize
-from tests.support.deferred_streams import DeferredStreams
+from tests.support.deferred_queues import DeferredQueues
 from tests.support.local_machine import (
     BF16,
     Regression,
@@ -49,7 +49,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``device: cuda`` be the processor, behind queues that run late."""
     monkeypatch.setattr("appliance.gpus.num_gpus", lambda: 1)
     monkeypatch.setattr("appliance.gpus.memory_of_gpus", lambda: [1 << 30])
-    monkeypatch.setattr("csnode.device.streams_of_gpu", lambda _: DeferredStreams())
+    monkeypatch.setattr("csnode.devices.device.queues_of_gpu", lambda _: DeferredQueues())
 
 
 @pytest.mark.usefixtures("staged")

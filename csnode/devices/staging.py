@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import torch
 
+from csnode.devices.queues import Event, Queues
 from csnode.gradients import GradientSum, SlabMemory, owned_sum
-from csnode.streams import Event, Streams
 from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
 from wsc.core.role import Cores
@@ -69,9 +69,9 @@ class _Slot:
 class WeightsIn:
     """Copies the weights of segments to a device, each into the buffer of the last but one."""
 
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-        empty = streams.host_bytes(0), torch.empty(0, dtype=torch.uint8, device=streams.device)
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        empty = queues.host_bytes(0), torch.empty(0, dtype=torch.uint8, device=queues.device)
         self._slots = [_Slot(*empty), _Slot(*empty)]
         self._newest: _Slot | None = None
 
@@ -97,41 +97,41 @@ class WeightsIn:
         self._fit(slot, total)
         for index, payload in payloads.items():
             slot.host[ranges[index]].copy_(payload.view(torch.uint8))
-        inward = self._streams.inward
+        inward = self._queues.inward
         if slot.read is not None:
             inward.wait(slot.read)
         inward.copy(slot.device[:total], slot.host[:total])
         slot.copied = inward.record()
-        self._streams.compute.wait(slot.copied)
+        self._queues.compute.wait(slot.copied)
         return {index: DevicePayload(slot.device[place]) for index, place in ranges.items()}
 
     def note_read(self) -> None:
         """Note that all kernels that read the weights placed last are queued."""
         if self._newest is not None:
-            self._newest.read = self._streams.compute.record()
+            self._newest.read = self._queues.compute.record()
 
     def _fit(self, slot: _Slot, num_bytes: int) -> None:
         """Let a slot have room for so many bytes."""
         if slot.host.numel() >= num_bytes:
             return
-        streams = self._streams
-        slot.host = streams.host_bytes(num_bytes)
-        with streams.computing():
-            slot.device = torch.empty(num_bytes, dtype=torch.uint8, device=streams.device)
+        queues = self._queues
+        slot.host = queues.host_bytes(num_bytes)
+        with queues.computing():
+            slot.device = torch.empty(num_bytes, dtype=torch.uint8, device=queues.device)
         # The allocator may return memory that kernels in the queue still use.
-        streams.inward.wait(streams.compute.record())
+        queues.inward.wait(queues.compute.record())
 
 
 class GradientsOut:
     """Copies sums of gradients from a device into slabs."""
 
-    def __init__(self, streams: Streams, memory: SlabMemory, cores: Cores) -> None:
-        self._streams, self._memory, self._cores = streams, memory, cores
+    def __init__(self, queues: Queues, memory: SlabMemory, cores: Cores) -> None:
+        self._queues, self._memory, self._cores = queues, memory, cores
         self._buffers: list[torch.Tensor] = []  # of the host, not in use
 
     def depart(self, sums: Mapping[int, list[GradientSum]]) -> Leaving:
         """Begin to copy the sums of a segment, which its kernels may still compute."""
-        compute, outward = self._streams.compute, self._streams.outward
+        compute, outward = self._queues.compute, self._queues.outward
         parts = [gradient.part for gradient in chain(*sums.values())]
         if not parts:
             return Leaving(self, sums, None, compute.record())
@@ -163,8 +163,8 @@ class GradientsOut:
 
     def _buffer(self, num_bytes: int) -> torch.Tensor:
         """Return a buffer that no copy uses."""
-        buffer = self._buffers.pop() if self._buffers else self._streams.host_bytes(0)
-        return buffer if buffer.numel() >= num_bytes else self._streams.host_bytes(num_bytes)
+        buffer = self._buffers.pop() if self._buffers else self._queues.host_bytes(0)
+        return buffer if buffer.numel() >= num_bytes else self._queues.host_bytes(num_bytes)
 
 
 class Leaving(NamedTuple):

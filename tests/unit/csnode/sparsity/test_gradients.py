@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from csnode.engine.binding import built
-from csnode.engine.sparse_products import Pattern, sampled
 from csnode.engine.spec import EngineSpec
+from csnode.sparsity.products import Pattern, sampled
 from wsc.core.kernel_source import KernelSource
 from wsc.core.segment import Segment
 from wsc.core.sparsity.nonzeros import Index

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csnode.engine import sparse_products
-from csnode.engine.sparse_products import Pattern, sampled, times
+from csnode.sparsity.products import Pattern, sampled, times
 from wsc.core.sparsity.nonzeros import Index
 
 
@@ -39,8 +38,8 @@ def test_products_have_the_values_of_dense_ones(
     weight = pattern.index.unpack(values).view(outputs, inputs)
     x, slope = drawn(rows, inputs, seed=seed + 2).to(half), drawn(rows, outputs).to(half)
     with pytest.MonkeyPatch.context() as small:
-        small.setattr(sparse_products, "BLOCK_ROWS", 4)
-        small.setattr(sparse_products, "SAMPLED_ROWS", 4)
+        small.setattr("csnode.sparsity.products.BLOCK_ROWS", 4)
+        small.setattr("csnode.sparsity.products.SAMPLED_ROWS", 4)
         products = times(x, pattern.rows(values)), times(slope, pattern.columns(values))
         gradient = sampled(slope, x, pattern)
     assert all(product.is_contiguous() for product in products)

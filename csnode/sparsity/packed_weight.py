@@ -9,8 +9,8 @@ from typing import Any, Self
 import torch
 from torch.utils._pytree import tree_map_only
 
-from csnode.engine.crossover import SparseProducts, largest_density
-from csnode.engine.sparse_products import Pattern, times
+from csnode.sparsity.crossover import SparseProducts, largest_density
+from csnode.sparsity.products import Pattern, times
 
 aten = torch.ops.aten
 

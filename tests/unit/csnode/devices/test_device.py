@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from appliance.cores import UnlimitedCores
-from csnode.device import Staged
+from csnode.devices.device import Staged
 from tests.support.arenas import StrictArena
-from tests.support.deferred_streams import DeferredStreams
+from tests.support.deferred_queues import DeferredQueues
 from tests.support.errors import raises
 from tests.support.small_programs import program
 from wsc.core.errors import ApplianceResourceExhausted
@@ -38,7 +38,7 @@ def test_device_without_memory_is_named(
     def fail(*_: object, **__: object) -> Never:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
 
-    device = Staged(DeferredStreams(), RoleContext(StrictArena(), UnlimitedCores()))
+    device = Staged(DeferredQueues(), RoleContext(StrictArena(), UnlimitedCores()))
     monkeypatch.setattr(torch, "empty", fail)
     with raises(ApplianceResourceExhausted, "gpu-memory-exhausted") as caught:
         act(device)

@@ -2,7 +2,7 @@
 
 Both run the same schedule on the same executor. On the processor weights are views of the slabs in
 which they have arrived, and gradients are summed in the slabs that leave. A device beside it has
-memory of its own, so both are *staged* (csnode.staging): copied while kernels run.
+memory of its own, so both are *staged* (csnode.devices.staging): copied while kernels run.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from csnode.engine.spec import DeviceName
+from csnode.devices import DeviceName
+from csnode.devices.cuda import queues_of_gpu
+from csnode.devices.queues import Queues
+from csnode.devices.staging import DeviceMemory, GradientsOut, WeightsIn
 from csnode.gradients import GradientSum, GradientSums, SlabMemory, SumMemory
-from csnode.staging import DeviceMemory, GradientsOut, WeightsIn
-from csnode.streams import Streams, streams_of_gpu
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload
@@ -145,21 +146,21 @@ class Staged:
 
     is_staged = True
 
-    def __init__(self, streams: Streams, context: RoleContext) -> None:
-        self.torch_device = streams.device
-        self._streams, self._cores = streams, context.cores
-        self.memory: SumMemory = DeviceMemory(streams.device)
-        self._weights = WeightsIn(streams)
-        self._gradients = GradientsOut(streams, SlabMemory(context.arena), context.cores)
+    def __init__(self, queues: Queues, context: RoleContext) -> None:
+        self.torch_device = queues.device
+        self._queues, self._cores = queues, context.cores
+        self.memory: SumMemory = DeviceMemory(queues.device)
+        self._weights = WeightsIn(queues)
+        self._gradients = GradientsOut(queues, SlabMemory(context.arena), context.cores)
 
     def begin(self) -> None:
         """Align the clocks of device and host."""
-        self._streams.align_clock()
+        self._queues.align_clock()
 
     @contextmanager
     def computing(self) -> Iterator[None]:
         """Let ops of torch in the block run on the compute queue."""
-        with self._enough_memory(), self._streams.computing():
+        with self._enough_memory(), self._queues.computing():
             yield
 
     def hold(self, values: torch.Tensor) -> torch.Tensor:
@@ -174,7 +175,7 @@ class Staged:
 
     def mark(self) -> Mark:
         """Return the point behind all kernels so far."""
-        return self._streams.compute.record()
+        return self._queues.compute.record()
 
     def depart(self, sums: Mapping[int, GradientSums]) -> Departure:
         """Begin to copy the sums of a segment behind its kernels."""
@@ -207,4 +208,4 @@ def gpu_memory_exhausted(where: str, error: torch.OutOfMemoryError) -> Appliance
 
 def device_of(name: DeviceName, node: int, context: RoleContext) -> Device:
     """Return where the kernels of a node compute."""
-    return Host(context) if name == "cpu" else Staged(streams_of_gpu(node), context)
+    return Host(context) if name == "cpu" else Staged(queues_of_gpu(node), context)

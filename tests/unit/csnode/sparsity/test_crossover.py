@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from csnode.engine.crossover import (
+from csnode.engine.spec import EngineSpec
+from csnode.sparsity.crossover import (
     CROSSOVERS,
     FEWEST_ELEMENTS,
     Product,
     highest_density,
     largest_density,
 )
-from csnode.engine.spec import EngineSpec
 from tests.support.errors import raises
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError

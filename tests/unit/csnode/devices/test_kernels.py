@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from csnode.engine.device_kernels import PROCESSOR, moved
-from csnode.engine.plain_attention import attention, attention_backward
+from csnode.devices.kernels import PROCESSOR, moved
+from csnode.devices.plain_attention import attention, attention_backward
 from csnode.micro_batch import MicroBatch
 from tests.support.errors import raises
 from tests.support.local_machine import BF16, compile_model
@@ -125,8 +125,6 @@ def test_plain_attention_is_that_of_the_processor(dtype: torch.dtype, is_causal:
 def test_op_without_a_kernel_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """At installation, before anything computes."""
     text = "def forward(self, x):\n    return (torch.ops.aten.relu.default(x),)"
-    monkeypatch.setattr(
-        "csnode.engine.device_kernels._has_kernel", lambda op, _: op != "aten::relu"
-    )
+    monkeypatch.setattr("csnode.devices.kernels._has_kernel", lambda op, _: op != "aten::relu")
     with raises(ApplianceCompilationError, "device-without-kernel"):
         moved(KernelSource(text, {}, {}), "layer", META)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from csnode import streams
-from csnode.streams import reproducible, streams_of_gpu
+from csnode.devices import cuda
+from csnode.devices.cuda import queues_of_gpu, reproducible
 from tests.support.errors import raises
 from wsc.core.errors import ClusterJobInitError
 
@@ -14,14 +14,14 @@ from wsc.core.errors import ClusterJobInitError
 def test_nodes_take_the_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node without a GPU in its process says so, whatever the driver has seen."""
     taken: list[int] = []
-    monkeypatch.setattr(streams, "CudaStreams", taken.append)
-    monkeypatch.setattr(streams, "num_gpus", lambda: 2)
+    monkeypatch.setattr(cuda, "CudaQueues", taken.append)
+    monkeypatch.setattr(cuda, "num_gpus", lambda: 2)
     for node in range(5):
-        streams_of_gpu(node)
+        queues_of_gpu(node)
     assert taken == [0, 1, 0, 1, 0]
-    monkeypatch.setattr(streams, "num_gpus", lambda: 0)
+    monkeypatch.setattr(cuda, "num_gpus", lambda: 0)
     with raises(ClusterJobInitError, "no-gpu-in-process"):
-        streams_of_gpu(0)
+        queues_of_gpu(0)
 
 
 def settings() -> tuple[bool, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from csnode.engine.crossover import SparseProducts
-from csnode.engine.packed_weight import NonZeros, PackedWeight
-from csnode.engine.sparse_products import Pattern, times
+from csnode.sparsity.crossover import SparseProducts
+from csnode.sparsity.packed_weight import NonZeros, PackedWeight
+from csnode.sparsity.products import Pattern, times
 from wsc.core.sparsity.nonzeros import Index
 
 aten = torch.ops.aten

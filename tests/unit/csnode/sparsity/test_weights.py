@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from csnode.sparse_weights import SparseWeights
+from csnode.sparsity.weights import SparseWeights
 from tests.support.small_programs import program
 from wsc.core.sparsity.nonzeros import Index
 from wsc.core.sparsity.packed_weights import PackedWeights

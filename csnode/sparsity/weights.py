@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from csnode.engine.crossover import SparseProducts, highest_density
-from csnode.engine.sparse_products import Pattern
+from csnode.sparsity.crossover import SparseProducts, highest_density
+from csnode.sparsity.products import Pattern
 from wsc.core.program import TensorSpec
 from wsc.core.sparsity.nonzeros import Index
 from wsc.core.sparsity.packed_weights import PackedWeights

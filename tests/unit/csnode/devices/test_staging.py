@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.cores import UnlimitedCores
+from csnode.devices.queues import Queues
+from csnode.devices.staging import DeviceMemory, GradientsOut, Leaving, WeightsIn
 from csnode.gradients import GradientSum, SlabMemory
-from csnode.staging import DeviceMemory, GradientsOut, Leaving, WeightsIn
-from csnode.streams import Streams
 from tests.support.arenas import StrictArena
-from tests.support.deferred_streams import DeferredStreams
+from tests.support.deferred_queues import DeferredQueues
 from tests.support.small_programs import program
 from wsc.core.reduce_order import Subtree
 from wsc.core.stream_plan import plan_streams
@@ -23,16 +23,16 @@ BUCKET = plan_streams(program(), 1).gradients[-1]
 ORDERS = st.builds(random.Random, st.integers(0, 2**32 - 1))
 
 
-def run_some(streams: DeferredStreams, order: random.Random) -> None:
+def run_some(queues: DeferredQueues, order: random.Random) -> None:
     """Let queues go on, in a random order and for a random time."""
     for _ in range(order.randrange(4)):
-        ready = [queue for queue in streams.queues if queue.may_go_on]
+        ready = [queue for queue in queues.all if queue.may_go_on]
         if ready:
             order.choice(ready).run_next()
 
 
-def run_all(streams: DeferredStreams) -> None:
-    for queue in streams.queues:
+def run_all(queues: DeferredQueues) -> None:
+    for queue in queues.all:
         queue.run_all()
 
 
@@ -44,8 +44,8 @@ def test_kernels_read_the_weights_of_their_segment(
     sizes: list[list[int]], order: random.Random
 ) -> None:
     """A slab is freed at once, and no buffer is overwritten before its readers have ended."""
-    streams, arena = DeferredStreams(), StrictArena()
-    weights, read, sent = WeightsIn(streams), [], []
+    queues, arena = DeferredQueues(), StrictArena()
+    weights, read, sent = WeightsIn(queues), [], []
     for segment, counts in enumerate(sizes):
         slabs = [arena.allocate(4 * count) for count in counts]
         for index, slab in enumerate(slabs):
@@ -55,11 +55,11 @@ def test_kernels_read_the_weights_of_their_segment(
             sent.append(slab.view(torch.float32).clone())
             read.append(torch.empty_like(sent[-1]))
             slab.free()
-            run_some(streams, order)
-            streams.compute.copy(read[-1], placed[index].view(torch.float32))
+            run_some(queues, order)
+            queues.compute.copy(read[-1], placed[index].view(torch.float32))
         weights.note_read()
-        run_some(streams, order)
-    run_all(streams)
+        run_some(queues, order)
+    run_all(queues)
     assert all(map(torch.equal, read, sent))
     largest = max(sum(-(-4 * count // 64) * 64 for count in counts) for counts in sizes)
     assert weights.held_bytes <= 2 * largest
@@ -68,9 +68,9 @@ def test_kernels_read_the_weights_of_their_segment(
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), ORDERS)
 def test_sums_arrive_as_the_kernels_left_them(counts: list[int], order: random.Random) -> None:
     """Two segments are on their way at a time, and slabs that were released are not written."""
-    streams, arena = DeferredStreams(), StrictArena()
-    way = GradientsOut(streams, SlabMemory(arena), UnlimitedCores())
-    on_device, leaving = DeviceMemory(streams.device), list[tuple[Leaving, int]]()
+    queues, arena = DeferredQueues(), StrictArena()
+    way = GradientsOut(queues, SlabMemory(arena), UnlimitedCores())
+    on_device, leaving = DeviceMemory(queues.device), list[tuple[Leaving, int]]()
 
     def arrive() -> None:
         on_its_way, segment = leaving.pop(0)
@@ -86,10 +86,10 @@ def test_sums_arrive_as_the_kernels_left_them(counts: list[int], order: random.R
         for place in range(count):
             part = on_device.allocate(BUCKET)
             sum_ = torch.full((BUCKET.num_elements,), segment + place / 8)
-            streams.compute.copy(part.payload.view(torch.float32), sum_)
+            queues.compute.copy(part.payload.view(torch.float32), sum_)
             sums.append(GradientSum(BUCKET, Subtree(place, 0), part))
         leaving.append((way.depart({7: sums}), segment))
-        run_some(streams, order)
+        run_some(queues, order)
     while leaving:
         arrive()
     assert not arena.live
@@ -97,9 +97,9 @@ def test_sums_arrive_as_the_kernels_left_them(counts: list[int], order: random.R
 
 def test_segment_is_done_when_its_kernels_are() -> None:
     """Also one without gradients, such as those of a forward pass."""
-    streams = DeferredStreams()
-    way = GradientsOut(streams, SlabMemory(StrictArena()), UnlimitedCores())
-    streams.compute.copy(target := torch.zeros(1), torch.ones(1))
+    queues = DeferredQueues()
+    way = GradientsOut(queues, SlabMemory(StrictArena()), UnlimitedCores())
+    queues.compute.copy(target := torch.zeros(1), torch.ones(1))
     leaving = way.depart({0: []})
     before = leaving.is_done
     leaving.wait()
@@ -108,21 +108,21 @@ def test_segment_is_done_when_its_kernels_are() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU of CUDA")
-def test_streams_of_a_gpu_keep_the_order_of_events() -> None:
+def test_queues_of_a_gpu_keep_the_order_of_events() -> None:
     """Weights of ten segments come back as they were, through kernels that add one."""
-    from csnode.streams import CudaStreams
+    from csnode.devices.cuda import CudaQueues
 
-    streams: Streams = CudaStreams(0)
-    arena, weights = StrictArena(), WeightsIn(streams)
-    way, on_device = GradientsOut(streams, SlabMemory(arena), UnlimitedCores()), []
+    queues: Queues = CudaQueues(0)
+    arena, weights = StrictArena(), WeightsIn(queues)
+    way, on_device = GradientsOut(queues, SlabMemory(arena), UnlimitedCores()), []
     leaving = []
     for segment in range(10):
         slab = arena.allocate(BUCKET.num_bytes)
         slab.view(torch.float32).fill_(segment)
         placed = weights.place({0: slab})
         slab.free()
-        with streams.computing():
-            part = DeviceMemory(streams.device).allocate(BUCKET)
+        with queues.computing():
+            part = DeviceMemory(queues.device).allocate(BUCKET)
             torch.add(placed[0].view(torch.float32), 1, out=part.payload.view(torch.float32))
         weights.note_read()
         on_device.append(part)

@@ -15,8 +15,8 @@ from functools import partial
 
 import torch
 
-from csnode.engine.crossover import SparseProducts, largest_density
-from csnode.engine.sparse_products import Pattern, sampled
+from csnode.sparsity.crossover import SparseProducts, largest_density
+from csnode.sparsity.products import Pattern, sampled
 from wsc.core.segment import Segment
 from wsc.numerics.half_types import nearest
 

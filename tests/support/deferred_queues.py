@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from csnode.streams import Event
+from csnode.devices.queues import Event
 
 
 class Copy(NamedTuple):
@@ -87,14 +87,14 @@ class DeferredQueue:
             self.run_next()
 
 
-class DeferredStreams:
+class DeferredQueues:
     """Queues on the processor, with buffers that are NaN before they are written."""
 
     device = torch.device("cpu")
 
     def __init__(self) -> None:
-        self.queues = DeferredQueue(), DeferredQueue(), DeferredQueue()
-        self.inward, self.compute, self.outward = self.queues
+        self.all = DeferredQueue(), DeferredQueue(), DeferredQueue()
+        self.inward, self.compute, self.outward = self.all
 
     @contextmanager
     def computing(self) -> Iterator[None]:

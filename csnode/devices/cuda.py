@@ -1,83 +1,23 @@
-"""Queues of work for a device that computes beside the processor: the lowest layer of staging.
-
-A device has three queues. Copies into it, kernels, and copies out of it run side by side; work in
-one queue runs in order. Between queues only events order work: a queue waits for an event of
-another one (CUDA C++ Programming Guide, section "Streams"). Kernels of all lanes share one queue,
-so values that they compute need no events among themselves.
-"""
+"""The GPUs that a process sees: their queues and their memory, and what makes their bits repeat."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
+from csnode.devices.queues import Event, Queues
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages import node_name
 
 _NS_PER_MS = 1e6
 
 
-class Event(Protocol):
-    """A point in a queue, reached when all work before it is done."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the point is reached."""
-
-    def wait(self) -> None:
-        """Return when the point is reached."""
-
-    @property
-    def time_ns(self) -> int:
-        """When it was reached (``time.perf_counter_ns`` clock); asked once it is done."""
-
-
-class Queue(Protocol):
-    """Work of one kind, in order."""
-
-    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Copy a tensor later; neither may change before an event recorded afterwards is done."""
-
-    def record(self) -> Event:
-        """Return the point behind all work so far."""
-
-    def wait(self, event: Event) -> None:
-        """Begin work that follows only when an event of another queue is done."""
-
-
-class Streams(Protocol):
-    """The queues of a device, and the memory from which they copy."""
-
-    device: torch.device
-
-    @property
-    def inward(self) -> Queue:
-        """The queue of copies into the device."""
-
-    @property
-    def compute(self) -> Queue:
-        """The queue of kernels."""
-
-    @property
-    def outward(self) -> Queue:
-        """The queue of copies out of the device."""
-
-    def computing(self) -> AbstractContextManager[None]:
-        """Let ops of torch in the block run on the compute queue."""
-
-    def host_bytes(self, num_bytes: int) -> torch.Tensor:
-        """Return bytes of the host that a queue can copy while the processor goes on."""
-
-    def align_clock(self) -> None:
-        """Compare the clock of the device with that of the host."""
-
-
-class CudaStreams:
+class CudaQueues:
     """The queues of one GPU: streams of CUDA, and page-locked memory of the host.
 
     Args:
@@ -114,8 +54,8 @@ class CudaStreams:
 
 
 class _CudaQueue:
-    def __init__(self, stream: torch.cuda.Stream, streams: CudaStreams) -> None:
-        self._stream, self._streams = stream, streams
+    def __init__(self, stream: torch.cuda.Stream, queues: CudaQueues) -> None:
+        self._stream, self._queues = stream, queues
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         with torch.cuda.stream(self._stream):
@@ -124,17 +64,17 @@ class _CudaQueue:
     def record(self) -> Event:
         event = torch.cuda.Event(enable_timing=True)
         event.record(self._stream)
-        return _CudaEvent(event, self._streams)
+        return _CudaEvent(event, self._queues)
 
     def wait(self, event: Event) -> None:
-        assert isinstance(event, _CudaEvent), "an event of other streams"
+        assert isinstance(event, _CudaEvent), "an event of other queues"
         self._stream.wait_event(event.event)
 
 
 class _CudaEvent:
-    def __init__(self, event: torch.cuda.Event, streams: CudaStreams) -> None:
+    def __init__(self, event: torch.cuda.Event, queues: CudaQueues) -> None:
         self.event = event
-        self._origin, self._origin_ns = streams.origin, streams.origin_ns
+        self._origin, self._origin_ns = queues.origin, queues.origin_ns
 
     @property
     def is_done(self) -> bool:
@@ -179,7 +119,7 @@ def num_gpus() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def streams_of_gpu(node: int) -> Streams:
+def queues_of_gpu(node: int) -> Queues:
     """Return the queues of the GPU of a node: the GPUs of a host are taken in turn.
 
     Raises:
@@ -197,7 +137,7 @@ def streams_of_gpu(node: int) -> Streams:
             remedy="install such a torch there, unset CUDA_VISIBLE_DEVICES, or set "
             "runtime.device: cpu",
         )
-    return CudaStreams(node % gpus)
+    return CudaQueues(node % gpus)
 
 
 def memory_of_gpus() -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from csnode.engine.plain_attention import attention, attention_backward
+from csnode.devices.plain_attention import attention, attention_backward
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.kernel_source import KernelSource
 

@@ -1,0 +1,1 @@
+"""Sparse weights on a CS node: what it knows of them, and products from their non-zeros alone."""
