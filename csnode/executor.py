@@ -4,12 +4,12 @@ The micro-batches of a round run segment by segment, up to ``lanes`` side by sid
 thread. Threads never split a kernel, so their number never changes a bit. A segment may start while
 the one before still runs: a micro-batch follows itself, not the others, and no lane waits for the
 end of a segment. From one call to the next the executor keeps the indexes of sparse weights alone
-(csnode.sparsity.weights): gradients travel as the values that these place.
+(csnode.streamed_weights): gradients travel as the values that these place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -24,24 +24,21 @@ from csnode.gradients import GradientSums
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from csnode.running import Executed, Passed, Running
-from csnode.sparsity.crossover import SparseProducts
-from csnode.sparsity.packed_weight import NonZeros, PackedWeight
-from csnode.sparsity.weights import SparseWeights
+from csnode.streamed_weights import StreamedWeights
 from wsc.core.activities import Place
 from wsc.core.errors import ApplianceError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
-from wsc.core.payload import Payload, byte_ranges, unpack
+from wsc.core.payload import Payload, byte_ranges
 from wsc.core.program import Program
 from wsc.core.rng import stream_key
 from wsc.core.role import Job, RoleContext
 from wsc.core.schedule import SegmentStep
 from wsc.core.segment import Segment
-from wsc.core.sparsity.packed_weights import PackedWeights
 from wsc.numerics.half_types import nearest
 from wsc.numerics.keyed_random import KEY_INPUT
-from wsc.numerics.precision import CARRIED, DTYPES, dtype_in_program, read_stream
+from wsc.numerics.precision import DTYPES, dtype_in_program
 
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""
@@ -82,12 +79,12 @@ class Executor:
                 *range(first, first + len(self.program.state.contributions)),
             )
         )
-        self._engine = engine
-        self._sparse = SparseWeights(engine.sparse_products)
+        self._weights = StreamedWeights(self.program, engine)
+        patterns = self._weights.sparse.gradient_patterns
         self._segments = [sized.segments for sized in installation.sized]
         self._kernels = [
             [
-                built(kernel, segment, engine, self._sparse.gradient_patterns, device.torch_device)
+                built(kernel, segment, engine, patterns, device.torch_device)
                 for kernel, segment in zip(sized.kernels, sized.segments, strict=True)
             ]
             for sized in installation.sized
@@ -162,15 +159,14 @@ class Executor:
         needed = {b.index: payloads[b.index] for b in segment_step.weights}
         placed = self._device.place(needed)
         with self._device.computing():
-            views = self._weights(segment_step, needed, placed)
+            weights = self._weights.read(segment_step, needed, placed)
         total, node_of = self.program.num_micro_batches, self.rounds.node_of
+        indexes = self._weights.sparse.gradient_indexes
         sums = {
-            owner: GradientSums(
-                segment_step.gradients, total, self._device.memory, self._sparse.gradient_indexes
-            )
+            owner: GradientSums(segment_step.gradients, total, self._device.memory, indexes)
             for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
         }
-        work = _Work(step, segment_step, views, sums, loss_scale, examine)
+        work = _Work(step, segment_step, weights, sums, loss_scale, examine)
         befores = [None] * len(batches) if after is None else after.passed
         passed = [
             self._lanes.submit(partial(self._pass_one, work, batch, before))
@@ -241,43 +237,6 @@ class Executor:
             return batch.num_bytes
         held = {self._pieces[name] for name in batch.values if name in self._pieces}
         return sum(num_bytes for _, num_bytes in held)
-
-    def _weights(
-        self,
-        step: SegmentStep,
-        payloads: Mapping[int, Payload],
-        placed: Mapping[int, Payload],
-    ) -> dict[str, torch.Tensor]:
-        """Return the segment's weights as views of where the device has placed its payloads."""
-        dtype = self.program.stream_dtype
-        views: dict[str, torch.Tensor] = {}
-        for bucket in step.weights:
-            payload = placed[bucket.index]
-            packed = PackedWeights.read(bucket, payloads[bucket.index], self._sparse.indexes)
-            self._sparse.note(bucket, packed)
-            if packed is not None:
-                setting = self._engine.sparse_products_of(self.program.segments[step.segment].layer)
-                views.update(self._unpacked(packed, payload, setting))
-                continue
-            elements = read_stream(
-                payload.view(CARRIED[dtype]), dtype, in_fp32=self.program.holds_fp32
-            )
-            tensors = unpack(elements, bucket.specs)
-            views.update(zip(bucket.names, tensors, strict=True))
-        return views
-
-    def _unpacked(
-        self, packed: PackedWeights, payload: Payload, setting: SparseProducts
-    ) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the weights of a packed payload, with their zeros where no product is sparse."""
-        dtype = self.program.stream_dtype
-        for spec, index, elements in packed.parts(payload, CARRIED[dtype]):
-            values = read_stream(elements, dtype, in_fp32=self.program.holds_fp32)
-            pattern = self._sparse.patterns.get(spec.name)
-            if pattern is not None and setting != "none":
-                yield spec.name, PackedWeight(NonZeros(values, pattern), setting)
-                continue
-            yield spec.name, (values if index is None else index.unpack(values)).view(spec.shape)
 
 
 def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:
