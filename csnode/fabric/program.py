@@ -1,7 +1,7 @@
 """Program of a fabric: routes of each colour, arrays of every PE, and the instructions of each PE.
 
-PEs with the same instructions share a role, so the cost of building and running a program grows
-with the number of roles, not of PEs.
+PEs with the same instructions share a script, so the cost of building and running a program grows
+with the number of scripts, not of PEs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ColourRoutes:
 
 
 @dataclass(frozen=True)
-class Role:
+class Script:
     """Instructions of one thread of the PEs in ``pes``."""
 
     pes: Array
@@ -74,8 +74,9 @@ class Program:
         self._routes: dict[int, dict[int, Array]] = {}
         self._last: dict[int, Array] = {}
         self._ring: dict[int, Array] = {}
-        self._scripts: dict[tuple[int, tuple[Instruction, ...]], int] = {}
-        self._role_of = np.zeros((fabric.spec.micro_threads, fabric.num_pes), dtype=np.int32)
+        # Number of a script, by that of the script which it continues (0: none) and what it adds.
+        self._numbers: dict[tuple[int, tuple[Instruction, ...]], int] = {}
+        self._script_of = np.zeros((fabric.spec.micro_threads, fabric.num_pes), dtype=np.int32)
 
     def array(
         self, name: str, length: int, dtype: Dtype = Dtype.FP32, bank: int | None = None
@@ -134,21 +135,21 @@ class Program:
         for instruction in instructions:
             self._check(instruction)
         pes = self.pes(selection)
-        role_of = self._role_of[thread]
-        for before in np.unique(role_of[pes]):
+        script_of = self._script_of[thread]
+        for before in np.unique(script_of[pes]):
             after = (int(before), instructions)
-            number = self._scripts.setdefault(after, len(self._scripts) + 1)
-            same = pes[role_of[pes] == before]
-            role_of[same] = number
+            number = self._numbers.setdefault(after, len(self._numbers) + 1)
+            same = pes[script_of[pes] == before]
+            script_of[same] = number
 
     @property
-    def roles(self) -> list[Role]:
-        """All roles that some PE plays, thread by thread."""
-        parts = {number: part for part, number in self._scripts.items()}
+    def scripts(self) -> list[Script]:
+        """All scripts that some PE runs, thread by thread."""
+        parts = {number: part for part, number in self._numbers.items()}
         return [
-            Role(np.nonzero(role_of == number)[0], _script(parts, int(number)))
-            for role_of in self._role_of
-            for number in np.unique(role_of[role_of > 0])
+            Script(np.nonzero(script_of == number)[0], _instructions(parts, int(number)))
+            for script_of in self._script_of
+            for number in np.unique(script_of[script_of > 0])
         ]
 
     @property
@@ -182,7 +183,7 @@ class Program:
         check_instruction(instruction)
 
 
-def _script(
+def _instructions(
     parts: dict[int, tuple[int, tuple[Instruction, ...]]], number: int
 ) -> tuple[Instruction, ...]:
     """Return the instructions of a script by following it back to its beginning, number 0."""

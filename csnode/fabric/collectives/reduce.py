@@ -1,4 +1,4 @@
-"""Reduce along a line: any pre-order tree, as routes on two colours and a role per position.
+"""Reduce along a line: any pre-order tree, as routes on two colours and a script per position.
 
 A PE adds the streams of its children, nearest first, and forwards the last child's stream as it
 arrives. A position at depth d sends on colour d mod 2 and receives on the other. Its router listens

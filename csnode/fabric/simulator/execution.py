@@ -98,12 +98,12 @@ def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
 def _check_ramps(program: Program, queues: Queues) -> None:
     """Check that every PE that uses a colour has a route from or to its core."""
     index = {colour: number for number, colour in enumerate(program.colours)}
-    for role in program.roles:
+    for script in program.scripts:
         for name, ramps in (("send", queues.ramp_up), ("receive", queues.ramp_down)):
-            for colour in {getattr(x, name, None) for x in role.instructions}:
+            for colour in {getattr(x, name, None) for x in script.instructions}:
                 if colour is None:
                     continue
-                lost = role.pes[ramps[index[colour]][role.pes] < 0]
+                lost = script.pes[ramps[index[colour]][script.pes] < 0]
                 if lost.size:
                     row, column = divmod(int(lost[0]), program.fabric.columns)
                     raise ApplianceCompilationError(

@@ -1,4 +1,4 @@
-"""Instructions of all roles as one table of numbers, which PEs look up as arrays."""
+"""Instructions of all scripts as one table of numbers, which PEs look up as arrays."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Op(IntEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """One row per instruction, role after role, each ended by END; int32 [rows] unless stated.
+    """One row per instruction, script after script, each ended by END; int32 [rows] unless stated.
 
     ==================  ============================================================
     ``instructions``    the instruction of each row, None for END
-    ``starts``          first row of each role
+    ``starts``          first row of each script
     ``kinds``           (operation, dtype) of each kind of combination
     ``op``              ``Op``
     ``words``           words of a stream, in periods of ``period`` words
@@ -90,14 +90,14 @@ class Table:
 
 
 def compile_table(program: Program) -> Table:
-    """Flatten the roles of a program into a table."""
+    """Flatten the scripts of a program into a table."""
     colours = {colour: index for index, colour in enumerate(program.colours)}
     kinds: dict[tuple[Combine, Dtype], int] = {}
     instructions: list[Instruction | None] = []
     starts = []
-    for role in program.roles:
+    for script in program.scripts:
         starts.append(len(instructions))
-        instructions += [*role.instructions, None]
+        instructions += [*script.instructions, None]
     rows = [_row(instruction, colours, kinds) for instruction in instructions]
     columns = np.array(rows, dtype=np.int32).reshape(-1, len(_FIELDS)).T.copy()
     return Table(
@@ -139,7 +139,7 @@ def _stream(
     stream: Stream, colours: dict[int, int], kinds: dict[tuple[Combine, Dtype], int]
 ) -> dict[str, int]:
     shape = stream.operand or stream.store
-    assert shape is not None, "checked when the role was added"
+    assert shape is not None, "checked when the script got it"
     period = shape.count // shape.dtype.per_word
     values = {"op": Op.STREAM, "words": period * stream.repeats, "period": period}
     for name, side in (("operand", stream.operand), ("store", stream.store)):

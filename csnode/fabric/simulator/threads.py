@@ -54,11 +54,12 @@ class Threads:
     """
 
     def __init__(self, program: Program, table: Table) -> None:
-        roles = program.roles
+        scripts = program.scripts
         starts = [
-            np.full(role.pes.size, start) for role, start in zip(roles, table.starts, strict=True)
+            np.full(script.pes.size, start)
+            for script, start in zip(scripts, table.starts, strict=True)
         ]
-        self.pe = np.concatenate([role.pes for role in roles] or [NO_THREADS])
+        self.pe = np.concatenate([script.pes for script in scripts] or [NO_THREADS])
         self.pc = np.concatenate(starts or [NO_THREADS])
         self.word = np.zeros(self.pe.size, dtype=np.int32)
         self.is_issued = np.zeros(self.pe.size, dtype=np.bool_)
@@ -70,7 +71,7 @@ class Threads:
 
     @property
     def unfinished(self) -> Array:
-        """Threads that have not reached the end of their role."""
+        """Threads that have not reached the end of their script."""
         return np.nonzero(self._table.op[self.pc] != Op.END)[0]
 
     def describe(self, thread: int) -> str:

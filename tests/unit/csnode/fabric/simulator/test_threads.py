@@ -49,8 +49,8 @@ def test_signal_arrives_in_the_next_cycle(others_signal: int) -> None:
 
 
 @pytest.mark.parametrize("instruction", ["vector", "delay"])
-def test_threads_of_one_role_may_be_an_instruction_apart(instruction: str) -> None:
-    """Words reach each PE a cycle later, so PEs of one role start the next op one by one."""
+def test_threads_of_one_script_may_be_an_instruction_apart(instruction: str) -> None:
+    """Words reach each PE a cycle later, so PEs of one script start the next op one by one."""
     program = Program(Fabric(1, 40))
     x, y = program.array("x", 1), program.array("y", 1, bank=2)
     op = Vector("copy", y.whole, x.whole) if instruction == "vector" else Delay(17)
