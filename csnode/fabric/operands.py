@@ -20,7 +20,7 @@ from csnode.fabric.memory import Slice
 from wsc.core.errors import ApplianceCompilationError
 
 _NEEDS_RIGHT = {*get_args(Binary), "dot", "fma"}
-_REDUCTIONS = set(get_args(Reduction))
+REDUCTIONS = set(get_args(Reduction))
 
 
 def check_instruction(instruction: Instruction) -> None:
@@ -132,7 +132,7 @@ def _check_vector(vector: Vector) -> None:
     given = (vector.right is not None, vector.third is not None)
     operands = [x for x in (vector.left, vector.right, vector.third) if isinstance(x, Slice)]
     length = max(x.count for x in operands)
-    rest = length % vector.out.count if vector.op in _REDUCTIONS else vector.out.count - length
+    rest = length % vector.out.count if vector.op in REDUCTIONS else vector.out.count - length
     if needed != given or rest or any(length % x.count for x in operands):
         raise ApplianceCompilationError(
             f"the operands of {vector.op!r} must agree in number and length",

@@ -14,6 +14,7 @@ import numpy as np
 
 from csnode.fabric.dtypes import Array
 from timing.hardware.fabric import FabricSpec
+from timing.kernels.collectives import depth_cycles
 from wsc.core.errors import ApplianceCompilationError
 
 MOST_LEVELS = 64
@@ -86,7 +87,7 @@ class Tree:
         contention = words * max(map(len, self.children))
         hops = sum(i - parent for i, parent in enumerate(self.parents) if i)
         links = self.num_pes - 1
-        latency = (2 * spec.ramp_cycles + 1) * max(self.depths)
+        latency = depth_cycles(spec) * max(self.depths)
         return max(contention, words * hops / links + links) + latency
 
 
@@ -142,7 +143,7 @@ def auto_generated(num_pes: int, words: int, spec: FabricSpec) -> Tree:
     if num_pes < 3:
         return best
     limit = best.cost(words, spec)
-    per_level = 2 * spec.ramp_cycles + 1
+    per_level = depth_cycles(spec)
     deepest = int(min(MOST_LEVELS, num_pes - 1, max(1, (limit - num_pes + 1) // per_level)))
     widest = int(min(MOST_LEVELS, num_pes - 1, max(1, limit // words)))
     energy, split = _least_energies(num_pes, deepest, widest)
@@ -172,7 +173,7 @@ def _least_energies(num_pes: int, deepest: int, widest: int) -> tuple[Array, Arr
             left = energy[depth, children - 1] + sizes
             right = energy[depth - 1, children][np.where(possible, far, 0)]
             total = np.where(possible, left[None, :] + right, np.inf)
-            total[1, 0] = 0
+            total[1, 0] = 0  # one PE, which has no child
             split[depth, children] = total.argmin(axis=1)
             energy[depth, children] = total[sizes, split[depth, children]]
     return energy, split

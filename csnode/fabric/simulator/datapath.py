@@ -16,6 +16,7 @@ import numpy as np
 from csnode.fabric.dtypes import Array, Dtype, decode, encode, multiply_add
 from csnode.fabric.instructions import Axpy, Dots, Gather, Gemv, Vector
 from csnode.fabric.memory import Memory, Slice
+from csnode.fabric.operands import REDUCTIONS
 from csnode.fabric.simulator.activity import Recorder, Work
 from csnode.fabric.simulator.instruction_table import Table
 from csnode.fabric.simulator.threads import Threads
@@ -37,9 +38,6 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "multiply": np.multiply,
     "maximum": np.maximum,
 }
-_REDUCTIONS = ("sum", "max", "dot")
-_RATE_OF: dict[str, VectorOp] = {"copy": "copy", "sum": "sum", "max": "sum"}
-"""Op whose rate an op has; others run at that of a multiply-add, functions at ``unary_cycles``."""
 
 
 def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
@@ -56,11 +54,18 @@ def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
     if op.op in _UNARY and op.op != "copy":
         per_element = float(spec.unary_cycles)
     else:
-        kind = _RATE_OF.get(op.op, "fma") if op.op == "copy" or op.out.count == 1 else "fma"
-        per_element = 1 / elements_per_cycle(spec, kind, op.left.dtype.torch_name)
+        per_element = 1 / elements_per_cycle(spec, _rate_of(op), op.left.dtype.torch_name)
     vectors = {x for x in (*operands, op.out) if x.count > 1}
     work = elements * per_element * _conflict(vectors, spec)
     return spec.vector_setup_cycles + math.ceil(work)
+
+
+def _rate_of(op: Vector) -> VectorOp:
+    """Return the kind of vector op whose rate an op has, unless it is a function."""
+    if op.op == "copy":
+        return "copy"
+    # Into one number each addition waits for the one before; into several others lie between.
+    return "sum" if op.op in ("sum", "max") and op.out.count == 1 else "fma"
 
 
 def weight_cycles(factors: Slice, sums: Slice, spec: FabricSpec) -> int:
@@ -114,7 +119,7 @@ def _vector(memory: Memory, pes: Array, op: Vector) -> None:
     length = max(x.count for x in (op.left, op.right, op.third) if isinstance(x, Slice))
     left, other, third = (_operand(memory, pes, x, length) for x in (op.left, op.right, op.third))
     with np.errstate(all="ignore"):  # infinities and NaN are values, as on the hardware
-        if op.op in _REDUCTIONS:
+        if op.op in REDUCTIONS:
             result = _reduce(op, left, other)
         elif op.op == "fma":
             result = (left.astype(np.float64) * other + third).astype(np.float32)
