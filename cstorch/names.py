@@ -1,5 +1,6 @@
-"""Names for debugging: scopes of ops, and paths of modules (section 3.2). Results do not depend
-on them.
+"""Names for debugging: scopes of ops, and paths of modules (section 3.2).
+
+Results do not depend on them.
 """
 
 from __future__ import annotations

@@ -32,8 +32,13 @@ from timing.trace import MEASURED
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.host.files import write_json
 
-_KINDS = {"compute": "compute", "update": "optimizer", "norm": "optimizer", "sum": "sums"}
-_KINDS["cast"] = "casts"
+_KINDS = {
+    "compute": "compute",
+    "update": "optimizer",
+    "norm": "optimizer",
+    "sum": "sums",
+    "cast": "casts",
+}
 _WARM_UP = 1  # steps
 RANKS = ("compute", "optimizer", "sums", "casts")
 """The kinds of activities, the most useful first."""

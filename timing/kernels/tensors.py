@@ -19,9 +19,7 @@ from timing.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
 # Vector instructions over a tile, and what each does
 RANDOM_PASSES = 2  # draw; compare or scale
 NORM_PASSES = 4  # sum; sum of squares; normalize; scale and shift
-NORM_BACKWARD_PASSES = (
-    9  # normalize x; dy times scale; 2 sums over features; 3 for dx; 2 over tokens
-)
+NORM_BACKWARD_PASSES = 9  # normalize; dy times scale; 2 sums over features; 3 for dx; 2 over tokens
 NORM_STATISTICS = 5  # square of the mean; variance; add epsilon; mean times factor; negate
 SOFTMAX_PASSES = 4  # maximum; subtract; sum; divide (the exponential is separate)
 SOFTMAX_BACKWARD_PASSES = 4  # y times dy; sum; subtract; multiply
