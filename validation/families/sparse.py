@@ -4,7 +4,7 @@ Published results of sparse training on the wafer count operations and no time. 
 counts them on the captured graph: products with sparse weights count by their density, attention,
 embedding and output head in full. A training counts three times the forward pass, dense or sparse,
 as the sources count: the gradient of a sparse weight takes the operations of its non-zeros. (The
-emulated clock is more careful: it charges that gradient as if it were dense.)
+emulated clock charges the dense kernel for that gradient where it is the faster one.)
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
     if batch_size is None:
         raise CannotPredict("the batch size is not stated", code="batch-not-stated")
     if row.number("sparsity_pct"):
-        raise CannotPredict("sparse weights are not captured", code="sparse-weights")
+        raise CannotPredict("times are predicted for dense weights alone", code="sparse-weights")
     if row.text("dtype") and "16" not in row.text("dtype"):
         raise CannotPredict(
             f"activations of 16 bits are modelled, not {row.text('dtype')}",
