@@ -22,8 +22,9 @@ import numpy as np
 import torch
 
 from benchmarks.sparsity.links import measure_links
+from benchmarks.sparsity.model import layer_flags
 from benchmarks.sparsity.stored import measure_stored
-from waferstream.reports.benchmark import new_file, new_result, positive
+from waferstream.reports.benchmark import new_result, positive
 from wsc.core.sparsity.nonzeros import Index
 from wsc.host.files import write_json
 
@@ -67,11 +68,9 @@ def _fastest(act: Callable[[], object], times: int = 5) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write what was asked for, and print the result."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=new_file, help="file for the result")
-    parser.add_argument("--width", type=positive, default=1024, help="of the layers")
-    parser.add_argument("--depth", type=positive, default=4, help="number of layers")
-    parser.add_argument("--rows", type=positive, default=256, help="samples of a step")
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0], parents=[layer_flags(rows=256)]
+    )
     parser.add_argument("--turns", type=positive, default=15, help="pairs of steps")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)

@@ -22,8 +22,9 @@ import torch
 from benchmarks import precision as precision_runs
 from benchmarks.precision import PRECISIONS
 from benchmarks.sparsity.links import Arm, Ran
+from benchmarks.sparsity.model import layer_flags
 from csnode.engine.spec import EngineSpec
-from waferstream.reports.benchmark import new_file, new_result, positive
+from waferstream.reports.benchmark import new_result, positive
 from wsc.host.files import write_json
 
 DENSITIES = (0.1, 0.05, 0.02)
@@ -96,11 +97,9 @@ def _ratios(base: Sequence[Ran], products: Sequence[Ran]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and write what was asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=new_file, help="file for the result")
-    parser.add_argument("--width", type=positive, default=1024, help="of the layers")
-    parser.add_argument("--depth", type=positive, default=4, help="number of layers")
-    parser.add_argument("--rows", type=positive, default=512, help="samples of a step")
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0], parents=[layer_flags(rows=512)]
+    )
     parser.add_argument("--turns", type=positive, default=7, help="steps of each arm")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
