@@ -129,10 +129,6 @@ class Network:
         """Take the link of a host down: it is silent from now on."""
         self._on_switch("link", "set", f"to{host}", "down")
 
-    def mend(self, host: int) -> None:
-        """Take the link of a host up again."""
-        self._on_switch("link", "set", f"to{host}", "up")
-
     @contextmanager
     def _relayed(self, host: int, delay_ms: float, megabits: float) -> Iterator[None]:
         """Put a relay between the port of a host, on a bridge of its own, and the switch."""

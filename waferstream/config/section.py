@@ -64,17 +64,6 @@ def not_supported(remedy: str) -> PydanticCustomError:
     )
 
 
-def not_yet(*values: str, remedy: str) -> BeforeValidator:
-    """Build a validator that refuses single values."""
-
-    def refuse(value: object) -> object:
-        if value in values:
-            raise not_supported(remedy)
-        return value
-
-    return BeforeValidator(refuse)
-
-
 def _refuse_if_on(value: object) -> None:
     if value:
         raise not_supported("remove the key")

@@ -19,7 +19,6 @@ Color = Literal[
 Anchor = Literal["start", "middle", "end"]
 Point = tuple[float, float]
 
-_TEXT_HEIGHT = 12.0
 _MOST_POINTS = 800  # of a curve: more than a screen has columns
 
 

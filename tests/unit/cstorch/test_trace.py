@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import cstorch
 from cstorch import backends
-from cstorch.trace import TracedStep
 from tests.support.cstorch_program import (
     batches,
     evaluation_step,
@@ -30,8 +28,6 @@ from tests.support.tiny_training import Shape
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 Batch = dict[str, torch.Tensor]
-Clip = Callable[[nn.Module], object]
-MakeStep = Callable[[cstorch.Backend], TracedStep]
 
 
 def test_trace_in_the_program_of_the_package_docstring(capsys: pytest.CaptureFixture[str]) -> None:

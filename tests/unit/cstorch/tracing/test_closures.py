@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import cstorch
-from cstorch.trace import TracedStep
 from tests.support.cstorch_program import (
     evaluation_step,
     executor,
@@ -23,8 +21,6 @@ from tests.support.local_machine import Regression
 from wsc.core.errors import ProgramOrderError
 
 Batch = dict[str, torch.Tensor]
-Clip = Callable[[nn.Module], object]
-MakeStep = Callable[[cstorch.Backend], TracedStep]
 
 
 @pytest.mark.parametrize(
