@@ -10,9 +10,9 @@ import pytest
 from tests.support.reference_rows import constant, row, write_rows
 from validation.families.prediction import Family
 from validation.families.registry import FAMILIES as ALL_FAMILIES
-from validation.fit.__main__ import FITS as ALL_FITS
 from validation.fit.__main__ import main
 from validation.fit.calibration import Fit
+from validation.fit.registry import FITS as ALL_FITS
 from validation.report.summary import belongs
 
 FAMILIES = [constant("collectives 1D", "1D reduce", 100.0), constant("GEMM", "GEMM", 1.0)]
