@@ -1,1 +1,1 @@
-"""Stand-alone commands: the reference loop and the scaling experiment."""
+"""Stand-alone commands around the project (README.md)."""

@@ -36,7 +36,10 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        return None not in (self.first, self.last, self.resumed) and self.last < self.first  # type: ignore[operator]
+        """Whether both runs have ended, and the loss of the first fell."""
+        if self.first is None or self.last is None or self.resumed is None:
+            return False
+        return self.last < self.first
 
 
 def main() -> int:

@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from scripts.compare_vendor import PRECISION, PROGRAMS, ROOT, Difference, differences, judged
+from scripts.compare_vendor.__main__ import (
+    PRECISION,
+    PROGRAMS,
+    ROOT,
+    Difference,
+    differences,
+    judged,
+    main,
+)
 
 
 def largest(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
@@ -45,6 +54,12 @@ def test_known_differences_do_not_fail() -> None:
 
 def test_every_program_has_a_precision() -> None:
     assert set(PRECISION) == {path.stem for path in PROGRAMS.glob("*.py")} - {"harness"}
+
+
+def test_program_without_results_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command names the program that failed, and ends with 1."""
+    assert main(["--python", "false", "--programs", "data"]) == 1
+    assert "program-without-results" in capsys.readouterr().err
 
 
 def test_program_runs_here_through_exec(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.check_site import faults
+from scripts.website.check import faults
 
 
 def write(site: Path, **pages: str) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # mkdocs.yml names functions of this module
 
-from scripts.sequence_diagram import sequence_svg  # noqa: E402
+from scripts.website.sequence_diagram import sequence_svg  # noqa: E402
 
 SOURCES = {
     "architecture.md": "ARCHITECTURE.md",

@@ -1,7 +1,7 @@
 """Check the pages of a built documentation site: links, pictures, and messages of a browser.
 
     make docs
-    python -m scripts.check_site build/site --browser
+    python -m scripts.website.check build/site --browser
 
 Every link to a file of the site must exist, and so must the heading that it names. With
 `--browser`, Chromium opens every page without a network, so that a page that loads something from

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.sequence_diagram import sequence_svg
+from scripts.website.sequence_diagram import sequence_svg
 from tests.support.html import Parsed
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
 BLOCK = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 TWO = "sequenceDiagram\nparticipant A as first\nparticipant B\n"
 

@@ -3,9 +3,10 @@
     python -m scripts.compare_vendor --python /path/to/environment/bin/python
 
 The environment is one of its own (``pip install cerebras_pytorch==2.10.0 'setuptools<70'`` under
-Python 3.11, 5.5 GB) and no dependency of this project. Each program of ``scripts/vendor_programs``
-imports ``cerebras.pytorch`` only; here it runs through ``waferstream exec``, on the local cluster
-and on CPU. The exit code is 1 if an unknown difference exceeds the precision of its program.
+Python 3.11, 5.5 GB) and no dependency of this project. Each of the ``programs`` imports
+``cerebras.pytorch`` only; here it runs through ``waferstream exec``, on the local cluster and on
+CPU. The exit code is 1 if an unknown difference exceeds the precision of its program, or if a
+program fails.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,8 +25,8 @@ import numpy as np
 
 from wsc.core.errors import WaferStreamError
 
-ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = Path(__file__).parent / "vendor_programs"
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
 
 PRECISION = {
     "optimizers": 5e-6,  # ten steps in fp32 on weights below 1, in another order of operations
@@ -73,30 +74,45 @@ class ProgramFailedError(WaferStreamError):
     """A program that ended without results."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run and compare all programs on all devices; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--python", required=True, help="interpreter of the vendor's environment")
     parser.add_argument("--programs", nargs="+", choices=PRECISION, default=list(PRECISION))
     parser.add_argument("--devices", nargs="+", choices=("CPU", "CSX"), default=["CPU", "CSX"])
     parser.add_argument("--num_csx", type=int, default=1)  # some batches have one sample
-    options = parser.parse_args()
-    has_failed = False
+    options = parser.parse_args(arguments)
     with TemporaryDirectory() as folder:
         cluster = Path(folder) / "cluster.yaml"
         cluster.write_text("runtime: {kind: local}\n")
         here = [sys.executable, "-m", "waferstream", "exec", f"--cluster={cluster}"]
         here.append(f"--num_csx={options.num_csx}")
-        for program in options.programs:
-            theirs = _results([options.python], program, "CPU", Path(folder))
-            for device in options.devices:
-                ours = _results(here, program, device, Path(folder))
-                print(f"{program} on {device}, precision {PRECISION[program]:g}")
-                for difference in differences(ours, theirs):
-                    verdict = judged(difference, PRECISION[program])
-                    has_failed = has_failed or verdict == "DIFFERS"
-                    print(_line(difference, verdict))
-    return int(has_failed)
+        try:
+            verdicts = [
+                verdict
+                for program in options.programs
+                for verdict in _compared(
+                    [options.python], here, program, options.devices, Path(folder)
+                )
+            ]
+        except ProgramFailedError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return int("DIFFERS" in verdicts)
+
+
+def _compared(
+    there: list[str], here: list[str], program: str, devices: Sequence[str], folder: Path
+) -> Iterator[str]:
+    """Run a program there, and here on all devices; print each difference and yield its verdict."""
+    theirs = _results(there, program, "CPU", folder)
+    for device in devices:
+        ours = _results(here, program, device, folder)
+        print(f"{program} on {device}, precision {PRECISION[program]:g}")
+        for difference in differences(ours, theirs):
+            verdict = judged(difference, PRECISION[program])
+            print(_line(difference, verdict))
+            yield verdict
 
 
 def differences(ours: Arrays, theirs: Arrays) -> Iterator[Difference]:
