@@ -1,4 +1,4 @@
-"""Measure how fast a run recovers from lost roles, and what its protection costs without a loss.
+"""Measure how fast a run recovers from lost roles, and how much of its time it keeps.
 
     python -m benchmarks.recovery --json benchmarks/results/recovery.json
 
@@ -9,11 +9,7 @@ Weights must be those of a local run in which nobody is killed.
 Goodput: equal numbers of steps on Ray in turn, a minute undisturbed, then with a kill; it is the
 share of the first time in the second, the median over neighbours. What a kill costs is stated in
 parts: those of the recovery, the step in flight, which runs again, and the rest: noticing the loss,
-and steps of another speed.
-
-Cost: the same training in one process, with and without protection in turn. Seconds are those of
-the processor for all roles together, so that other work on the host does not count; a ratio
-compares two neighbouring trials.
+and steps of another speed. What protection costs without a loss is asked by benchmarks.protection.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import cstorch
@@ -91,9 +87,7 @@ class Training(NamedTuple):
 
 
 @contextmanager
-def opened(
-    workload: Workload, runtime: RuntimeSpec, autorestart: AutoRestart | None
-) -> Iterator[Training]:
+def opened(runtime: RuntimeSpec, autorestart: AutoRestart | None) -> Iterator[Training]:
     """Open a cluster for a training."""
     cstorch.amp.enable_mixed_precision(False)
     machine = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
@@ -101,7 +95,7 @@ def opened(
     config = cstorch.ClusterConfig(num_csx=_NUM_CSX, cluster=cluster, autorestart=autorestart)
     backend = cstorch.backend("CSX", cluster_config=config)
     try:
-        yield Training(backend, training_on(backend, workload))
+        yield Training(backend, training_on(backend, _SMALL))
     finally:
         backend.shutdown()
         cstorch.backends.reset()
@@ -135,21 +129,21 @@ def _kills_at(steps: Sequence[int]) -> tuple[Fault, ...]:
 
 
 def _digest(runtime: RuntimeSpec, autorestart: AutoRestart | None, kills: Sequence[int]) -> str:
-    with opened(_SMALL, runtime, autorestart) as training:
+    with opened(runtime, autorestart) as training:
         training.run(kills[-1] + _STEPS_BETWEEN)
         return training.backend.weights_digest()
 
 
 def measure_goodput(minutes: int) -> dict[str, Any]:
     """Train on Ray, in turn for a minute and for as many steps with a kill among them."""
-    with opened(_SMALL, RuntimeSpec(kind="ray"), _RESTARTS) as training:
+    with opened(RuntimeSpec(kind="ray"), _RESTARTS) as training:
         training.run(_WARM_UP)
         step_s = _seconds_of(training, _WARM_UP) / _WARM_UP
     steps = round(_FAULT_S / step_s)
     faults = _kills_at([_WARM_UP + (2 * n + 1) * steps + steps // 2 for n in range(minutes)])
     with TemporaryDirectory(prefix="benchmark-") as folder, noted() as recoveries:
         plan = FaultPlan(stated=faults, folder=Path(folder))
-        with opened(_SMALL, RuntimeSpec(kind="ray", faults=plan), _RESTARTS) as training:
+        with opened(RuntimeSpec(kind="ray", faults=plan), _RESTARTS) as training:
             training.run(_WARM_UP)
             pairs = [
                 (_seconds_of(training, steps), _seconds_of(training, steps)) for _ in range(minutes)
@@ -173,34 +167,11 @@ def _seconds_of(training: Training, steps: int) -> float:
     return perf_counter() - start_s
 
 
-def measure_cost(workload: Workload, pairs: int, steps: int) -> dict[str, Any]:
-    """Return processor seconds of a step with and without protection, in turn, and ratios."""
-    measured: dict[str, list[float]] = {"plain": [], "protected": []}
-    for _ in range(pairs):
-        for name, autorestart in (("plain", None), ("protected", AutoRestart(max_num_restarts=1))):
-            with opened(workload, RuntimeSpec(kind="local"), autorestart) as training:
-                training.run(2)
-                start_s = process_time()
-                training.run(steps)
-                measured[name].append((process_time() - start_s) / steps)
-    ratios = [p / q for p, q in zip(measured["protected"], measured["plain"], strict=True)]
-    return {
-        "parameters": workload.num_parameters(),
-        "tokens": workload.tokens,
-        "cpu_s_per_step": measured,
-        "ratios": ratios,
-        "median_ratio": statistics.median(ratios),
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write JSON; return the exit status."""
     options = _parser().parse_args(arguments)
     logging.getLogger("waferstream").setLevel(logging.WARNING)
-    result = new_result("seconds to replace a lost role, and the cost of protection without a loss")
-    cost = measure_cost(_workload(options.hidden), options.pairs, options.steps)
-    low, high = min(cost["ratios"]), max(cost["ratios"])
-    print(f"protection costs {cost['median_ratio'] - 1:+.1%} [{low - 1:+.1%}, {high - 1:+.1%}]")
+    result = new_result("seconds to replace a lost role, and goodput with a kill a minute")
     recovery = measure_recovery(options.rounds)
     for role, seconds in recovery["seconds"].items():
         print(f"{role}: median {statistics.median(seconds):.1f} s, max {max(seconds):.1f} s")
@@ -212,16 +183,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_same = recovery["digest"] == recovery["digest_without_faults"]
     print(f"weights {'equal' if is_same else 'DIFFER FROM'} those without a fault")
     if options.json is not None:
-        write_json(options.json, result | {"cost": cost, "recovery": recovery, "goodput": goodput})
+        write_json(options.json, result | {"recovery": recovery, "goodput": goodput})
     return 0 if is_same else 1
 
 
 def _described(parts: Mapping[str, float]) -> str:
     return ", ".join(f"{part} {seconds:.2f} s" for part, seconds in parts.items())
-
-
-def _workload(hidden: int) -> Workload:
-    return Workload(hidden, 4, 2048, 64, 8, "fp32", cores=2)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -230,9 +197,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--minutes", type=positive, default=5, help="kills of the goodput; each takes two minutes"
     )
-    parser.add_argument("--pairs", type=positive, default=5, help="pairs of trials of the cost")
-    parser.add_argument("--steps", type=positive, default=10, help="steps of a trial")
-    parser.add_argument("--hidden", type=positive, default=256, help="width of the model")
     parser.add_argument("--json", type=new_file, help="file for the result")
     return parser
 
