@@ -10,8 +10,8 @@ from timing.timed_steps import TimedSteps
 SMOOTHING = 0.4  # weight of the newest measurement (cluster_interface.md, 4.5)
 
 
-class RateTracker:
-    """Samples per second: smoothed (``rate``) and over the whole loop (``global_rate``)."""
+class StepRate:
+    """Samples per second of a loop: smoothed (``rate``) and over all steps (``global_rate``)."""
 
     def __init__(self) -> None:
         self.rate = 0.0
@@ -40,7 +40,7 @@ class Profiler:
     """Measured rate and emulated timing of a loop."""
 
     def __init__(self) -> None:
-        self.rate_tracker = RateTracker()
+        self.rate_tracker = StepRate()
         self.timed = TimedSteps()
 
     def add(self, results: Sequence[StepResult], batch_size: int, elapsed_s: float) -> None:

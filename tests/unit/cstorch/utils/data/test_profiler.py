@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cstorch.utils.data.profiler import Profiler, RateTracker
+from cstorch.utils.data.profiler import Profiler, StepRate
 
 
 def test_rate_is_smoothed() -> None:
     """0.4 of the newest and 0.6 of what was (the vendor's rate tracker)."""
-    tracker = RateTracker()
+    tracker = StepRate()
     tracker.add(100, 1.0)
     assert tracker.rate == 100
     tracker.add(100, 0.5)
@@ -18,7 +18,7 @@ def test_rate_is_smoothed() -> None:
 
 def test_global_rate_is_all_samples_over_all_seconds() -> None:
     """It is not the mean of the rates."""
-    tracker = RateTracker()
+    tracker = StepRate()
     tracker.add(100, 1.0)
     tracker.add(100, 3.0)
     assert tracker.global_rate == 50
