@@ -1,8 +1,12 @@
-"""Modules, losses and functions of PyTorch train on a local cluster as in a plain loop."""
+"""Modules, losses and functions of PyTorch train on a local cluster as in a plain loop.
+
+And each of their ops takes emulated time, which needs the same programs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
 import torch
@@ -10,12 +14,23 @@ import torch
 from appliance.elaborate import ClusterSize
 from tests.support.keyed_draws import KeyedDraws
 from tests.support.local_machine import compile_model, installation, sgd, start
+from tests.support.op_costs import check_costs
 from tests.support.torch_cases import Case, CaseModel
 from tests.support.torch_function_cases import FUNCTION_CASES
 from tests.support.torch_nn_cases import MODULE_CASES
+from wsc.compiler.compiled import Compiled
 
+EVERY = pytest.mark.parametrize(
+    "case", [*MODULE_CASES, *FUNCTION_CASES], ids=lambda case: case.name
+)
 NUM_MICRO_BATCHES = 2
 LEARNING_RATE = 0.1
+
+
+@cache
+def compiled(case: Case) -> Compiled:
+    """Return the training step of a case."""
+    return compile_model(case.model(), case.inputs(), NUM_MICRO_BATCHES)
 
 
 def plain_step(model: CaseModel, batch: Mapping[str, torch.Tensor]) -> float:
@@ -34,9 +49,8 @@ def plain_step(model: CaseModel, batch: Mapping[str, torch.Tensor]) -> float:
 def check(case: Case) -> None:
     """Compare the loss and the weights after one step, bit for bit."""
     batch, model, plain = case.inputs(), case.model(), case.model()
-    compiled = compile_model(model, batch, NUM_MICRO_BATCHES)
     size = ClusterSize(1)
-    installed = installation(compiled, lambda: [batch], sgd(model, LEARNING_RATE), size)
+    installed = installation(compiled(case), lambda: [batch], sgd(model, LEARNING_RATE), size)
     cluster = start(installed, model, size)
     try:
         (result,) = cluster.run("train", 1, 1)
@@ -51,7 +65,13 @@ def check(case: Case) -> None:
     assert plain.scale.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("case", [*MODULE_CASES, *FUNCTION_CASES], ids=lambda case: case.name)
+@EVERY
 def test_torch_nn_trains_as_in_a_plain_loop(case: Case) -> None:
     """Forward, backward and update give the same bits."""
     check(case)
+
+
+@EVERY
+def test_every_op_of_torch_nn_costs_cycles(case: Case) -> None:
+    """Forward and backward; only views cost nothing."""
+    check_costs(compiled(case).program)
