@@ -3,14 +3,13 @@
     python -m scripts.scaling_curve --params params.yaml --num_csx 1,2,4,8 --steps 20 --out scaling
 
 Exit codes: 0 all runs end with the same weights, 1 they do not or something failed, 2 the command
-line is wrong, 130 interrupted.
+line is wrong, 129 hung up, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -24,16 +23,20 @@ from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
 from wsc.host.files import json_text
+from wsc.host.interrupts import ending, exit_code, raising
 from wsc.host.terminal import line_width
 
 HOME = Path(__file__).resolve().parents[1]
-INTERRUPTED = 130
 _STANDARD_ERROR = 2
 
 
 def main() -> int:
     """Run the experiment of the command line; return the exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also ends the run in progress
+    with raising():  # a signal also ends the run in progress
+        return _exit_code()
+
+
+def _exit_code() -> int:
     try:
         experiment, with_gpus, prints_json = read_command_line()
         output = _STANDARD_ERROR if prints_json else None
@@ -45,9 +48,9 @@ def main() -> int:
     except OSError as error:
         print(f"\nError: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("\nInterrupted.", file=sys.stderr)
-        return INTERRUPTED
+    except KeyboardInterrupt as error:
+        print(f"\n{ending(error)}.", file=sys.stderr)
+        return exit_code(error)
     assert result.training is not None
     if prints_json:
         print(json_text(result))

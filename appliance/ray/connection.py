@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -31,6 +31,7 @@ from wsc.core.units import MIB
 from wsc.host.interrupts import deferred
 
 _LOOK_S = 1.0
+_LEAVE_S = 20.0  # how long a shutdown may take after a signal
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
 
 # What ray.init raises; it raises SystemExit when it gives up on an address.
@@ -77,9 +78,10 @@ def enter(runtime: RuntimeSpec) -> bool:
             at ``runtime.address``.
     """
     global _early
-    early, _early = _early, None
-    if early is not None and early.result() == runtime.address and ray.is_initialized():
-        return True
+    if _early is not None:
+        address, _early = _early.result(), None  # a signal meanwhile: entering_early leaves
+        if address == runtime.address and ray.is_initialized():
+            return True
     if ray.is_initialized():
         return False
     try:
@@ -118,9 +120,10 @@ def entering_early(runtime: RuntimeSpec) -> Iterator[None]:
         yield
     finally:
         if _early is begun:
-            begun.result()
-            _early = None
-            leave()
+            with deferred():
+                begun.result()
+                _early = None
+                leave()
 
 
 def _begin(runtime: RuntimeSpec, begun: Future[str]) -> None:
@@ -141,28 +144,34 @@ def _begin(runtime: RuntimeSpec, begun: Future[str]) -> None:
 
 
 def leave() -> None:
-    """Shut Ray down, including the agents of a private raylet.
+    """Shut Ray down, including the agents of a private raylet; signals wait meanwhile.
 
     Ray kills a raylet that takes longer than a second to end. Its agents would notice that only
     after a minute, and so would workers that still start; they are in its process group, or below
     the fork server.
     """
-    node: Any = worker._global_node
-    raylets = [] if node is None else node.all_processes.get("raylet", [])
-    groups = {info.process.pid for info in raylets}
-    if raylets and lost_process() is not None:  # then a raylet does not end by itself
-        for info in raylets:
-            info.process.kill()
-    ray.shutdown()
-    for entry in Path("/proc").glob("[1-9]*") if groups else ():
+    with deferred(_LEAVE_S):
+        node: Any = worker._global_node
+        raylets = [] if node is None else node.all_processes.get("raylet", [])
+        groups = {info.process.pid for info in raylets}
+        if raylets and lost_process() is not None:  # then a raylet does not end by itself
+            for info in raylets:
+                info.process.kill()
+        ray.shutdown()
+        if groups:
+            _end_left(groups)
+            end_workers()
+
+
+def _end_left(groups: Collection[int]) -> None:
+    """End the processes of Ray that are left in the process groups of its raylets."""
+    for entry in Path("/proc").glob("[1-9]*"):
         # Ray titles its processes; a group number alone could belong to others by now.
         with suppress(OSError):
             title = (entry / "cmdline").read_bytes()
             is_rays = title.startswith(b"ray::") or is_launcher(title)
             if is_rays and os.getpgid(int(entry.name)) in groups:
                 os.kill(int(entry.name), signal.SIGKILL)
-    if groups:
-        end_workers()
 
 
 def _leave_at_exit() -> None:

@@ -68,8 +68,12 @@ def test_killed_role_is_named_and_the_run_resumes(
 
 @pytest.mark.parametrize(
     ("signal_number", "send", "code", "word"),
-    [(signal.SIGINT, os.kill, 130, "Interrupted"), (signal.SIGTERM, os.killpg, 143, "Terminated")],
-    ids=["Ctrl-C", "SIGTERM to the group"],
+    [
+        (signal.SIGINT, os.kill, 130, "Interrupted"),
+        (signal.SIGTERM, os.killpg, 143, "Terminated"),
+        (signal.SIGHUP, os.killpg, 129, "Hung up"),
+    ],
+    ids=["Ctrl-C", "SIGTERM to the group", "closed terminal"],
 )
 def test_interrupted_run_leaves_a_checkpoint_and_no_process(
     signal_number: int, send: Callable[[int, int], None], code: int, word: str, tmp_path: Path

@@ -6,7 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from waferstream.cli import INTERRUPTED
+from wsc.host.interrupts import end_quietly, exit_code
+
+_EXIT_S = 20
+"""How long a process may take to end after a signal at its end."""
 
 
 def run(home: Path | None = None) -> int:
@@ -16,12 +19,14 @@ def run(home: Path | None = None) -> int:
         home: Folder that is searched for cluster.yaml after the current one.
     """
     _open_missing_streams()
-    # An interrupt during the import of the command ends the process as quietly as a later one.
     try:
-        from waferstream.cli.main import main  # noqa: PLC0415
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return main(home=home)
+        from waferstream.cli.main import main  # noqa: PLC0415  (interrupted as quietly as main)
+
+        return main(home=home)
+    except KeyboardInterrupt as error:
+        return exit_code(error)
+    finally:
+        end_quietly(_EXIT_S)
 
 
 def _open_missing_streams() -> None:

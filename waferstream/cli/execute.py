@@ -17,6 +17,10 @@ from timing.record import DEFAULT_LIMIT
 from waferstream.cli.arguments import cluster_file
 from waferstream.training.tracing import TraceRequest
 from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.host.interrupts import deferred
+
+_END_S = 20
+"""How long the cluster of a program may take to end after a signal."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,8 @@ def _prepared(arguments: ExecArguments) -> Iterator[None]:
     finally:
         backend = existing_backend()
         if backend is not None:
-            backend.shutdown()
+            with deferred(_END_S):
+                backend.shutdown()
         imports_end_with("cstorch.vendor")
         launch.reset(token)
         sys.argv[:], sys.path[:] = before

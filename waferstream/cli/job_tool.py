@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import socket
@@ -77,9 +78,16 @@ def _cancel(given: argparse.Namespace) -> int:
     cancelled = {"is_cancelled": True}
     job = Registry().change(given.name, lambda job: _unfinished(job).model_copy(update=cancelled))
     if job.owner.host == socket.gethostname():  # elsewhere the run sees the mark itself
-        with suppress(ProcessLookupError):
-            os.kill(job.owner.pid, signal.SIGINT)
+        with suppress(ProcessLookupError, FileNotFoundError):
+            os.kill(job.owner.pid, _interrupting_signal(job.owner.pid))
     return tell(given, "Job canceled successfully", name=job.name)
+
+
+def _interrupting_signal(pid: int) -> signal.Signals:
+    """Return SIGINT, or SIGTERM for a process that ignores it, as in the background of a shell."""
+    ignored = re.search(r"^SigIgn:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    mask = int(ignored[1], 16) if ignored else 0
+    return signal.SIGTERM if mask >> (signal.SIGINT - 1) & 1 else signal.SIGINT
 
 
 def _unfinished(job: ClusterJob) -> ClusterJob:

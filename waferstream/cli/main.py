@@ -1,7 +1,7 @@
 """Turn a command line into a finished run or one clear message.
 
 Exit codes: 0 finished, 1 failed (of a comparison: the two differ), 2 the command line is wrong,
-130 interrupted, 143 terminated.
+129 hung up (SIGHUP), 130 interrupted, 143 terminated.
 
 With ``--json`` standard output is one JSON value: the result, or ``{"error": ...}``.
 """
@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import logging
 import shlex
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from waferstream.cli import INTERRUPTED, TERMINATED
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.tools import TOOLS, run_tool
@@ -28,7 +26,7 @@ from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.host.files import json_text
-from wsc.host.interrupts import Terminated, ended_within, interrupt
+from wsc.host.interrupts import ended_within, ending, exit_code, raising
 
 if TYPE_CHECKING:
     from appliance.spec import ClusterSpec, RuntimeSpec
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("waferstream")
 
 _END_S = 20
-"""How long a run may take to end after the exception of Ctrl-C or SIGTERM is raised."""
+"""How long a run may take to end after the exception of a signal is raised."""
 
 
 def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
@@ -49,28 +47,26 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
         argv: Words after the program's name; those of this process by default.
         home: Folder that is searched for cluster.yaml after the current one.
     """
-    words = sys.argv[1:] if argv is None else argv
+    with raising():
+        return _exit_code(sys.argv[1:] if argv is None else argv, home or Path())
+
+
+def _exit_code(words: Sequence[str], home: Path) -> int:
+    """Do what a command line says, print why that fails, and return the exit code."""
     is_exec = words[:1] == ["exec"]
-    is_tool = bool(words) and words[0] in TOOLS
     debug = "--debug" in words and not is_exec
     prints_json = "--json" in words and not is_exec
     try:
-        if is_exec:
-            return _execute(parse_exec(words[1:], home or Path()))
-        if is_tool:
-            return run_tool(words[0], words[1:])
-        command = shlex.join([Path(sys.argv[0]).name, *words])
-        _run(parse_arguments(words, home or Path()), command)
+        return _done(words, home)
     except WaferStreamError as error:
         if debug:
             raise
         _tell(str(error), error.fields() if prints_json else None)
         return 1
     except KeyboardInterrupt as error:
-        is_terminated = isinstance(error, Terminated)
-        word = "Terminated" if is_terminated else "Interrupted"
-        print("\n" + " ".join([f"{word}.", *getattr(error, "__notes__", [])]), file=sys.stderr)
-        return TERMINATED if is_terminated else INTERRUPTED
+        notes = getattr(error, "__notes__", [])
+        print("\n" + " ".join([f"{ending(error)}.", *notes]), file=sys.stderr)
+        return exit_code(error)
     except OSError as error:
         if debug:
             raise
@@ -78,6 +74,15 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
         fields = {"kind": "OSError", "what": error.strerror, "where": error.filename}
         _tell(f"{where}{error.strerror}", fields if prints_json else None)
         return 1
+
+
+def _done(words: Sequence[str], home: Path) -> int:
+    """Do what a command line says; return its exit code."""
+    if words[:1] == ["exec"]:
+        return _execute(parse_exec(words[1:], home))
+    if words and words[0] in TOOLS:
+        return run_tool(words[0], words[1:])
+    _run(parse_arguments(words, home), shlex.join([Path(sys.argv[0]).name, *words]))
     return 0
 
 
@@ -90,8 +95,7 @@ def _tell(text: str, fields: dict[str, Any] | None) -> None:
 
 def _execute(arguments: ExecArguments) -> int:
     _log_to_terminal("INFO")
-    with _terminable():
-        return execute(arguments)
+    return execute(arguments)
 
 
 def _run(arguments: Arguments, command: str) -> None:
@@ -257,13 +261,3 @@ def _log_to_terminal(level: str | int) -> None:
     log.handlers[:] = [handler]
     log.propagate = False
     log.setLevel(level)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that the cluster is shut down before the process ends."""
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -39,7 +39,7 @@ from waferstream.reports.summary import RunSummary
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
 from wsc.host.files import replacing, write_json
-from wsc.host.interrupts import Terminated
+from wsc.host.interrupts import ending
 from wsc.host.log_file import LINE_FORMAT, LogFile
 from wsc.version import VERSION
 
@@ -183,11 +183,6 @@ class RunFolder:
     def _point(self, link: Path, target: Path) -> None:
         self._links.setdefault(link, link.readlink() if link.is_symlink() else None)
         _replace_link(link, target)
-
-
-def ending(error: BaseException) -> str:
-    """Return the word for how a signal has ended a run."""
-    return "Terminated" if isinstance(error, Terminated) else "Interrupted"
 
 
 def _replace_link(link: Path, target: Path) -> None:

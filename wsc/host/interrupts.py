@@ -1,4 +1,8 @@
-"""Ctrl-C (SIGINT) and SIGTERM: raised at once, after a block, or when a checkpoint is written."""
+"""Ctrl-C (SIGINT), SIGTERM and SIGHUP: raised at once, after a block, or after a checkpoint.
+
+A signal that is ignored when a block begins (SIGINT by a job in the background, SIGHUP under
+nohup) stays ignored.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ECHO_S = 0.5
+"""Within this time, equal signals have one cause: timeout(1) signals a process and its group."""
 
 _Handler = Callable[[int, FrameType | None], Any]
 _Found = _Handler | int | None
@@ -22,41 +28,87 @@ class Terminated(KeyboardInterrupt):
     """The process got SIGTERM; what ends it is the same as for Ctrl-C."""
 
 
+class HungUp(KeyboardInterrupt):
+    """The process got SIGHUP: its terminal was closed, or the connection to it was lost."""
+
+
+_KINDS: Mapping[signal.Signals, type[KeyboardInterrupt]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGTERM: Terminated,
+    signal.SIGHUP: HungUp,
+}
+
+_WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated", signal.SIGHUP: "Hung up"}
+
+
 def interrupt(number: int, _frame: FrameType | None) -> None:
     """Raise the exception of a signal."""
-    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+    raise _KINDS[signal.Signals(number)]
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of a process that a signal has ended, 128 and its number."""
+    return 128 + _number_of(error)
+
+
+def ending(error: BaseException) -> str:
+    """Return the word for how a signal has ended a run."""
+    return _WORDS[_number_of(error)]
+
+
+def _number_of(error: BaseException) -> signal.Signals:
+    return next((number for number, kind in _KINDS.items() if kind is type(error)), signal.SIGINT)
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
+def raising() -> Iterator[None]:
+    """Raise every signal in the block, but those that repeat what another one has said."""
+    arrivals = _Arrivals()
+
+    def raise_new(number: int, frame: FrameType | None) -> None:
+        if not arrivals.is_echo(number):
+            interrupt(number, frame)
+
+    with _handled_by(raise_new):
+        yield
+
+
+@contextmanager
+def deferred(seconds: float | None = None) -> Iterator[None]:
     """Handle signals after the block, which must not be cut in two, with the handlers of before.
 
-    Handlers that the block itself sets are dropped.
+    Handlers that the block itself sets are dropped. With ``seconds`` the process ends if the block
+    takes longer than that after a signal.
     """
     arrived: list[int] = []
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        arrived.append(number)
+    with ExitStack() as timers:
 
-    with _handled_by(note):
-        yield
+        def note(number: int, _frame: FrameType | None) -> None:
+            arrived.append(number)
+            if seconds is not None and len(arrived) == 1:
+                timers.callback(_started(seconds, lambda: _end_process(number)).cancel)
+
+        with _handled_by(note):
+            yield
     if arrived:
         signal.raise_signal(arrived[0])
 
 
 @contextmanager
 def ended_within(seconds: float) -> Iterator[None]:
-    """Raise signals in the block, and end the process if that does not end the block in time.
+    """Raise the first signal in the block, and end the process if that does not end it in time.
 
     What hangs while the block is left (a process that never answers, a disk) cannot keep the
-    process alive then. The exit code is 128 and the number of the first signal.
+    process alive then. The exit code is 128 and the number of the signal. Later signals change
+    nothing, so that the block leaves nothing behind, however often Ctrl-C is pressed.
     """
     arrived: dict[int, threading.Timer] = {}
 
     def end(number: int, frame: FrameType | None) -> None:
         if not arrived:
             arrived[number] = _started(seconds, lambda: _end_process(number))
-        interrupt(number, frame)
+            interrupt(number, frame)
 
     try:
         with _handled_by(end):
@@ -70,6 +122,20 @@ def ended_within(seconds: float) -> Iterator[None]:
             timer.cancel()
 
 
+def end_quietly(seconds: float) -> None:
+    """Note that the process is about to end by itself: signals no longer interrupt it.
+
+    The first one gives it so much time for that.
+    """
+    arrived: list[threading.Timer] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        if not arrived:
+            arrived.append(_started(seconds, lambda: _end_process(number)))
+
+    _handle(note)
+
+
 class Grace:
     """Time for the current steps to end when a signal arrives, so that they can be saved.
 
@@ -78,7 +144,7 @@ class Grace:
 
     Args:
         seconds: How long the work may take from the first signal on.
-        note: Called at the first signal.
+        note: Called at the first signal, in another thread: the first one may be printing.
     """
 
     def __init__(self, seconds: float, note: Callable[[], None]) -> None:
@@ -86,6 +152,8 @@ class Grace:
         self._note = note
         self._number: int | None = None
         self._has_begun = False
+        self._is_over = False
+        self._arrivals = _Arrivals()
         self._before: Mapping[int, _Found] = {}
         self._timer: threading.Timer | None = None
 
@@ -99,9 +167,10 @@ class Grace:
         return self._number is not None
 
     def end(self) -> None:
-        """Give the signal, if one has arrived, to the handler outside of ``given``."""
+        """Give the signal, if one has arrived, to the handler outside of ``given``; raise it."""
         if self._number is not None:
             _pass_on(self._before, self._number, None)
+            interrupt(self._number, None)  # the handler has raised it before, in vain
 
     @contextmanager
     def given(self) -> Iterator[None]:
@@ -114,11 +183,40 @@ class Grace:
                 self._timer.cancel()
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if self._number is not None or not self._has_begun:
+        is_asked = self._number is not None
+        if self._is_over or not self._has_begun:
             _pass_on(self._before, number, frame)
-        self._number = number
-        self._timer = _started(self._seconds, lambda: os.kill(os.getpid(), number))
-        self._note()
+        elif self._arrivals.is_echo(number) or (is_asked and number == signal.SIGHUP):
+            return  # a terminal that closes does not take the time of a step that is to be saved
+        elif is_asked:
+            _pass_on(self._before, number, frame)
+        else:
+            self._number = number
+            self._timer = _started(self._seconds, self._be_over)
+            threading.Thread(target=self._note, daemon=True).start()
+
+    def _be_over(self) -> None:
+        self._is_over = True
+        assert self._number is not None, "its time has begun"
+        os.kill(os.getpid(), self._number)
+
+
+class _Arrivals:
+    """The signals of a block, some of which repeat what another one has said."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, float] = {}
+
+    def is_echo(self, number: int) -> bool:
+        """Note a signal; return whether it says nothing new.
+
+        The kernel and each shell send a SIGHUP of their own when one terminal closes.
+        """
+        now = time.monotonic()
+        if number not in self._times:
+            self._times[number] = now
+            return False
+        return number == signal.SIGHUP or now - self._times[number] < _ECHO_S
 
 
 @contextmanager
@@ -127,10 +225,7 @@ def _handled_by(handler: _Handler) -> Iterator[Mapping[int, _Found]]:
 
     Without effect on another thread than the first one.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield {}
-        return
-    before: dict[int, _Found] = {n: signal.signal(n, handler) for n in _SIGNALS}
+    before = _handle(handler)
     try:
         yield before
     finally:
@@ -139,12 +234,23 @@ def _handled_by(handler: _Handler) -> Iterator[Mapping[int, _Found]]:
             signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
+def _handle(handler: _Handler) -> Mapping[int, _Found]:
+    """Handle the signals that are not ignored by a function; return their handlers of before."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    heard: list[int] = [
+        number for number in _KINDS if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    return {number: signal.signal(number, handler) for number in heard}
+
+
 def _pass_on(handlers: Mapping[int, _Found], number: int, frame: FrameType | None) -> None:
     """Call the handler of a signal; raise the signal's exception if that is no function."""
     handler = handlers.get(number)
     if callable(handler):
         handler(number, frame)
-    interrupt(number, frame)
+    else:
+        interrupt(number, frame)
 
 
 def _started(seconds: float, work: Callable[[], None]) -> threading.Timer:
@@ -156,6 +262,7 @@ def _started(seconds: float, work: Callable[[], None]) -> threading.Timer:
 
 def _end_process(number: int) -> None:
     """End this process without another line of its own; what it started notices its end."""
-    print("\nSomething did not end in time: the process ends without it.", file=sys.stderr)
-    sys.stderr.flush()
+    with suppress(OSError):  # the terminal may have gone
+        print("\nSomething did not end in time: the process ends without it.", file=sys.stderr)
+        sys.stderr.flush()
     os._exit(128 + number)

@@ -17,10 +17,11 @@ import ray
 from ray._private import services, worker
 
 from appliance.ray import address, connection
-from appliance.ray.connection import enter, leave
+from appliance.ray.connection import enter, entering_early, leave
 from appliance.spec import RuntimeSpec
 from tests.support.errors import raises
 from wsc.core.errors import ClusterJobInitError
+from wsc.host.interrupts import ended_within
 
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 """An empty SETTINGS frame, with which every HTTP/2 server begins (RFC 9113, section 3.4)."""
@@ -149,3 +150,37 @@ def test_ray_draws_from_a_generator_of_its_own() -> None:
     before = random.getstate()
     assert vars(ray._raylet)["random"].getrandbits(8) < 256
     assert random.getstate() == before
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_signals_leave_nothing_of_a_ray_that_starts(
+    monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """Ctrl-C while the program waits for Ray or does something else, and again and again."""
+    is_asked, events = threading.Event(), list[str]()
+
+    def start(_address: str) -> None:
+        is_asked.wait(10)
+        events.append("started")
+
+    def send_again() -> None:
+        """As from a terminal, until the program has to wait for the start."""
+        for _ in range(3):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(0.05)
+        is_asked.set()
+
+    def work() -> None:
+        with ended_within(60), entering_early(RuntimeSpec()):
+            threading.Thread(target=send_again).start()
+            if waits:
+                enter(RuntimeSpec())
+            threading.Event().wait(10)
+
+    monkeypatch.setattr(connection, "_init", start)
+    monkeypatch.setattr(connection, "leave", lambda: events.append("left"))
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert events == ["started", "left"]
+    assert connection._early is None

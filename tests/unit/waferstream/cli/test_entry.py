@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 
-from waferstream.cli import INTERRUPTED
 from waferstream.cli.entry import run
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    """Set the handlers of signals back, which the process keeps to its end."""
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Interrupting(ModuleType):
@@ -20,7 +30,7 @@ class Interrupting(ModuleType):
 
 def test_interrupt_during_import_has_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
-    assert run() == INTERRUPTED == 130
+    assert run() == 130
 
 
 def test_process_without_standard_streams_has_some(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,11 +79,13 @@ def test_priority_is_that_of_the_workflow(
     assert "[job-has-ended]" in tool(capsys, "job", "set-priority", names[0], "p3", code=1)
 
 
+@pytest.mark.parametrize("handler", ["default_int_handler", "SIG_IGN"])
 def test_cancel_interrupts_the_program(
-    capsys: pytest.CaptureFixture[str], registry: Registry
+    capsys: pytest.CaptureFixture[str], registry: Registry, handler: str
 ) -> None:
+    """Also one that a shell has started in the background, where Ctrl-C is ignored."""
     name = registry.submit("execute", "w", Request()).name
-    waits = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    waits = f"import signal; signal.signal(signal.SIGINT, signal.{handler})\n"
     waits += "print(flush=True); import time; time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-c", waits], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -3,19 +3,50 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
-from wsc.host.interrupts import Grace, Terminated, deferred, ended_within, interrupt
+from wsc.host import interrupts
+from wsc.host.interrupts import (
+    Grace,
+    HungUp,
+    Terminated,
+    deferred,
+    ended_within,
+    ending,
+    exit_code,
+    interrupt,
+    raising,
+)
 
-HANDLED = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+HANDLED = [
+    (signal.SIGINT, KeyboardInterrupt),
+    (signal.SIGTERM, Terminated),
+    (signal.SIGHUP, HungUp),
+]
+
+
+def _grace() -> AbstractContextManager[None]:
+    grace = Grace(60, lambda: None)
+    grace.begin()
+    return grace.given()
+
+
+BLOCKS: list[Callable[[], AbstractContextManager[None]]] = [
+    raising,
+    deferred,
+    lambda: ended_within(60),
+    _grace,
+]
 
 
 @pytest.fixture(autouse=True)
 def _raising() -> Iterator[None]:
-    """Let both signals raise, as under the command line."""
+    """Let all signals raise, as under the command line."""
     before = {number: signal.signal(number, interrupt) for number, _ in HANDLED}
     yield
     for number, handler in before.items():
@@ -44,16 +75,36 @@ def test_deferred_signal_is_raised_after_the_block(
 
 def test_grace_lets_the_work_end() -> None:
     """The first signal asks, ``end`` raises; the second one raises at once."""
-    notes: list[str] = []
-    grace = Grace(60, lambda: notes.append("asked"))
+    noted = threading.Event()
+    grace = Grace(60, noted.set)
     with grace.given():
         grace.begin()
         grace.end()
         signal.raise_signal(signal.SIGTERM)
         assert grace.is_asked
-        assert notes == ["asked"]
+        assert noted.wait(10)
         with pytest.raises(Terminated):
             grace.end()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("first", [number for number, _ in HANDLED])
+def test_closed_terminal_leaves_time_for_the_work(first: signal.Signals) -> None:
+    """The kernel and every shell send SIGHUP; timeout(1) sends each signal twice."""
+    grace = Grace(60, lambda: None)
+    with grace.given():
+        grace.begin()
+        for number in (first, first, signal.SIGHUP):
+            signal.raise_signal(number)
+        assert grace.is_asked
+
+
+def test_second_signal_ends_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it comes later than one of the same cause."""
+    monkeypatch.setattr(interrupts, "_ECHO_S", 0)
+    with _grace():
+        signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 
@@ -64,17 +115,18 @@ def test_grace_begins_when_there_is_something_to_save() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_grace_ends_after_its_time() -> None:
+@pytest.mark.parametrize(("number", "kind"), HANDLED)
+def test_grace_ends_after_its_time(number: signal.Signals, kind: type[BaseException]) -> None:
     """Work that takes longer is interrupted."""
     grace = Grace(0.05, lambda: None)
 
     def work() -> None:
         with grace.given():
             grace.begin()
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
             time.sleep(30)
 
-    with pytest.raises(Terminated):
+    with pytest.raises(kind):
         work()
 
 
@@ -119,3 +171,63 @@ def test_block_ends_by_the_exception_of_its_signal() -> None:
 
     with pytest.raises(Terminated), ended_within(60):
         replaced()
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ignored_signal_stays_ignored(
+    block: Callable[[], AbstractContextManager[None]], number: signal.Signals
+) -> None:
+    """As that of Ctrl-C in the background of a shell, and SIGHUP under nohup."""
+    signal.signal(number, signal.SIG_IGN)
+    with block():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize(("number", "kind"), HANDLED)
+def test_signals_are_raised_once_for_each_cause(
+    number: signal.Signals, kind: type[BaseException]
+) -> None:
+    """Their exception tells exit code and word."""
+    with raising():
+        with pytest.raises(kind) as caught:
+            signal.raise_signal(number)
+        signal.raise_signal(number)
+    assert exit_code(caught.value) == 128 + number
+    assert ending(caught.value) in ("Interrupted", "Terminated", "Hung up")
+
+
+def test_signals_do_not_disturb_the_end_of_a_block() -> None:
+    """Ctrl-C three times: the first one raises."""
+    done = []
+
+    def work() -> None:
+        with ended_within(60):
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
+                done.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done
+
+
+@pytest.mark.parametrize(
+    ("block", "code"), [("with deferred(0.1)", 130), ("end_quietly(0.1)\nif True", 130)]
+)
+def test_block_that_is_not_interrupted_has_a_limit(block: str, code: int) -> None:
+    """After a signal; a process that hangs at its end ends."""
+    program = f"""
+import signal, time
+from wsc.host.interrupts import deferred, end_quietly
+{block}:
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(30)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=20, check=False)
+    assert ended.returncode == code
