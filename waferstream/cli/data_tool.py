@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.batches import BatchSource, GlobalBatches
+from appliance.batches import GlobalBatches, is_read_by_step
 from modelzoo.data.registry import DATA_PROCESSORS, build_source, processor_class
 from waferstream.cli.model_tool import field_rows, first_line
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
@@ -76,7 +76,7 @@ def _epochs_of(source: Any, steps: int | None, where: str) -> tuple[int, int]:
             ) from error
         length = steps
     count = min(steps or length, length)
-    return count, length if isinstance(source, BatchSource) else count
+    return count, length if is_read_by_step(source) else count
 
 
 def _epoch(

@@ -1,7 +1,8 @@
 """Turn a command line into a finished run or one clear message.
 
 Exit codes: 0 finished, 1 failed (of a comparison: the two differ), 2 the command line is wrong,
-129 hung up (SIGHUP), 130 interrupted, 143 terminated.
+129 hung up (SIGHUP), 130 interrupted, 143 terminated, 141 nobody reads what it would print. A
+command that trains, evaluates, simulates or runs a program goes on without a reader.
 
 With ``--json`` standard output is one JSON value: the result, or ``{"error": ...}``.
 """
@@ -16,6 +17,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from waferstream.cli import UNREAD
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.tools import TOOLS, run_tool
@@ -27,6 +29,7 @@ from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.host.files import json_text
 from wsc.host.interrupts import ended_within, ending, exit_code, raising
+from wsc.host.standard_streams import ended_by_reader, outlasting_readers
 
 if TYPE_CHECKING:
     from appliance.spec import ClusterSpec, RuntimeSpec
@@ -47,7 +50,7 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
         argv: Words after the program's name; those of this process by default.
         home: Folder that is searched for cluster.yaml after the current one.
     """
-    with raising():
+    with raising(), ended_by_reader(UNREAD):
         return _exit_code(sys.argv[1:] if argv is None else argv, home or Path())
 
 
@@ -57,7 +60,10 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
     debug = "--debug" in words and not is_exec
     prints_json = "--json" in words and not is_exec
     try:
-        return _done(words, home)
+        try:
+            return _done(words, home)
+        finally:
+            sys.stdout.flush()
     except WaferStreamError as error:
         if debug:
             raise
@@ -95,7 +101,8 @@ def _tell(text: str, fields: dict[str, Any] | None) -> None:
 
 def _execute(arguments: ExecArguments) -> int:
     _log_to_terminal("INFO")
-    return execute(arguments)
+    with outlasting_readers():
+        return execute(arguments)
 
 
 def _run(arguments: Arguments, command: str) -> None:
@@ -119,6 +126,7 @@ def _run(arguments: Arguments, command: str) -> None:
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
     own = [path for job in jobs for path in search_path(job)]
     with (
+        outlasting_readers(),
         _saying_what_is_left(phases, arguments),
         ended_within(_END_S),
         importing_from((arguments.params.parent, Path(), *own)),
