@@ -12,6 +12,7 @@ from wsc.checkpoint.parts import Part, has_parts, read_parts, remove_parts
 from wsc.checkpoint.writer import write_metadata, writing
 from wsc.core.activities import Interval
 from wsc.core.errors import CheckpointError
+from wsc.host.files import final_path
 
 _POLL_S = 0.02  # between two looks at the files of the weight servers
 
@@ -57,7 +58,7 @@ class BackgroundSave:
                     raise CheckpointError(
                         "the cluster ended before a checkpoint was written",
                         code="checkpoint-abandoned",
-                        where=str(self._path),
+                        where=str(final_path(self._path)),
                         remedy="the same command continues from the checkpoint before",
                     )
             with writing(self._path):

@@ -34,6 +34,7 @@ from wsc.checkpoint.seal import Manifest, append_seal, with_checksums
 from wsc.core.errors import CheckpointError
 from wsc.core.program import TensorSpec
 from wsc.core.units import KIB
+from wsc.host.files import final_path
 from wsc.version import VERSION
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -100,7 +101,7 @@ def _check_absent(path: Path, file: h5py.File, key: str) -> None:
         raise CheckpointError(
             f"tensor {key!r} is written twice",
             code="tensor-written-twice",
-            where=str(path),
+            where=str(final_path(path)),
             rule="one weight server owns a parameter",
         )
 
@@ -163,7 +164,7 @@ def _seal(path: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert an OSError in the block to a CheckpointError that names ``path``."""
+    """Convert an OSError in the block to a CheckpointError; it names the file, or ``path``."""
     try:
         yield
     except OSError as error:
@@ -171,12 +172,16 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _cannot_write(path: Path, error: Exception) -> CheckpointError:
-    """Return the CheckpointError for an error of the operating system or of HDF5."""
+    """Return the CheckpointError for an error of the operating system or of HDF5.
+
+    It names the file of the error, ``path`` if that has none.
+    """
     number = getattr(error, "errno", None)
+    named = getattr(error, "filename", None) or path
     return CheckpointError(
         "the checkpoint cannot be written",
         code="checkpoint-not-writable",
-        where=str(path),
+        where=str(final_path(Path(named))),
         value=os.strerror(number) if number else error,
         remedy=(
             "free space, point model_dir elsewhere, or keep fewer checkpoints"
@@ -234,7 +239,7 @@ def _to_json(path: Path, objects: Mapping[str, Any]) -> str:
             raise CheckpointError(
                 f"state {name!r} cannot be written to a checkpoint",
                 code="state-not-json",
-                where=str(path),
+                where=str(final_path(path)),
                 value=error,
                 rule="mappings, lists, strings, numbers, booleans and null",
             ) from error

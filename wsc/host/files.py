@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -13,6 +14,9 @@ from pydantic_core import to_json
 
 PARTIAL_NAME = ".{name}.{process}.partial"
 """Name of a file while a process writes it, beside its final name."""
+
+_PARTIAL = re.compile(r"\.(?P<name>.+)\.\d+\.partial(\..*)?")
+"""Such a name, also of a file beside it that reports about it."""
 
 
 @contextmanager
@@ -49,6 +53,12 @@ def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
         if is_unnamed or (partial is not None and str(error.filename) == str(partial)):
             error.filename = str(path)
         raise
+
+
+def final_path(path: Path) -> Path:
+    """Return the path that a partial file has in the end; any other path as it is."""
+    partial = _PARTIAL.fullmatch(path.name)
+    return path if partial is None else path.with_name(partial["name"])
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -37,7 +37,10 @@ def test_failed_draft_leaves_no_file(tmp_path: Path, failure: type[BaseException
 def test_full_disk_keeps_the_previous_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """ENOSPC while writing or flushing: CheckpointError with a remedy, no partial file left."""
+    """ENOSPC while writing or flushing: CheckpointError with a remedy, no partial file left.
+
+    It names the checkpoint, not the file that is renamed to it.
+    """
     folder = CheckpointFolder(tmp_path)
     first = save(folder, 1)
 
@@ -50,6 +53,7 @@ def test_full_disk_keeps_the_previous_checkpoint(
             save(folder, 2)
     assert error.value.value == os.strerror(errno.ENOSPC)
     assert error.value.remedy
+    assert error.value.where == str(tmp_path / "checkpoint_2.mdl")
     assert visible(tmp_path) == ["checkpoint_1.mdl", INDEX_NAME]
     assert folder.newest() == first
     assert save(folder, 2).exists()

@@ -66,6 +66,7 @@ def test_error_of_a_background_checkpoint_ends_the_run(
     code, _, err = run_here(flags, capsys)
     assert code == 1
     assert "[checkpoint-not-writable]" in err
+    assert f"where: {tmp_path / 'model_dir' / 'checkpoint_2.mdl'}\n" in err
     assert os.strerror(28) in err
     assert not list((tmp_path / "model_dir").glob("*.mdl*"))
     assert not list((tmp_path / "model_dir").glob(".*partial*"))
@@ -103,6 +104,7 @@ def test_full_disk_ends_an_unprotected_run_that_resumes(
     code, _, err = run_here(flags, capsys)
     assert code == 1
     assert "[checkpoint-not-writable]" in err
+    assert f"where: {tmp_path / 'model_dir' / 'checkpoint_3.mdl'}\n" in err
     assert "remedy: " in err
     files = sorted((tmp_path / "model_dir").glob("*checkpoint_*"))
     assert [path.name for path in files] == ["checkpoint_1.mdl", "checkpoint_2.mdl"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wsc.host import files
-from wsc.host.files import replacing, write_json
+from wsc.host.files import final_path, replacing, write_json
 
 
 def test_write_json_replaces_the_old_file(tmp_path: Path) -> None:
@@ -27,6 +27,16 @@ def test_write_json_keeps_nan_valid_json(tmp_path: Path) -> None:
     path = tmp_path / "numbers.json"
     write_json(path, [float("nan"), float("inf"), 1.5])
     assert path.read_text().split() == ["[", '"NaN",', '"Infinity",', "1.5", "]"]
+
+
+def test_partial_file_has_a_final_path(tmp_path: Path) -> None:
+    """Also a report beside it; other files, such as hidden ones, stay as they are."""
+    with replacing(tmp_path / "c.1.mdl") as partial:
+        partial.touch()
+        assert final_path(partial) == tmp_path / "c.1.mdl"
+        assert final_path(partial.with_name(f"{partial.name}.wgt-0")) == tmp_path / "c.1.mdl"
+    for other in (tmp_path / ".c.partial", tmp_path / "c.1.mdl"):
+        assert final_path(other) == other
 
 
 @pytest.mark.parametrize("folder", ["missing", "file"])
