@@ -13,7 +13,7 @@ and after a resume, also with ``shuffle=True``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast
 
 import torch
 from torch.utils import _pytree as pytree
@@ -22,7 +22,6 @@ from appliance.loader_random import LoaderRandom
 from wsc.core.errors import DataError, EmptyLoaderError
 
 
-@runtime_checkable
 class BatchSource(Protocol):
     """Random access to global batches."""
 
@@ -86,10 +85,10 @@ class GlobalBatches:
         self._random.note_made(self.source)
 
     def _batch(self, step: int) -> Any:
-        if not isinstance(self.source, BatchSource):
+        if not is_read_by_step(self.source):
             return self._read_up_to(step)
         with self._random.in_place():
-            return self.source.batch(step)
+            return cast(BatchSource, self.source).batch(step)
 
     def _read_up_to(self, step: int) -> Any:
         """Return batch ``step`` of a source without random access; go back by starting again."""
@@ -130,6 +129,11 @@ class GlobalBatches:
 
     def _iterate(self) -> Iterator[Any]:
         return iter(cast(Iterable[Any], self.source))
+
+
+def is_read_by_step(source: object) -> bool:
+    """Return whether a loader is a ``BatchSource``, also one that passes ``batch`` on."""
+    return callable(getattr(source, "batch", None))
 
 
 def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor]:

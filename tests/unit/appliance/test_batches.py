@@ -55,6 +55,21 @@ def test_source_with_random_access_is_read_by_step() -> None:
     assert source.asked == [1000, 1001, 3]
 
 
+def test_wrapped_source_is_read_by_step() -> None:
+    """A wrapper that passes on what it does not know itself."""
+
+    class Wrapper:
+        def __init__(self, source: RandomAccess) -> None:
+            self.source = source
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.source, name)
+
+    source = RandomAccess()
+    assert values(read(Wrapper(source)), [1000, 3]) == [1000, 3]
+    assert source.asked == [1000, 3]
+
+
 def test_batch_is_read_once_for_all_micro_batches() -> None:
     """The latest batch is kept."""
     source = RandomAccess()
