@@ -156,6 +156,8 @@ def _asked(
         asked[ray.remote(**options)(question).remote(*arguments)] = node
     done, late = ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
     if late:
+        for future in late:
+            ray.cancel(future, force=True)
         raise ClusterJobInitError(
             "a host does not start a task of Ray",
             code="host-not-answering",
