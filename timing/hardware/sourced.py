@@ -78,9 +78,9 @@ def override(spec: Spec, /, **values: Any) -> Spec:
         **values: new values by field; a mapping for a section changes single values of it.
 
     Raises:
-        pydantic.ValidationError: A value breaks a rule, or a name is not a field.
+        ConfigError: A value breaks a rule, or a name is not a field.
     """
-    return type(spec).model_validate(merged(spec, values))
+    return validate(type(spec), merged(spec, values), type(spec).__name__)
 
 
 def merged(spec: Config, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,20 @@ class Config(BaseModel):
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
     )
 
+    def __init__(self, /, **data: Any) -> None:
+        """Build a configuration from a program's own values.
+
+        Raises:
+            ConfigError: It names the first wrong key.
+        """
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise explain(type(self), data, error, type(self).__name__) from error
+
+    # Else pydantic would call it for each configuration inside of another one, too.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     @field_validator("*", mode="wrap")
     @classmethod
     def _no_boolean_for_a_number(cls, given: Any, read: ValidatorFunctionWrapHandler) -> Any:

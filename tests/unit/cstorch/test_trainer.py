@@ -166,8 +166,12 @@ def test_batch_of_another_kind_is_refused() -> None:
 
 def test_unknown_settings_are_refused() -> None:
     """CSConfig knows its keys and devices."""
-    with pytest.raises(ValueError, match="target_device"):
+    with raises(ConfigError, "not-one-of"):
         cstorch.CSConfig(target_device="cs4")  # type: ignore[arg-type]
+    with raises(ConfigError, "out-of-range"):
+        cstorch.CSConfig(max_steps=0)
+    with raises(ConfigError, "unknown-key"):
+        cstorch.CSConfig(max_step=1)  # type: ignore[call-arg]
 
 
 def test_weights_stay_in_the_model_after_shutdown() -> None:

@@ -8,6 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from cstorch import ClusterConfig
+from tests.support.errors import raises
+from wsc.core.errors import ConfigError
 
 
 def test_cluster_config_defaults() -> None:
@@ -19,20 +21,22 @@ def test_cluster_config_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "code"),
     [
-        {"num_csx": 0},
-        {"max_wgt_servers": -1},
-        {"max_wgt_servers": 10**6},
-        {"job_time_sec": 0},
-        {"num_cs": 2},
+        ({"num_csx": 0}, "out-of-range"),
+        ({"max_wgt_servers": -1}, "out-of-range"),
+        ({"max_wgt_servers": 10**6}, "out-of-range"),
+        ({"job_time_sec": 0}, "out-of-range"),
+        ({"num_cs": 2}, "unknown-key"),
+        ({"cluster": {"runtime": {"kind": "here"}}}, "not-one-of"),
     ],
-    ids=lambda wrong: next(iter(wrong)),
 )
-def test_cluster_config_refuses_wrong_values(wrong: Any) -> None:
-    """The error names the key."""
-    with pytest.raises(ValidationError, match=next(iter(wrong))):
+def test_cluster_config_refuses_wrong_values(wrong: Any, code: str) -> None:
+    """The error names class and key."""
+    with raises(ConfigError, code) as caught:
         ClusterConfig(**wrong)
+    assert caught.value.where == "ClusterConfig"
+    assert next(iter(wrong)) in caught.value.what
 
 
 def test_cluster_config_is_frozen() -> None:

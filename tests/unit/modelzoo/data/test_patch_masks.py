@@ -6,9 +6,10 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pytest
 
 from modelzoo.data.patch_masks import PatchMasks
+from tests.support.errors import raises
+from wsc.core.errors import ConfigError
 
 KEYS: dict[str, Any] = {
     "image_size": 224,
@@ -56,5 +57,5 @@ def test_hidden_patches_are_blocks() -> None:
 
 def test_no_mask_without_probability() -> None:
     assert not drawn(4, mask_probability=0.0).any()
-    with pytest.raises(ValueError, match="smaller first"):
+    with raises(ConfigError, "not-allowed"):
         drawn(4, mask_ratio_tuple=(0.5, 0.1))

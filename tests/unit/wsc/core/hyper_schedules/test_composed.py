@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import lr_scheduler as torch_lr
 
+from tests.support.errors import raises
 from tests.support.torch_schedules import torch_values
+from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.composed import (
     ChainedLR,
     ScaledLR,
@@ -95,7 +97,7 @@ def test_chained_refuses_a_factor_that_begins_at_zero() -> None:
     """Its share of its initial value is undefined; the first schedule may begin at 0."""
     line = LinearLR(initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=4)
     assert ChainedLR(schedulers=(line, ConstantLR(learning_rate=2.0))).at(2) == 0.5
-    with pytest.raises(ValueError, match="must not begin at 0"):
+    with raises(ConfigError, "not-allowed"):
         ChainedLR(schedulers=(ConstantLR(learning_rate=2.0), line))
 
 
