@@ -39,7 +39,10 @@ class Arena(Protocol):
     """The memory from which a role allocates its slabs."""
 
     def allocate(self, num_bytes: int) -> Slab:
-        """Allocate a slab of at least one byte, 64-byte aligned, contents undefined."""
+        """Allocate a slab of at least one byte, 64-byte aligned, contents undefined.
+
+        Any thread may call.
+        """
 
     def take_back_all(self) -> None:
         """Take back every slab, freed or not; nobody may read or free one of them any more."""
