@@ -38,7 +38,8 @@ Value = float | torch.Tensor | None
 class Job:
     """Run steps ``first_step`` to ``last_step`` (inclusive, counted from 1) of one program.
 
-    A step number is also the sample position: step s of a training job reads global batch s - 1.
+    A step number is also the sample position: step s reads global batch s - 1, in training later
+    by the ``offset`` of the program's ``InputFeed``.
     ``state`` holds the buffers that the program reads. A job with an ``attempt``, a number that no
     other job of the cluster has, is protected: its steps can be taken back one by one
     (``WeightHolder.progress`` and ``rollback``). Others pay nothing for that. Roles keep at most
