@@ -5,7 +5,8 @@
 For each family the script scales one of the checkout's own params files down, writes a small data
 set, runs ``waferstream exec -m cerebras.modelzoo.cli.main fit`` for a few steps, and again to
 resume from the last checkpoint. Optimizer and precision are those of the file. The Model Zoo's
-requirements must be importable, pydantic 2.8 and transformers 4 among them.
+requirements must be importable: transformers 4, and pydantic 2.8 in place of the newer one that
+pyproject.toml asks for.
 Exit codes: 0 every run ended and its loss fell, 1 otherwise.
 """
 
