@@ -9,7 +9,7 @@ end of a segment. From one call to the next the executor keeps the indexes of sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ import torch
 
 from csnode.devices.device import Device, gpu_memory_exhausted
 from csnode.engine.binding import built
+from csnode.engine.gradient_places import GradientPlaces
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.gradients import GradientSums
 from csnode.lanes import Lanes
@@ -46,12 +47,17 @@ Examine = Callable[[Segment, MicroBatch], str | None]
 
 @dataclass(frozen=True)
 class _Work:
-    """What every micro-batch of one started segment shares; ``sums`` are given by their owner."""
+    """What every micro-batch of one started segment shares.
+
+    ``sums`` are given by their owner; ``written`` are the weights whose gradients kernels write
+    into the slabs of sums.
+    """
 
     step: int
     segment_step: SegmentStep
     weights: Mapping[str, torch.Tensor]
     sums: Mapping[int, GradientSums]
+    written: Set[str]
     loss_scale: float | None
     examine: Examine | None
 
@@ -81,10 +87,13 @@ class Executor:
         )
         self._weights = StreamedWeights(self.program, engine)
         patterns = self._weights.sparse.gradient_patterns
+        self._places = GradientPlaces(set())
         self._segments = [sized.segments for sized in installation.sized]
+        in_fp32 = self.program.stream_dtype == "float32"  # as are the sums of gradients
+        places = self._places if in_fp32 and not device.is_staged else None
         self._kernels = [
             [
-                built(kernel, segment, engine, patterns, device.torch_device)
+                built(kernel, segment, engine, patterns, device.torch_device, places)
                 for kernel, segment in zip(sized.kernels, sized.segments, strict=True)
             ]
             for sized in installation.sized
@@ -166,7 +175,9 @@ class Executor:
             owner: GradientSums(segment_step.gradients, total, self._device.memory, indexes)
             for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
         }
-        work = _Work(step, segment_step, weights, sums, loss_scale, examine)
+        # Where nothing is added, a gradient need not be copied. Otherwise no time is saved.
+        written = self._places.weights if len(batches) == 1 else frozenset[str]()
+        work = _Work(step, segment_step, weights, sums, written, loss_scale, examine)
         befores = [None] * len(batches) if after is None else after.passed
         passed = [
             self._lanes.submit(partial(self._pass_one, work, batch, before))
@@ -190,15 +201,17 @@ class Executor:
         weights = [work.weights[name] for name in segment.weights]
         with self._cores.lease(), self._device.computing():
             start = self._device.mark()
+            sums = work.sums[self.rounds.node_of(batch.index)]
+            memory = sums.allocate(work.written)
             try:
-                batch.run(segment, kernel, weights)
+                with self._places.at(memory.tensors):
+                    batch.run(segment, kernel, weights)
             except Exception as error:
                 where = f"{work.segment_step.label}, micro-batch {batch.index} of step {work.step}"
                 raise _kernel_failed(where, error) from error
             found = None if work.examine is None else work.examine(segment, batch)
             batch.is_finite &= found is None  # the next segment may run before this is told
-            owner = self.rounds.node_of(batch.index)
-            work.sums[owner].offer(batch.index, batch.take_gradients())
+            sums.offer(batch.index, batch.take_gradients(), memory)
             stop = self._device.mark()
         held_bytes = self.held_bytes(batch) if work.segment_step.stashes else 0
         batch.drop(segment.drops)

@@ -6,7 +6,7 @@ they are still in its cache, and at most one sum for each level of the reduce or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from threading import Lock
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
@@ -70,6 +70,16 @@ class GradientSum(NamedTuple):
     part: PartialSum
 
 
+class LeafMemory(NamedTuple):
+    """Memory for the gradients of one micro-batch: sums by bucket, and their tensors by name."""
+
+    sums: Mapping[int, PartialSum]
+    tensors: Mapping[str, torch.Tensor]
+
+
+_NO_MEMORY = LeafMemory(MappingProxyType({}), MappingProxyType({}))
+
+
 class GradientSums:
     """The gradients of some buckets, one fp32 sum for each maximal subtree of micro-batches.
 
@@ -95,12 +105,38 @@ class GradientSums:
             if packed is not bucket and spec.name in indexes
         }
 
-    def offer(self, micro_batch: int, gradients: Mapping[str, torch.Tensor]) -> None:
-        """Add the gradients of a micro-batch, given by parameter; any thread may call."""
+    def allocate(self, written: Set[str]) -> LeafMemory:
+        """Return memory for the gradients of a micro-batch; any thread may call.
+
+        It is for buckets that travel whole, and of which kernels write most there (``written``).
+        """
+        sums: dict[int, PartialSum] = {}
+        tensors: dict[str, torch.Tensor] = {}
+        for bucket, _ in self._mergers:
+            if self._indexes.keys().isdisjoint(bucket.names) and _most_are_in(written, bucket):
+                part = sums[bucket.index] = self._memory.allocate(bucket)
+                tensors.update(zip(bucket.names, part.tensors, strict=True))
+        return LeafMemory(sums, tensors)
+
+    def offer(
+        self,
+        micro_batch: int,
+        gradients: Mapping[str, torch.Tensor],
+        memory: LeafMemory = _NO_MEMORY,
+    ) -> None:
+        """Add the gradients of a micro-batch, given by parameter; any thread may call.
+
+        Those that are not in their ``memory`` already, but have some, are copied.
+        """
         subtree = leaf(micro_batch, self._num_micro_batches)
         for bucket, merger in self._mergers:
             tensors = [self._packed(name, gradients[name]) for name in bucket.names]
-            merger.offer(subtree, PartialSum(tensors))
+            part = memory.sums.get(bucket.index)
+            if part is None:
+                part = PartialSum(tensors)
+            else:
+                _move(tensors, part.tensors)
+            merger.offer(subtree, part)
 
     def _packed(self, name: str, gradient: torch.Tensor) -> torch.Tensor:
         """Return a gradient as it travels; a sparse product has computed no more than that."""
@@ -124,6 +160,19 @@ class GradientSums:
         return SharedMerger(self._num_micro_batches, add)
 
     def _owned(self, bucket: Bucket, part: PartialSum, for_each: ForEach) -> PartialSum:
-        """Return a sum of a bucket; that of a single micro-batch is copied into a slab."""
+        """Return a sum of a bucket; that of a single micro-batch may have to be copied."""
         part.own(lambda _: self._memory.allocate(bucket), for_each)
         return part
+
+
+def _most_are_in(written: Set[str], bucket: Bucket) -> bool:
+    """Return whether more than half of a bucket's elements belong to these parameters."""
+    found = sum(spec.num_elements for spec in bucket.specs if spec.name in written)
+    return 2 * found > bucket.num_elements
+
+
+def _move(tensors: Sequence[torch.Tensor], places: Sequence[torch.Tensor]) -> None:
+    """Copy tensors to their places, if they are not there."""
+    for tensor, place in zip(tensors, places, strict=True):
+        if tensor.data_ptr() != place.data_ptr():
+            place.copy_(tensor)

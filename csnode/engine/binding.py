@@ -18,6 +18,7 @@ import torch
 from csnode.devices.kernels import PROCESSOR, moved
 from csnode.engine.array import WaferArray
 from csnode.engine.fabric import FabricArray
+from csnode.engine.gradient_places import GradientPlaces
 from csnode.engine.kernels import KERNELS, PRODUCTS
 from csnode.engine.spec import EngineName, EngineSpec
 from csnode.sparsity.gradients import bind_gradients
@@ -42,6 +43,7 @@ def built(
     engine: EngineSpec,
     patterns: Mapping[str, Pattern] = MappingProxyType({}),
     device: torch.device = PROCESSOR,
+    places: GradientPlaces | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """Return a kernel as a callable, its calls bound to the engines of the segment.
 
@@ -51,6 +53,7 @@ def built(
         engine: What computes its calls.
         patterns: Weights whose gradients are sparse, whenever the kernel runs.
         device: Where torch computes; on another than the processor, it computes everything.
+        places: Where torch's kernels write gradients; without, into memory of their own.
 
     Raises:
         ApplianceCompilationError: An engine, or the device, has no kernel for an op.
@@ -58,16 +61,18 @@ def built(
     if device != PROCESSOR:
         return moved(kernel, segment.layer, device)
     setting = engine.sparse_products_of(segment.layer)
-    if engine.is_torch and setting == "none":
+    if engine.is_torch and setting == "none" and (places is None or not segment.gradients):
         return kernel.build()
     tree = ast.parse(kernel.text)
     binder = _Binder(segment, engine)
     if not engine.is_torch:
         tree = binder.visit(tree)
     kernels = dict(binder.kernels)
+    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
     if setting != "none":
-        (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
         kernels |= bind_gradients(function, segment, setting, patterns)
+    elif places is not None and engine.is_torch:
+        kernels |= places.bind(function, segment)
     return replace(kernel, text=ast.unparse(ast.fix_missing_locations(tree))).build(kernels)
 
 

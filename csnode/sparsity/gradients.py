@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 import torch
@@ -20,10 +20,10 @@ from csnode.sparsity.products import Pattern, sampled
 from wsc.core.segment import Segment
 from wsc.numerics.half_types import nearest
 
-_ATEN = "torch.ops.aten."
-_PRODUCT, _TURN = f"{_ATEN}mm.default", f"{_ATEN}t.default"
+ATEN = "torch.ops.aten."
+PRODUCT, _TURN = f"{ATEN}mm.default", f"{ATEN}t.default"
 _NEAREST = f"{nearest.__module__}.{nearest.__name__}".replace(".", "_")  # as torch.fx writes it
-_ELEMENTWISE = frozenset({f"{_ATEN}_to_copy.default", _NEAREST})
+_ELEMENTWISE = frozenset({f"{ATEN}_to_copy.default", _NEAREST})
 """Calls that do to the values of non-zeros what they do to a whole gradient."""
 
 Bound = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -46,6 +46,32 @@ def bind_gradients(
     Returns:
         The functions that the text calls, by name.
     """
+    bound: dict[str, Bound] = {}
+    for weight, call, is_turned in gradient_calls(kernel, segment, (PRODUCT,), _ELEMENTWISE):
+        name = f"gradient_product_{len(bound)}"
+        call.func = ast.Name(name, ast.Load())
+        bound[name] = partial(_gradient, weight, setting, patterns, is_turned)
+    return bound
+
+
+def gradient_calls(
+    kernel: ast.FunctionDef,
+    segment: Segment,
+    sought: Collection[str],
+    passed: Collection[str] = (),
+) -> Iterator[tuple[str, ast.Call, bool]]:
+    """Yield the calls of a kernel's text that make gradients, which nothing else reads.
+
+    Args:
+        kernel: The text.
+        segment: What the kernel returns.
+        sought: The names of such calls.
+        passed: The names of calls that may lie between one of them and the gradient, as
+            transpositions may.
+
+    Yields:
+        The weight, the call, and whether its result is transposed.
+    """
     calls = {
         node.targets[0].id: node.value
         for node in kernel.body
@@ -54,15 +80,24 @@ def bind_gradients(
     }
     names = (node for node in ast.walk(kernel) if isinstance(node, ast.Name))
     reads = Counter(name.id for name in names if isinstance(name.ctx, ast.Load))
-    bound: dict[str, Bound] = {}
     for weight, value in zip(segment.gradients, _returned_gradients(kernel, segment), strict=True):
-        found = _product_of(value, calls, reads)
-        if found is not None:
-            call, is_turned = found
-            name = f"gradient_product_{len(bound)}"
-            call.func = ast.Name(name, ast.Load())
-            bound[name] = partial(_gradient, weight, setting, patterns, is_turned)
-    return bound
+        is_turned = False
+        made = _maker(value, calls, reads)
+        while made is not None and (name := ast.unparse(made.func)) not in sought:
+            is_turned ^= name == _TURN
+            is_passed = name == _TURN or name in passed
+            made = _maker(made.args[0], calls, reads) if is_passed else None
+        if made is not None:
+            yield weight, made, is_turned
+
+
+def _maker(
+    value: ast.expr, calls: Mapping[str, ast.Call], reads: Mapping[str, int]
+) -> ast.Call | None:
+    """Return the call that makes a value that is read once; None if there is no such call."""
+    if not isinstance(value, ast.Name) or reads[value.id] != 1:
+        return None
+    return calls.get(value.id)
 
 
 def _returned_gradients(kernel: ast.FunctionDef, segment: Segment) -> list[ast.expr]:
@@ -72,24 +107,6 @@ def _returned_gradients(kernel: ast.FunctionDef, segment: Segment) -> list[ast.e
     assert isinstance(last.value, ast.Tuple)
     first = len(segment.outputs)
     return last.value.elts[first : first + len(segment.gradients)]
-
-
-def _product_of(
-    value: ast.expr, calls: Mapping[str, ast.Call], reads: Mapping[str, int]
-) -> tuple[ast.Call, bool] | None:
-    """Return the product that a value is, and whether it is transposed; None if it is another."""
-    is_turned = False
-    while isinstance(value, ast.Name) and reads[value.id] == 1 and value.id in calls:
-        call = calls[value.id]
-        match ast.unparse(call.func):
-            case name if name == _PRODUCT:
-                return call, is_turned
-            case name if name == _TURN:
-                is_turned = not is_turned
-            case name if name not in _ELEMENTWISE:
-                return None
-        value = call.args[0]
-    return None
 
 
 def _gradient(

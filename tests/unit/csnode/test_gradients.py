@@ -16,6 +16,7 @@ from tests.support.small_programs import program
 from tests.support.subtrees import merged_subtrees
 from wsc.core.partial_sum import one_by_one
 from wsc.core.reduce_order import Subtree
+from wsc.core.sparsity.nonzeros import Index
 from wsc.core.stream_plan import plan_streams
 
 PROGRAM = program()
@@ -100,6 +101,36 @@ def test_sums_of_eight_micro_batches_take_a_slab_per_level() -> None:
     for index in range(8):
         sums.offer(index, micro_batches([0])[0][1])
         assert len(arena.live) <= 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_sums_of_gradients_in_their_memory_take_no_other(count: int) -> None:
+    """The kernel writes the weight there; the bias is copied to it."""
+    sums = GradientSums([BUCKET], PROGRAM.num_micro_batches, SlabMemory(arena := StrictArena()))
+    for index, gradients in micro_batches(range(count)):
+        memory = sums.allocate({"first.weight"})
+        memory.tensors["first.weight"].copy_(gradients["first.weight"])
+        written = memory.tensors["first.weight"].t().t()  # as a kernel returns it
+        sums.offer(index, {**gradients, "first.weight": written}, memory)
+    taken = sums.take(one_by_one)
+    assert arena.allocated == count
+    expected, _ = packed(micro_batches(range(count)))
+    assert expected.keys() == {subtree for _, subtree, _ in taken}
+    for _, subtree, part in taken:
+        assert torch.equal(part.payload.view(torch.float32), expected[subtree])
+    assert len(arena.live) == len(taken)
+
+
+def test_buckets_have_memory_if_most_of_them_is_written_there() -> None:
+    """The weight has 16 elements, the bias has 4. What is packed has none."""
+    index = Index.of(torch.eye(4) > 0)
+    whole, sparse = (
+        GradientSums([BUCKET], PROGRAM.num_micro_batches, SlabMemory(StrictArena()), indexes)
+        for indexes in ({}, {"first.weight": index})
+    )
+    assert whole.allocate({"first.weight"}).tensors.keys() == set(BUCKET.names)
+    assert not whole.allocate({"first.bias"}).tensors
+    assert not sparse.allocate(set(BUCKET.names)).tensors
 
 
 def test_sums_do_not_depend_on_the_threads_that_offer() -> None:

@@ -129,6 +129,34 @@ def test_node_with_two_lanes_sends_one_sum() -> None:
     assert driver.arena.live == set()
 
 
+@pytest.mark.parametrize(("index", "lanes", "are_written"), [(1, 1, True), (0, 2, False)])
+def test_gradients_of_one_micro_batch_are_written_into_their_slab(
+    monkeypatch: pytest.MonkeyPatch, index: int, lanes: int, are_written: bool
+) -> None:
+    """Only where no sibling is added, and only by products: biases are copied."""
+    made: dict[str, int] = {}
+    take = MicroBatch.take_gradients
+
+    def note(batch: MicroBatch) -> dict[str, torch.Tensor]:
+        taken = take(batch)
+        made.update({name: tensor.data_ptr() for name, tensor in taken.items()})
+        return taken
+
+    monkeypatch.setattr(MicroBatch, "take_gradients", note)
+    driver = NodeDriver(index, lanes=lanes)
+    for batch in range(index, index + lanes):
+        driver.send_batch(batch)
+    for bucket in driver.plan.weights:
+        driver.send_weights(0, bucket.index)
+    messages = [envelope.message for envelope in driver.sent]
+    slabs = [m.payload.view(torch.uint8) for m in messages if isinstance(m, GradientReady)]
+    ranges = [range(slab.data_ptr(), slab.data_ptr() + len(slab)) for slab in slabs]
+    found = {name for name, address in made.items() if any(address in each for each in ranges)}
+    weights = {name for name in made if name.endswith("weight")}
+    assert weights
+    assert found == (weights if are_written else set())
+
+
 def test_lanes_go_on_past_the_end_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A micro-batch runs the second segment while the other one still runs the first."""
     second_runs = threading.Event()
