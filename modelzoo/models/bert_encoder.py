@@ -193,4 +193,4 @@ def weighted_loss(
         weight: Factor on the sum.
     """
     losses = F.cross_entropy(scores.float().flatten(0, 1), labels.flatten(), reduction="none")
-    return (losses * counted.flatten().to(losses.dtype)).sum() * (weight / len(labels))
+    return (losses * counted.flatten().to(losses.dtype)).sum() * (weight / labels.shape[0])

@@ -82,7 +82,7 @@ class EncoderDecoderModel(nn.Module):
         if self.metrics is not None and not self.training:
             self.metrics(labels, scores, decoder_attention_mask, losses)
         counted = losses * decoder_attention_mask.flatten().to(losses.dtype)
-        return counted.sum() * (self.config.lm_loss_weight / len(labels))
+        return counted.sum() * (self.config.lm_loss_weight / labels.shape[0])
 
     def encode(self, input_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return the encoder's output (B, S, C), with the term of its padding (B, 1, 1, S)."""

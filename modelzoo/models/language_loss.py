@@ -49,5 +49,5 @@ def language_loss(
     weights = attention_mask.flatten().to(losses.dtype)
     summed = (losses * weights).sum()
     if config.loss_scaling == "batch_size":
-        return summed * (config.loss_weight / len(attention_mask))
+        return summed * (config.loss_weight / attention_mask.shape[0])
     return summed / weights.sum().clamp(min=1)  # a fully masked micro-batch counts as 0

@@ -33,5 +33,5 @@ def to_patches(images: torch.Tensor, patch_size: Size) -> torch.Tensor:
 
 def to_images(patches: torch.Tensor, grid: Size, patch_size: Size) -> torch.Tensor:
     """Invert ``to_patches`` for a grid of patches down and across."""
-    parted = patches.reshape(len(patches), *grid, -1, *patch_size)
+    parted = patches.reshape(patches.shape[0], *grid, -1, *patch_size)
     return parted.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)

@@ -48,7 +48,7 @@ class PatchEncoder(nn.Module):
             masks: Which patches are hidden, (B, P).
         """
         patches = to_patches(images, self._patch_size).to(self.patch.weight.dtype)
-        token = self.class_token.expand(len(images), 1, -1)
+        token = self.class_token.expand(images.shape[0], 1, -1)
         x = torch.cat([token, self._hidden(self.patch(patches), masks)], dim=1)
         x = self.dropout(self._placed(x))
         if self.embedding_norm is not None:

@@ -174,8 +174,31 @@ def test_weights_equal_those_of_the_loop(
     name: str, write: Callable[[Path], dict[str, Any]], tmp_path: Path
 ) -> None:
     data = {"shuffle_seed": 1, "batch_size": 6, **write(tmp_path)}
-    init = init_config(section_of(name))
-    source = build_source(data, "test")
+    assert_equals_the_loop(section_of(name), data, (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("bert/extractive_summarization", write_documents),
+        ("vision_transformer", write_images),
+        ("t5", write_documents_of_t5),
+    ],
+)
+def test_uneven_micro_batches_equal_those_of_the_loop(
+    name: str, write: Callable[[Path], dict[str, Any]], tmp_path: Path
+) -> None:
+    """Of two samples, two, and one: the step is recorded for every size."""
+    data = {"shuffle_seed": 1, **write(tmp_path), "batch_size": 5}
+    assert_equals_the_loop(section_of(name), data, (3,))
+
+
+def assert_equals_the_loop(
+    section: dict[str, Any], data: dict[str, Any], counts: tuple[int, ...]
+) -> None:
+    """Check the weights of two steps on each number of systems."""
+    init, source = init_config(section), build_source(data, "test")
     model = reference_loop.train(init, map(source.batch, range(2)), source.batch_size)
     expected = reference_loop.weights_sha256(model)
-    assert [train_on_cluster(init, Shape(n), 2, data=data) for n in (1, 2)] == [expected] * 2
+    for count in counts:
+        assert train_on_cluster(init, Shape(count), 2, data=data) == expected
