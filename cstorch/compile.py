@@ -31,7 +31,15 @@ from wsc.compiler.derivation.scale import CAPTURED_SIZES, capture_both
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 from wsc.core.loading import Loading
-from wsc.core.micro_batches import FILL_WAFER, FLAG, Cut, SizeRange, explored_sizes, share_of
+from wsc.core.micro_batches import (
+    FILL_WAFER,
+    FLAG,
+    Cut,
+    SizeRange,
+    check_groups,
+    explored_sizes,
+    share_of,
+)
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
 
@@ -134,7 +142,16 @@ def first_cut(backend: Backend, batch_size: int, compile_at: CompileAt, loading:
         size = policy.size(batch_size, num_csx)
     else:
         size = _fastest_size(backend, batch_size, policy.range, compile_at, loading)
-    return Cut.of(batch_size, size, num_csx)
+    return _of_whole_groups(backend, Cut.of(batch_size, size, num_csx))
+
+
+def _of_whole_groups(backend: Backend, cut: Cut) -> Cut:
+    """Return a cut; ConfigError if it cuts a group of samples that share a loss.
+
+    A model states their number as ``group_of_samples``.
+    """
+    check_groups(cut, getattr(model_of(backend), "group_of_samples", 1))
+    return cut
 
 
 def fit_to_wafer(backend: Backend, program: Program) -> Fit:
@@ -150,7 +167,7 @@ def fit_to_wafer(backend: Backend, program: Program) -> Fit:
     if policy.depends_on_wafer and 0 < largest < cut.size:
         log.info("Micro-batches of %d samples do not fit a %s", cut.size, wafer.name)
         size = policy.size(cut.batch_size, config.num_csx, largest)
-        cut = Cut.of(cut.batch_size, size, config.num_csx)
+        cut = _of_whole_groups(backend, Cut.of(cut.batch_size, size, config.num_csx))
     sram_plan = plan_sram(replace(program, micro_batch_size=cut.size), wafer)
     layers = tuple(program.segments[index].layer for index in sram_plan.recomputed)
     if layers:

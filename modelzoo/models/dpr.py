@@ -14,7 +14,7 @@ from cstorch.metrics import AccuracyMetric
 from modelzoo.models.bert_encoder import BertEncoder
 from modelzoo.models.dpr_config import DprConfig, PoolerType, TextEncoderConfig
 from modelzoo.models.registry import register_model
-from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import Cut, check_groups
 from wsc.core.rng import stream_key
 
 
@@ -57,7 +57,7 @@ class DprModel(nn.Module):
                 ``max_position_embeddings``.
         """
         group, num_passages = self.config.group_size, ctx_input_ids.shape[1]
-        check_groups(questions_input_ids.shape[0], group)
+        check_groups(Cut(questions_input_ids.shape[0], 1), group)
         questions = self.question_encoder(
             questions_input_ids, questions_attention_mask, questions_token_type_ids
         ).unflatten(0, (-1, group))
@@ -76,6 +76,11 @@ class DprModel(nn.Module):
         share = 1 / (1 + num_passages)
         found = passages[:, ::num_passages] @ questions.transpose(1, 2)
         return (1 - share) * loss + share * self._loss(found, right // num_passages)
+
+    @property
+    def group_of_samples(self) -> int:
+        """Samples that share a loss, which no micro-batch may cut."""
+        return self.config.group_of_samples
 
     def _loss(self, scores: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         """Return the mean loss of scores (groups, G, choices); ``right`` (G,) is right."""
@@ -113,16 +118,3 @@ class TextEncoder(BertEncoder):
             return (encoded * counted).sum(1) / counted.sum(1).clamp(min=1)
         first = encoded[:, 0]
         return first if self.pooler is None else self.pooler(first).tanh()
-
-
-def check_groups(num_questions: int, group_size: int) -> None:
-    """Raise ConfigError unless the questions of a micro-batch are whole groups."""
-    if num_questions % group_size:
-        raise ConfigError(
-            "a micro-batch must be a multiple of group_size",
-            code="group-cut",
-            where="group_size",
-            value=f"{num_questions} questions, group_size {group_size}",
-            rule="the negatives of a question are in its micro-batch",
-            remedy="state a multiple as csx.performance.micro_batch_size, or lower group_size",
-        )

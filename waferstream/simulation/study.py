@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from appliance.spec import ClusterSpec
 from modelzoo.data.registry import data_processor
+from modelzoo.models.registry import known_config
 from simulator.costed_program import CostedProgram
 from simulator.exploration import explore, fastest
 from simulator.simulator import Prediction, Simulator
@@ -29,7 +30,15 @@ from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import CapturedStep
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from wsc.core.loading import UNKNOWN_LOADING, Loading
-from wsc.core.micro_batches import FILL_WAFER, MicroBatchPolicy, explored_sizes, rounds_of
+from wsc.core.micro_batches import (
+    FILL_WAFER,
+    Cut,
+    MicroBatchPolicy,
+    check_groups,
+    cuts_groups,
+    explored_sizes,
+    rounds_of,
+)
 from wsc.core.program import BYTES_PER_ELEMENT, Program
 
 
@@ -48,6 +57,8 @@ class Study:
     """Which zeros of sparse weights are charged, as a line of the report; empty without any."""
     model_class: str = ""
     """Name of the class of the model."""
+    group_of_samples: int = 1
+    """Samples that share a loss, which no micro-batch may cut."""
 
     def batch(self, num_csx: int) -> int:
         """Return the samples of a step over all systems."""
@@ -68,7 +79,15 @@ class Study:
         )
 
     def micro_batch_size(self, num_csx: int) -> int:
-        """Return the samples of a micro-batch, as the policy chooses them."""
+        """Return the samples of a micro-batch, as the policy chooses them.
+
+        Raises ConfigError where a run would refuse the batch, the systems or the size.
+        """
+        size = self._chosen_size(num_csx)
+        check_groups(Cut.of(self.batch(num_csx), size, num_csx), self.group_of_samples)
+        return size
+
+    def _chosen_size(self, num_csx: int) -> int:
         batch = self.batch(num_csx)
         if self.policy.range is None:
             self.policy.check(batch, num_csx)
@@ -86,6 +105,8 @@ class Study:
         batch = self.batch(point.num_csx)
         size = FILL_WAFER.size(batch, point.num_csx, self.simulator.largest_micro_batch)
         if point.micro_batch_size is None or size <= point.micro_batch_size:
+            return None
+        if cuts_groups(Cut.of(batch, size, point.num_csx), self.group_of_samples):
             return None
         step_ps = self.simulator.predict(batch, size, point.num_csx).timing.duration_ps
         if step_ps >= point.emulated.step_ps:
@@ -194,6 +215,7 @@ def study_of(
         sparse=step.sparse,
         loading=training_loading(params.trainer),
     )
+    model = known_config(params.trainer.init.model.dump(), "trainer.init.model")
     return Study(
         simulator,
         params.trainer.fit.train_dataloader.batch_size,
@@ -202,6 +224,7 @@ def study_of(
         request.weak,
         line,
         step.model_class,
+        1 if model is None else model.group_of_samples,
     )
 
 

@@ -254,6 +254,26 @@ def check_batch(batch_size: int, micro_batch_size: int, num_csx: int) -> None:
         )
 
 
+def cuts_groups(cut: Cut, group_size: int) -> bool:
+    """Tell whether a micro-batch has a part of a group of consecutive samples."""
+    return bool(cut.size % group_size or (cut.num_short and group_size > 1))
+
+
+def check_groups(cut: Cut, group_size: int) -> None:
+    """Raise ConfigError unless every micro-batch has whole groups of samples that share a loss."""
+    if cuts_groups(cut, group_size):
+        at_most = " at most" if cut.num_short else ""
+        raise ConfigError(
+            "a micro-batch must be a multiple of the samples that share a loss",
+            code="group-cut",
+            where=FLAG,
+            value=f"batch_size {cut.batch_size}, micro-batches of {cut.size}{at_most}, groups of "
+            f"{group_size} (group_size of the model)",
+            rule="a group is in one micro-batch, so that no cluster decides what it holds",
+            remedy="state a multiple that divides batch_size, or change group_size",
+        )
+
+
 def _automatic_size(batch_size: int, wanted: int, limit: int) -> int:
     """Return the largest valid size up to ``limit`` that leaves ``wanted`` micro-batches.
 

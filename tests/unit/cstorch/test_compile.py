@@ -167,6 +167,18 @@ def test_integer_size_that_does_not_fit_is_refused(requested: Any) -> None:
     assert caught.value.remedy == "lower csx.performance.micro_batch_size to 5 or less"
 
 
+@pytest.mark.parametrize(("requested", "fits", "group"), [(7, 32, 7), (4, 32, 3), ("auto", 3, 4)])
+def test_micro_batches_that_cut_groups_are_refused(
+    requested: Any, fits: int, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 7 at most, of 4, and of the 2 that fit."""
+    monkeypatch.setattr(Regression, "group_of_samples", group, raising=False)
+    with raises(ConfigError, "group-cut"):
+        train(requested, fits, compile_only=True)
+    monkeypatch.setattr(Regression, "group_of_samples", 2)
+    train(4, compile_only=True)
+
+
 def test_auto_refuses_a_step_if_no_sample_fits() -> None:
     """There is no smaller micro-batch than one sample."""
     with pytest.raises(ApplianceResourceExhausted) as caught:

@@ -146,6 +146,24 @@ def test_curve_refuses_a_batch_that_cannot_be_shared(
         replace(study, policy=MicroBatchPolicy(micro_batch)).curve((1, num_csx))
 
 
+@pytest.mark.parametrize(("micro_batch", "group"), [(6, 4), (5, 5), ("fill_wafer", 32)])
+def test_curve_refuses_micro_batches_that_cut_groups(
+    study: Study, micro_batch: Any, group: int
+) -> None:
+    """As a run would: of 6 samples, of 5 at most, and of all 48."""
+    grouped = replace(study, group_of_samples=group)
+    with raises(ConfigError, "group-cut"):
+        replace(grouped, policy=MicroBatchPolicy(micro_batch)).curve((1,))
+
+
+def test_filled_wafer_cuts_no_groups(study: Study) -> None:
+    """Of all 48 samples on one system, where 6 are chosen."""
+    automatic = replace(study, policy=MicroBatchPolicy("auto"))
+    (point,) = automatic.curve((1,))
+    found = [replace(automatic, group_of_samples=group).filled(point) for group in (3, 5)]
+    assert [each is None for each in found] == [False, True]
+
+
 def test_curve_refuses_a_model_that_fits_no_wafer(study: Study) -> None:
     """Not even one sample fits."""
     reserved = MachineSpec().system.sram_bytes - study.detail(1).sram_capacity_bytes
