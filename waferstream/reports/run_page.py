@@ -103,10 +103,9 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
         step, loss = summary.train[-1]
         tiles.append(("Loss", f"{loss:.4f}", f"at step {step:,}"))
     if summary.eval:
-        step, loss, perplexity = summary.eval[-1]
-        tiles.append(
-            ("Evaluation", f"{loss:.4f}", f"at step {step:,}, perplexity {perplexity:.4g}")
-        )
+        step, loss, metrics = summary.eval[-1]
+        found = (f"{_short(name)} {value:.4g}" for name, value in metrics.items())
+        tiles.append(("Evaluation", f"{loss:.4f}", ", ".join([f"at step {step:,}", *found])))
     if summary.emulated is not None:
         made = summary.emulated
         tiles.append(("Emulated", f"{format_rate(made.samples_per_s)} samples/s",
@@ -129,12 +128,17 @@ def _loss_section(summary: RunSummary, curves: Curves) -> Section:
             Sentence(f"Loss {start:.4f} at step {first:,}, {end:.4f} at step {last:,}.", False)
         )
     if summary.eval:
+        names = summary.eval[0][2]
         rows = [
-            (f"{step:,}", f"{loss:.4f}", f"{perplexity:.4f}")
-            for step, loss, perplexity in summary.eval
+            (f"{step:,}", f"{loss:.4f}", *(f"{metrics[name]:.4f}" for name in names))
+            for step, loss, metrics in summary.eval
         ]
-        blocks.append(Table(("evaluated at step", "loss", "perplexity"), rows))
+        blocks.append(Table(("evaluated at step", "loss", *map(_short, names)), rows))
     return Section("loss", "Loss", blocks)
+
+
+def _short(metric: str) -> str:
+    return metric.removeprefix("eval/")
 
 
 def _loss_chart(curves: Curves) -> Markup:

@@ -20,8 +20,8 @@ SUMMARY_NAME = "run_summary.json"
 Loss = tuple[int, float]
 """Step, mean loss of its batch."""
 
-Evaluation = tuple[int, float, float]
-"""Step, mean loss over the evaluation's batches, perplexity."""
+Evaluation = tuple[int, float, Mapping[str, float]]
+"""Step, mean loss over the evaluation's batches, metrics of the model by name."""
 
 
 Rates = tuple[int, float, float]

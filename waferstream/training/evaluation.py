@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from waferstream.config.sections import DataLoaderConfig
 from waferstream.training.build import Step, evaluation_step, make_loader
 from waferstream.training.callback import Callbacks
 from waferstream.training.flags import scoped_flags
-from waferstream.training.observers import PERPLEXITY, EvaluationLog, Observer
+from waferstream.training.observers import EvaluationLog, Observer
 from waferstream.training.run_plan import steps_of_epoch
 from wsc.core.errors import ConfigError
 
@@ -94,13 +93,11 @@ class Evaluator:
     def _log(
         self, executor: DataExecutor, losses: Sequence[float], metrics: Mapping[str, float]
     ) -> EvaluationLog:
-        loss = sum(losses) / len(losses)
-        perplexity = math.exp(min(loss, 700.0))  # exp overflows a float beyond 709
         return EvaluationLog(
             step=self._backend.global_step,
             batches=len(losses),
-            loss=loss,
-            metrics={PERPLEXITY: perplexity, **metrics},
+            loss=sum(losses) / len(losses),
+            metrics=metrics,
             rate=executor.profiler.rate_tracker.global_rate,
         )
 

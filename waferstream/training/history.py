@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from timing.timed_steps import TimedSteps
 from waferstream.reports.history import HistoryFile
+from waferstream.reports.summary import Evaluation
 from waferstream.training.observers import EvaluationLog, TrainingLog
 
 Point = TypeVar("Point", bound=tuple[int, *tuple[float, ...]])
@@ -19,7 +20,7 @@ class History:
 
     def __init__(self) -> None:
         self.train: list[tuple[int, float]] = []
-        self.evaluations: list[tuple[int, float, float]] = []
+        self.evaluations: list[Evaluation] = []
         self.rates: list[tuple[int, float, float]] = []
         self.timed = TimedSteps()
         self.seconds = 0.0
@@ -45,7 +46,7 @@ class History:
         self.samples += sum(timing.batch_size for timing in log.timings)
 
     def evaluated(self, log: EvaluationLog) -> None:
-        self.evaluations.append((log.step, log.loss, log.perplexity))
+        self.evaluations.append((log.step, log.loss, log.metrics))
 
     def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
         """Do nothing: the event files have what listeners compute."""

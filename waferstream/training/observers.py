@@ -23,8 +23,6 @@ from wsc.core.watch import TensorNorms, global_norms
 from wsc.host.progress_bar import ProgressBar
 
 TRAIN_LOSS, EVAL_LOSS = "train/loss", "eval/loss"
-PERPLEXITY = "eval/lm_perplexity"
-"""Name of the metric that every evaluation has."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +48,18 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class EvaluationLog:
-    """Result of an evaluation: mean loss over its batches, metrics, and throughput."""
+    """Result of an evaluation: mean loss over its batches, the model's metrics, and throughput."""
 
     step: int
     batches: int
     loss: float
-    metrics: Mapping[str, float]  # by name: those of the model, and the perplexity
+    metrics: Mapping[str, float]  # by name
     rate: float  # samples/s, measured
 
     @property
     def scalars(self) -> Mapping[str, float]:
         """Loss and metrics by the names of their curves."""
         return {EVAL_LOSS: self.loss, **self.metrics}
-
-    @property
-    def perplexity(self) -> float:
-        """That of the model's metric, or the exponential of the loss."""
-        return self.metrics[PERPLEXITY]
 
 
 class Observer(Protocol):
@@ -145,7 +138,8 @@ class Progress:
         )
         self._say(line)
         self._say(f"Avg Eval Loss: {log.loss:.5f}")
-        self._say("Evaluation metrics:")
+        if log.metrics:
+            self._say("Evaluation metrics:")
         for name, value in log.metrics.items():
             self._say(f" - {name} = {value:.5f}")
 

@@ -24,7 +24,9 @@ def timing(step: int, start_ps: int, attribution: Attribution) -> StepTiming:
 
 def test_run_summary_survives_its_file(tmp_path: Path) -> None:
     """Also with a diverged loss."""
-    run = replace(summary(4), eval=((10, math.inf, math.inf),), checkpoint="checkpoint_10.mdl")
+    run = replace(
+        summary(4), eval=((10, math.inf, {"eval/accuracy": 0.5}),), checkpoint="checkpoint_10.mdl"
+    )
     write_json(tmp_path / "run_summary.json", run.to_json())
     assert RunSummary.from_json(json.loads((tmp_path / "run_summary.json").read_text())) == run
 

@@ -119,8 +119,9 @@ def test_report_of_a_run_has_the_values_of_its_summary(ended: tuple[Path, str]) 
         summary["checkpoint"],
     ):
         assert text in parsed.text, text
-    for step, loss, perplexity in summary["eval"]:
-        assert {f"{step}", f"{loss:.4f}", f"{perplexity:.4f}"} <= set(parsed.cells)
+    for step, loss, metrics in summary["eval"]:
+        assert metrics.keys() == {"eval/accuracy", "eval/lm_perplexity"}
+        assert {f"{step}", *(f"{x:.4f}" for x in (loss, *metrics.values()))} <= set(parsed.cells)
     shares = {cause: ps / emulated["total_ps"] for cause, ps in emulated["attribution_ps"].items()}
     assert {f"{share:.1%}" for share in shares.values() if share} <= set(parsed.cells)
     assert [step for step, _, _ in summary["rates"]] == [1, 2, 4]
