@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from cstorch.metrics import AccuracyMetric
 from modelzoo.models.bert_encoder import BertEncoder
 from modelzoo.models.dpr_config import DprConfig, PoolerType, TextEncoderConfig
+from modelzoo.models.metrics import RetrievalMetrics
 from modelzoo.models.registry import register_model
 from wsc.core.micro_batches import Cut, check_groups
 from wsc.core.rng import stream_key
@@ -31,7 +31,7 @@ class DprModel(nn.Module):
         self.config = config
         self.question_encoder = TextEncoder(config.question_encoder, config.pooler_type)
         self.ctx_encoder = TextEncoder(config.passage_encoder, config.pooler_type)
-        self.accuracy: AccuracyMetric | None = None
+        self.metrics: RetrievalMetrics | None = None
 
     def forward(
         self,
@@ -67,9 +67,8 @@ class DprModel(nn.Module):
         ).unflatten(0, (-1, group * num_passages))
         scores = questions @ passages.transpose(1, 2)
         right = torch.arange(group, device=scores.device) * num_passages
-        if self.accuracy is not None and not self.training:
-            best = scores.argmax(-1)
-            self.accuracy(right.expand_as(best), best)
+        if self.metrics is not None and not self.training:
+            self.metrics(scores, right)
         loss = self._loss(scores, right)
         if not self.config.mutual_information:
             return loss
@@ -93,7 +92,7 @@ class DprModel(nn.Module):
         self.question_encoder.initialize(stream_key(seed, "question_encoder"))
         self.ctx_encoder.initialize(stream_key(seed, "ctx_encoder"))
         if self.config.compute_eval_metrics:
-            self.accuracy = AccuracyMetric("eval/accuracy")
+            self.metrics = RetrievalMetrics()
 
 
 class TextEncoder(BertEncoder):

@@ -70,7 +70,7 @@ class DprConfig(ModelConfig):
     mutual_information: bool = False
     """Whether passages also have to find their question among those of the group."""
     compute_eval_metrics: bool = False
-    """Whether an evaluation computes the accuracy."""
+    """Whether an evaluation computes the accuracy, and the mean rank of the right passage."""
     selected_encoder: Literal["q_encoder", "ctx_encoder", "encoder"] | None = None
     """No effect: for the embedding of texts after a training."""
 

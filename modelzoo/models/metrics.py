@@ -97,6 +97,27 @@ class PreferenceMetrics(nn.Module):
             _add(self.rewards, (chosen, rejected, *more))
 
 
+class RetrievalMetrics(nn.Module):
+    """Accuracy of the best passage, under the vendor's name, and mean rank of the right one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accuracy = AccuracyMetric("eval/accuracy")
+        self.rank = MeanMetric("eval/mean_rank")
+
+    def forward(self, scores: torch.Tensor, right: torch.Tensor) -> None:
+        """Add the questions of a micro-batch.
+
+        Args:
+            scores: Scores of the passages of each question, (groups, G, passages).
+            right: Number of the right passage of each question, (G,); its rank counts from 1.
+        """
+        labels = right.expand(scores.shape[:2])
+        self.accuracy(labels, scores.argmax(-1))
+        better = scores > scores.gather(-1, labels[..., None])
+        self.rank(1.0 + better.float().sum(-1))
+
+
 def _means(*names: str) -> nn.ModuleList:
     return nn.ModuleList(MeanMetric(f"eval/{name}") for name in names)
 
