@@ -52,7 +52,15 @@ def published_name(name: str) -> str:
         )
     tower = _TOWER.match(name)
     start = "" if tower is None else tower[0]
-    return _LISTED.sub(_listed, start + _replaced(name.removeprefix(start), _RULES))
+    rules = (*_RULES, *_IN_TRUNK) if start.startswith("image_model") else _RULES
+    return _LISTED.sub(_listed, start + _replaced(name.removeprefix(start), rules))
+
+
+def published_vit_name(name: str) -> str:
+    """Return the vendor's name of a parameter of the classifier of images."""
+    if name.startswith("classifier."):
+        return f"classifier.{name}"
+    return f"vit_model.{_replaced(name, (*_RULES, *_IN_TRUNK))}"
 
 
 def _listed(found: re.Match[str]) -> str:

@@ -26,15 +26,22 @@ NamePattern = Annotated[str, AfterValidator(_checked), Field(max_length=200)]
 """Regular expression that is searched in the vendor's names of modules and parameters."""
 
 
-def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
+def freeze(
+    model: nn.Module, patterns: Sequence[str], published: Callable[[str], str] = published_name
+) -> None:
     """Freeze the parameters whose name, or the name of whose module, a pattern matches.
+
+    Args:
+        model: The model.
+        patterns: Regular expressions.
+        published: Returns the vendor's name of a parameter of the model.
 
     Raises:
         ConfigError: A pattern matches none.
     """
     for pattern in patterns:
         search = re.compile(pattern).search
-        frozen = [p for name, p in model.named_parameters() if _is_named(name, search)]
+        frozen = [p for name, p in model.named_parameters() if _is_named(published(name), search)]
         if not frozen:
             raise ConfigError(
                 "every pattern of freeze must match a part of the model",
@@ -48,6 +55,5 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
 
 
 def _is_named(name: str, search: Callable[[str], object]) -> bool:
-    """Tell whether a search finds something in the vendor's name of a parameter or its module."""
-    published = published_name(name)
-    return bool(search(published) or search(published.rpartition(".")[0]))
+    """Tell whether a search finds something in the name of a parameter or its module."""
+    return bool(search(name) or search(name.rpartition(".")[0]))

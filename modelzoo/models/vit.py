@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from cstorch.metrics import AccuracyMetric
+from modelzoo.models.freezing import freeze
 from modelzoo.models.initializers import (
     ConstantInitializer,
     TruncatedNormalInitializer,
@@ -22,6 +23,7 @@ from modelzoo.models.patches import to_patches
 from modelzoo.models.registry import register_model
 from modelzoo.models.residual_layers import transformer_layers
 from modelzoo.models.vit_config import PatchEncoderConfig, VitConfig
+from modelzoo.published_names import published_vit_name
 from wsc.core.errors import ConfigError
 
 
@@ -115,9 +117,7 @@ class VitModel(PatchEncoder):
     def initialize(self, seed: int) -> None:
         """Initialize the parameters; each depends on (seed, its name) alone."""
         fill_encoder(self, self.config, seed)
-        if self.config.freeze:
-            self.requires_grad_(False)
-            self.classifier.requires_grad_(True)
+        freeze(self, self.config.freeze or (), published_vit_name)
         if self.config.compute_eval_metrics:
             self.accuracy = AccuracyMetric("eval/accuracy_cls")
 

@@ -8,6 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo
 from pydantic import field_validator as check
 
 from modelzoo.data.image_transforms import Size
+from modelzoo.models.freezing import NamePattern
 from modelzoo.models.model_config import Feature
 from modelzoo.models.patches import check_patches, grid_of
 from modelzoo.models.transformer_config import Residual, TransformerConfig
@@ -105,8 +106,11 @@ class VitConfig(PatchEncoderConfig):
     """Whether the head has a bias."""
     use_dinov2_classifier: bool = False
     """Whether the head also reads the mean of the patches (Oquab et al. 2023, DINOv2)."""
-    freeze: tuple[Literal["^vit_model"], ...] | None = None
-    """``^vit_model`` keeps all weights but those of the head as they are."""
+    freeze: tuple[NamePattern, ...] | None = None
+    """Regular expressions for names of modules and parameters that are not trained.
+
+    ``^vit_model`` stands for all but the head, ``^classifier`` for the head.
+    """
     compute_eval_metrics: bool = True
     """Whether an evaluation computes the accuracy."""
 

@@ -32,7 +32,7 @@ def test_gate_and_output_head_have_published_names() -> None:
 
 def test_parts_of_a_model_have_published_names() -> None:
     """Those of a language model that reads images, of which there may be several encoders."""
-    layer = "feed_forward.up.weight"
+    layer, encoder = "feed_forward.up.weight", "encoder.transformer_encoder"
     assert [
         published_name(name)
         for name in (
@@ -46,8 +46,8 @@ def test_parts_of_a_model_have_published_names() -> None:
     ] == [
         "text_model.lm_head.weight",
         "text_model.transformer_decoder.layers.3.ffn.ffn.0.linear_layer.weight",
-        "image_model.transformer_encoder.layers.0.ffn.ffn.0.linear_layer.weight",
-        "image_model.image_model_list.1.0.transformer_encoder.layers.0.ffn.ffn.0.linear_layer.weight",
+        f"image_model.{encoder}.layers.0.ffn.ffn.0.linear_layer.weight",
+        f"image_model.image_model_list.1.0.{encoder}.layers.0.ffn.ffn.0.linear_layer.weight",
         "image_model.image_model_list.1.1.layers.0.weight",
         "image_model.projection.layers.0.weight",
     ]

@@ -100,6 +100,16 @@ def test_frozen_model_trains_its_head() -> None:
     assert (model.get_parameter("encoder.1.feed_forward_scale.factor") == 0.25).all()
 
 
+def test_any_part_can_be_frozen() -> None:
+    """By the vendor's names; a pattern must match."""
+    model = build(freeze=["embedding_layer", r"transformer_encoder.layers.0\.", "^classifier"])
+    trained = {name for name, each in model.named_parameters() if each.requires_grad}
+    assert trained
+    assert all(name.startswith(("encoder.1.", "norm.")) for name in trained)
+    with raises(ConfigError, "freeze-without-match"):
+        build(freeze=["^encoder"])
+
+
 def test_evaluation_counts_right_classes() -> None:
     model = build().eval()
     assert model.accuracy is not None
@@ -121,7 +131,7 @@ def test_images_of_another_size_are_refused() -> None:
         {"position_embedding_type": "fixed"},
         {"prepend_cls_token": False},
         {"layerscale_value": 0.1, "norm_first": False},
-        {"freeze": ["encoder"]},
+        {"freeze": ["("]},
     ],
 )
 def test_other_models_are_refused(change: dict[str, object]) -> None:
