@@ -23,6 +23,9 @@ class DpoModel(nn.Module):
     Both begin with the same weights. ``initialize`` fills and freezes them.
     """
 
+    unadapted = ("ref_model",)
+    """The reference stays as it is where LoRA adapts the policy (modelzoo.models.lora)."""
+
     def __init__(self, config: DpoConfig) -> None:
         super().__init__()
         self.config = config

@@ -16,6 +16,7 @@ from torch import nn
 from modelzoo.lora_config import LoraConfig
 from wsc.core.errors import ConfigError
 from wsc.core.rng import stream_key
+from wsc.core.weight_averages import averages_among
 
 _VENDOR_NAMES = {
     "TransformerLayer": ("TransformerDecoderLayer", "TransformerEncoderLayer"),
@@ -85,6 +86,8 @@ class LoraEmbedding(nn.Embedding):
 def add_lora(model: nn.Module, configs: Sequence[LoraConfig], seed: int) -> nn.Module:
     """Adapt modules of a model in place, and freeze everything else; the first match counts.
 
+    A module keeps the children that it names in ``unadapted`` as they are.
+
     Args:
         model: The model with its initial weights.
         configs: Kinds of adaptation.
@@ -94,8 +97,9 @@ def add_lora(model: nn.Module, configs: Sequence[LoraConfig], seed: int) -> nn.M
         The model, or what takes its place where the model itself is one layer.
 
     Raises:
-        ConfigError: No module of the model is adapted.
+        ConfigError: No module of the model is adapted, or weights are averages of others.
     """
+    _refuse_averages(model)
     for parameter in model.parameters():
         parameter.requires_grad = False
     adapted = _adapted(model, configs, ())
@@ -113,13 +117,29 @@ def add_lora(model: nn.Module, configs: Sequence[LoraConfig], seed: int) -> nn.M
     return adapted
 
 
+def _refuse_averages(model: nn.Module) -> None:
+    """Raise ConfigError for a model with weights that follow the ones that would be frozen."""
+    names: dict[torch.Tensor, str] = {p: name for name, p in model.named_parameters()}
+    averages = [each.average for each in averages_among(names)]
+    if averages:
+        raise ConfigError(
+            "a model whose weights average others cannot be adapted",
+            code="lora-with-averages",
+            where="trainer.init.callbacks.Lora",
+            value=f"{averages[0]} and {len(averages) - 1} more",
+            rule="an average follows weights that are trained, which Lora freezes",
+            remedy="leave out Lora, or ema of the model",
+        )
+
+
 def _adapted(
     module: nn.Module, configs: Sequence[LoraConfig], above: tuple[nn.Module, ...]
 ) -> nn.Module:
     """Return a module, or the layer that takes its place, after adapting those below it."""
-    path = (*above, module)
+    path, kept = (*above, module), getattr(module, "unadapted", ())
     for name, child in module.named_children():
-        setattr(module, name, _adapted(child, configs, path))
+        if name not in kept:
+            setattr(module, name, _adapted(child, configs, path))
     config = next((config for config in configs if config.adapts(_names_above(path))), None)
     if config is None:
         return module

@@ -12,9 +12,11 @@ from torch import nn
 from cstorch.metrics.metric import Metric
 from modelzoo.converters.llama_families import LLAMA
 from modelzoo.converters.weights import to_ours
+from modelzoo.lora_config import LoraConfig
 from modelzoo.models.dpo import DpoModel, log_probabilities
 from modelzoo.models.dpo_config import DpoConfig
 from modelzoo.models.gpt import GptModel
+from modelzoo.models.lora import LoraLinear, add_lora
 from modelzoo.models.mup import learning_rate_factors
 from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
@@ -116,6 +118,20 @@ def test_reference_begins_as_the_policy_and_is_frozen() -> None:
     assert model(**batch()).item() == pytest.approx(math.log(2), rel=1e-6)
     trained = {name for name, each in model.named_parameters() if each.requires_grad}
     assert trained == {f"policy_model.{name}" for name, _ in model.policy_model.named_parameters()}
+
+
+def test_reference_is_not_adapted() -> None:
+    """Matrices beside the weights of the policy alone are trained; the first loss is the same."""
+    model = add_lora(build(), [LoraConfig(r=2)], seed=0)
+    assert isinstance(model, DpoModel)
+    assert model(**batch()).item() == pytest.approx(math.log(2), rel=1e-6)
+    adapted = {name for name, each in model.named_modules() if isinstance(each, LoraLinear)}
+    assert adapted
+    assert all(name.startswith("policy_model.") for name in adapted)
+    trained = {name for name, each in model.named_parameters() if each.requires_grad}
+    assert all(name.startswith("policy_model.") for name in trained)
+    assert model.ref_model is not None
+    assert type(model.ref_model.head) is nn.Linear
 
 
 def test_dropout_is_that_of_the_policy_alone() -> None:

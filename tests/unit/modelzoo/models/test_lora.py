@@ -13,6 +13,7 @@ from modelzoo.lora_config import LoraConfig
 from modelzoo.models.lora import LoraEmbedding, LoraLinear, add_lora
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
+from tests.support.tiny_dino import DINO
 from tests.support.tiny_run import run_here, write_run
 from tests.support.tiny_training import GPT
 from wsc.checkpoint.reader import Reader
@@ -96,6 +97,12 @@ def test_targets_that_are_not_in_the_model_are_refused() -> None:
     """The error has the classes that there are."""
     with raises(ConfigError, "lora-without-target"):
         adapted(target_modules=["Conv2d"])
+
+
+def test_averages_of_frozen_weights_are_refused() -> None:
+    """The teacher of DINO would never move."""
+    with raises(ConfigError, "lora-with-averages"):
+        add_lora(build_model(DINO, seed=0), [LoraConfig(r=2)], seed=0)
 
 
 def test_run_adapts_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
