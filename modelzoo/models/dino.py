@@ -20,13 +20,18 @@ from modelzoo.models.dino_config import (
     Pass,
     part_named,
 )
-from modelzoo.models.dino_parts import DinoLoss, Head, PatchLoss, Trunk
+from modelzoo.models.dino_parts import DinoLoss, Distillation, Head, KoLeoLoss, PatchLoss, Trunk
 from modelzoo.models.freezing import freeze
 from modelzoo.models.registry import register_model
+from wsc.core.micro_batches import Cut, check_groups
 from wsc.core.rng import stream_key
 from wsc.core.weight_averages import average_weights
 
-_LOSSES = {"DinoDistillationLoss": DinoLoss, "iBOTPatchLoss": PatchLoss}
+_LOSSES = {
+    "DinoDistillationLoss": DinoLoss,
+    "iBOTPatchLoss": PatchLoss,
+    "KoLeoLoss": KoLeoLoss,
+}
 
 _ATTRIBUTES = {TRUNKS: "trunk", HEADS: "head"}
 
@@ -61,7 +66,11 @@ class DinoModel(nn.Module):
             global_view: Large crops, fp32 (B, V, C, height, width).
             local_view: Small crops, fp32 (B, v, C, height, width).
             collated_masks: 1 for hidden patches of large crops, int64 (B, V, P).
+
+        Raises:
+            ConfigError: B is no multiple of the samples of a group.
         """
+        check_groups(Cut(global_view.shape[0], 1), self.group_of_samples)
         inputs = {
             "global_view": global_view,
             "local_view": local_view,
@@ -79,6 +88,11 @@ class DinoModel(nn.Module):
                 total = total + each.loss_weight * loss(*_values(given, inputs, outputs))
         return total
 
+    @property
+    def group_of_samples(self) -> int:
+        """Samples that share a loss or a draw, which no micro-batch may cut."""
+        return self.config.group_of_samples
+
     def initialize(self, seed: int) -> None:
         """Initialize the parameters; each depends on (seed, its part, its name) alone."""
         copied = {part_named(c.target): part_named(c.source) for c in self.config.copy_init_weights}
@@ -90,8 +104,8 @@ class DinoModel(nn.Module):
                 module.initialize(stream_key(seed, *own))
         for number in range(len(self.config.losses)):
             loss = self.get_submodule(f"loss_{number}")
-            assert isinstance(loss, DinoLoss | PatchLoss), "made above"
-            loss.center.reset()
+            if isinstance(loss, Distillation):
+                loss.center.reset()
         freeze(self, self.config.freeze)
         for each in self.config.ema:
             target, source = (self._part(*part_named(name)) for name in (each.target, each.source))

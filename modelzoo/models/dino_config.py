@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import lcm
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, PrivateAttr, model_validator
 from pydantic import field_validator as check
 
-from modelzoo.models.dino_parts_config import HeadConfig, Loss, TrunkConfig
+from modelzoo.models.dino_parts_config import HeadConfig, KoLeoLossConfig, Loss, TrunkConfig
 from modelzoo.models.freezing import NamePattern
 from modelzoo.models.model_config import Feature, ModelConfig
 from wsc.core.config import Config, before
@@ -82,7 +83,7 @@ class HeadPass(Pass):
 
 
 class LossPass(Pass):
-    """A loss; each pass has the scores that it compares."""
+    """A loss; each pass has the scores that it compares, or the vectors of images."""
 
     loss: Loss
     loss_weight: float = 1.0
@@ -132,7 +133,7 @@ def part_named(reference: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-_ARGUMENTS = {"DinoDistillationLoss": (2, 3), "iBOTPatchLoss": (3,)}
+_ARGUMENTS = {"DinoDistillationLoss": (2, 3), "iBOTPatchLoss": (3,), "KoLeoLoss": (1,)}
 """Numbers of arguments of each loss."""
 
 
@@ -151,6 +152,13 @@ class DinoConfig(ModelConfig):
     others by ``ema``."""
 
     _crops: tuple[int, int] = PrivateAttr(default=(2, 8))
+
+    @property
+    def group_of_samples(self) -> int:
+        losses = (each.loss for each in self.losses)
+        searched = (each.group_size for each in losses if isinstance(each, KoLeoLossConfig))
+        dropped = (each.image_model.drop_path_group for each in self.image_model_trunks)
+        return lcm(*searched, *dropped)
 
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
         trunk = self.image_model_trunks[0].image_model

@@ -1,6 +1,6 @@
-"""Parts of DINO: the encoder of several images, the head, and the two losses.
+"""Parts of DINO: the encoder of several images, the head, and the losses.
 
-Shapes: B batch, V views (crops) of an image, P patches, H hidden, K prototypes.
+Shapes: B batch, V views (crops) of an image, P patches, H hidden, K prototypes, G group.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.dino_parts_config import DistillationConfig, HeadConfig, TrunkConfig
+from modelzoo.models.bert_encoder import gathered
+from modelzoo.models.dino_parts_config import (
+    DistillationConfig,
+    HeadConfig,
+    KoLeoLossConfig,
+    TrunkConfig,
+)
 from modelzoo.models.initializers import (
     ConstantInitializer,
     KaimingUniformInitializer,
@@ -25,6 +31,8 @@ from wsc.compiler.results.step_means import StepMean
 
 _SHORTEST = 1e-12
 """Least length by which a vector is divided (torch's normalize)."""
+_EPSILON = 1e-8
+"""Added to squared lengths and to distances by the published loss (facebookresearch/dinov2)."""
 
 
 class Trunk(PatchEncoder):
@@ -227,3 +235,28 @@ class PatchLoss(Distillation):
             scores = teacher.detach().float() * hidden[..., None]
             self.center.add(scores.sum((0, 1, 2)), hidden.sum())
         return (losses / counts).sum(-1).mean()
+
+
+class KoLeoLoss(nn.Module):
+    """Spread of the vectors of images (Sablayrolles et al. 2019, arXiv:1806.03198, section 3).
+
+    The nearest other image is looked for among ``group_size`` consecutive samples, in the type in
+    which matrices are multiplied; the distance is fp32.
+    """
+
+    def __init__(self, config: KoLeoLossConfig) -> None:
+        super().__init__()
+        self._group_size = config.group_size
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the fp32 sum over views of the mean over samples, of vectors (B, V, H)."""
+        grouped = vectors.float().unflatten(0, (-1, self._group_size)).transpose(1, 2)
+        x = grouped.flatten(0, 1)  # (B / G * V, G, H)
+        x = x / (x.square().sum(-1, keepdim=True) + _EPSILON).sqrt()
+        itself = torch.eye(self._group_size, dtype=torch.bool, device=x.device)
+        with torch.no_grad():
+            products = (x @ x.transpose(1, 2)).masked_fill(itself, -2.0)  # below that of opposites
+        nearest = gathered(x, products.argmax(-1))
+        distances = (x - nearest).norm(dim=-1)
+        loss: torch.Tensor = -(distances + _EPSILON).log().mean() * vectors.shape[1]
+        return loss

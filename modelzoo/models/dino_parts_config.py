@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
+from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag
 
 from modelzoo.data.image_transforms import Size
 from modelzoo.models.initializers import InitializerKey
@@ -43,21 +43,25 @@ class TrunkConfig(PatchEncoderConfig):
     stochastic_depth_drop_prob_schedule: Literal["linear", "constant"] = "linear"
     """Whether the share rises from 0 at the first layer, or is the same for all."""
     stochastic_depth_mode: Literal["batch", "row"] = "batch"
-    """``row``: every sample for itself. A micro-batch as one is refused: it depends on its size."""
+    """``row``: every crop draws for itself; ``batch``: those of a group draw together."""
+    stochastic_depth_group_size: PositiveInt = 8
+    """Consecutive crops of a group of mode ``batch``.
+
+    The samples of a micro-batch must be a multiple of it, so the loss depends on no cluster.
+    """
 
     def drop_path_rate(self, layer: int) -> float:
         if self.stochastic_depth_drop_prob_schedule == "constant":
             return self.stochastic_depth_drop_prob
         return self.stochastic_depth_drop_prob * layer / max(1, self.num_hidden_layers - 1)
 
+    @property
+    def drop_path_group(self) -> int:
+        is_group = self.stochastic_depth_drop_prob > 0 and self.stochastic_depth_mode == "batch"
+        return self.stochastic_depth_group_size if is_group else 1
+
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
         return (Feature("images", (self.num_channels, *self.image_size)),)
-
-    @model_validator(mode="after")
-    def _samples_draw_for_themselves(self) -> Self:
-        if self.stochastic_depth_drop_prob and self.stochastic_depth_mode != "row":
-            raise ValueError("stochastic_depth_mode must be row: samples draw for themselves")
-        return self
 
 
 class HeadConfig(Config):
@@ -107,12 +111,25 @@ class PatchLossConfig(DistillationConfig):
     """Whether the outputs have no vector of the image before those of patches."""
 
 
+class KoLeoLossConfig(Config):
+    """The distance of each image from the nearest other one (Sablayrolles et al. 2019)."""
+
+    name: Literal["KoLeoLoss"]
+    group_size: int = Field(default=8, ge=2)
+    """Consecutive samples of a batch among which the nearest image is looked for.
+
+    The samples of a micro-batch must be a multiple of it, so the loss depends on no cluster. In the
+    published training they are those of one GPU (facebookresearch/dinov2, koleo_loss.py).
+    """
+
+
 def _name(value: Any) -> Any:
     return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
 
 
 Loss = Annotated[
     Annotated[DinoLossConfig, Tag("DinoDistillationLoss")]
-    | Annotated[PatchLossConfig, Tag("iBOTPatchLoss")],
+    | Annotated[PatchLossConfig, Tag("iBOTPatchLoss")]
+    | Annotated[KoLeoLossConfig, Tag("KoLeoLoss")],
     Discriminator(_name),
 ]

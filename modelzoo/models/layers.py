@@ -138,23 +138,24 @@ class LayerScale(nn.Module):
 class DropPath(nn.Module):
     """Stochastic depth: drops what a layer adds, for some samples (Huang et al. 2016).
 
-    Every sample draws for itself; kept values are divided by the share of kept samples.
+    Every ``group`` consecutive samples draw together; kept values are divided by the share of kept
+    samples. The samples of a micro-batch are a multiple of ``group``.
     """
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: float, group: int = 1) -> None:
         super().__init__()
-        self.rate = rate
+        self.rate, self._group = rate, group
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return (B, T, C), zero for dropped samples in training."""
-        kept = x.new_ones(len(x), 1, 1)
-        return x * F.dropout(kept, self.rate, self.training)
+        kept = F.dropout(x.new_ones(x.shape[0] // self._group, 1, 1), self.rate, self.training)
+        return x * kept.expand(-1, self._group, -1).flatten(0, 1)[..., None]
 
 
 def drop_path(config: TransformerConfig, layer: int) -> nn.Module:
     """Return what drops the parts of a layer, or the identity."""
     rate = config.drop_path_rate(layer)
-    return DropPath(rate) if rate else nn.Identity()
+    return DropPath(rate, config.drop_path_group) if rate else nn.Identity()
 
 
 def layer_scale(config: TransformerConfig) -> nn.Module:

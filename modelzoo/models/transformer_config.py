@@ -159,6 +159,11 @@ class TransformerConfig(ModelConfig):
         return 0.0
 
     @property
+    def drop_path_group(self) -> int:
+        """Consecutive samples that skip a part of a layer together."""
+        return 1
+
+    @property
     def residual(self) -> Residual:
         """How a layer adds to the residual stream."""
         return "pre_norm"

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import modelzoo
+from tests.support.tiny_dino import DINO, SPREAD, write_images
 from tests.support.tiny_run import run_here, write_run
 
 Capture = pytest.CaptureFixture[str]
@@ -101,6 +102,29 @@ def test_groups_of_samples_are_captured_whole(tmp_path: Path, capsys: Capture) -
     code, out, err = run_here([*write_run(tmp_path, **changes), "--simulate"], capsys)
     assert code == 0, err
     assert "Effective batch size is 32: 4 x micro-batch 8" in out
+    flags = write_run(tmp_path, **(changes | of_size(2)))
+    code, _, err = run_here([*flags, "--simulate"], capsys)
+    assert code == 1
+    assert "[group-cut]" in err
+
+
+@pytest.mark.nightly
+def test_simulate_predicts_the_emulated_time_of_averages(tmp_path: Path, capsys: Capture) -> None:
+    """Of a teacher that averages its student, with losses over groups of samples."""
+    images = write_images(tmp_path / "images")
+    dino = DINO | {"losses": [*DINO["losses"], SPREAD]}
+    data = {"fit__train_dataloader": images, "fit__val_dataloader": images}
+    changes: dict[str, Any] = {"init__model": dino, **data, **of_size(2)}
+    flags = [*write_run(tmp_path, **changes), "--num_csx=2"]
+    code, _, err = run_here([*flags, "--simulate"], capsys)
+    assert code == 0, err
+    folder = tmp_path / "model_dir"
+    simulation = json.loads((folder / "simulation" / "simulation.json").read_text())
+    assert run_here([*flags, "--mode=train", "--num_steps=2"], capsys)[0] == 0
+    summary = json.loads((folder / "run_summary.json").read_text())
+    steps_ps = simulation["points"][-1]["prediction"]["steps_ps"]
+    predicted_ps = steps_ps[0] + (*steps_ps, steps_ps[-1])[1]
+    assert summary["emulated"]["total_ps"] == pytest.approx(predicted_ps, rel=1e-6)
 
 
 def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capture) -> None:

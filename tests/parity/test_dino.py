@@ -11,7 +11,7 @@ import torch
 import cstorch
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
-from tests.support.tiny_dino import DINO, write_images
+from tests.support.tiny_dino import DINO, SPREAD, TRUNK, write_images
 from tests.support.tiny_training import (
     MICRO_BATCH_SIZE,
     Shape,
@@ -59,6 +59,27 @@ def test_weights_and_centers_equal_those_of_the_loop(
     shape = Shape(num_csx, servers=num_csx)
     found = train_on_cluster(init_config(DINO), shape, STEPS, data=images, inspect=state_of)
     assert_same(found, expected)
+
+
+@pytest.mark.nightly
+def test_distances_of_images_equal_those_of_the_loop(images: dict[str, Any]) -> None:
+    """The nearest one is looked for in groups, which no system decides."""
+    init = init_config(DINO | {"losses": [*DINO["losses"], SPREAD]})
+    source = build_source(images, "test")
+    model = reference_loop.train(init, map(source.batch, range(2)), source.batch_size)
+    expected = reference_loop.weights_sha256(model)
+    assert train_on_cluster(init, Shape(3), 2, data=images) == expected
+
+
+def test_groups_depend_on_no_cluster(images: dict[str, Any]) -> None:
+    """Neither those of crops that skip a layer together, nor those of neighbours."""
+    student = {**TRUNK, "stochastic_depth_drop_prob": 0.5, "stochastic_depth_group_size": 2}
+    teacher, learner = DINO["image_model_trunks"]
+    trunks = [teacher, {**learner, "image_model": student}]
+    losses = [*DINO["losses"], SPREAD]
+    init = init_config(DINO | {"image_model_trunks": trunks, "losses": losses})
+    found = {train_on_cluster(init, Shape(n, servers=n), 2, data=images) for n in (1, 3)}
+    assert len(found) == 1
 
 
 def test_lost_servers_are_replaced(

@@ -104,6 +104,12 @@ DINO: dict[str, Any] = {
     "ema": [average("image_model_trunks", 1, 0), average("heads", 1, 0)],
     "freeze": ["image_model_trunks.model.0.*", "heads.model.0.*"],
 }
+SPREAD: dict[str, Any] = {
+    "loss": {"name": "KoLeoLoss", "group_size": 2},
+    "loss_weight": 0.1,
+    "forward_args": [["image_model_trunks.output(1,0,1)"]],
+}
+"""A loss of the student's vectors of large crops."""
 DATA: dict[str, Any] = {
     "data_processor": "DinoImageDataProcessor",
     "batch_size": 6,

@@ -14,14 +14,19 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from modelzoo.models.dino import DinoModel
 from modelzoo.models.dino_config import DinoConfig
-from modelzoo.models.dino_parts import DinoLoss, Head, PatchLoss, Trunk
-from modelzoo.models.dino_parts_config import HeadConfig, PatchLossConfig, TrunkConfig
+from modelzoo.models.dino_parts import DinoLoss, Head, KoLeoLoss, PatchLoss, Trunk
+from modelzoo.models.dino_parts_config import (
+    HeadConfig,
+    KoLeoLossConfig,
+    PatchLossConfig,
+    TrunkConfig,
+)
 from modelzoo.models.registry import build_model, example_inputs
 from modelzoo.models.residual_layers import TransformerLayer
 from modelzoo.published_names import published_name
 from tests.support.encoder_names import DINO_RULES, transformers_names
 from tests.support.errors import raises
-from tests.support.tiny_dino import DATA, DINO, HEAD, LOSS, TRUNK
+from tests.support.tiny_dino import DATA, DINO, HEAD, LOSS, SPREAD, TRUNK
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 from wsc.core.weight_averages import averages_among
@@ -148,6 +153,35 @@ def test_patch_loss_counts_hidden_patches() -> None:
     assert not loss.center.total.any()
 
 
+def test_spread_is_the_distance_of_nearest_images() -> None:
+    """Of a group, for each view; and so is the gradient."""
+    loss = KoLeoLoss(validate(KoLeoLossConfig, {"name": "KoLeoLoss", "group_size": 3}, "test"))
+    vectors = torch.randn(6, 2, 5, requires_grad=True)
+    terms = []
+    for view, first in ((0, 0), (0, 3), (1, 0), (1, 3)):
+        units = F.normalize(vectors[first : first + 3, view], dim=-1)
+        for n in range(3):
+            others = [(units[n] - units[m]).norm() for m in range(3) if m != n]
+            terms.append(-torch.stack(others).min().log())
+    found, expected = loss(vectors), 2 * torch.stack(terms).mean()
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(each, vectors)[0] for each in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_groups_are_those_of_losses_and_drops() -> None:
+    """Micro-batches that cut one are refused."""
+    assert build().group_of_samples == 1
+    trunks: Any = copy.deepcopy(DINO["image_model_trunks"])
+    trunks[1]["image_model"] |= {"stochastic_depth_group_size": 3}
+    assert build(image_model_trunks=trunks).group_of_samples == 1
+    trunks[1]["image_model"] |= {"stochastic_depth_drop_prob": 0.5}
+    model = build(image_model_trunks=trunks, losses=[*DINO["losses"], SPREAD])
+    assert model.group_of_samples == 6
+    with raises(ConfigError, "group-cut"):
+        model(LARGE, SMALL, MASKS)
+
+
 def test_no_gradient_trains_the_teacher() -> None:
     """It begins as the student does; all other weights have gradients."""
     model = build()
@@ -177,8 +211,8 @@ def test_parts_differ_unless_copied() -> None:
 
 
 def test_stochastic_depth_drops_samples() -> None:
-    """Whole samples skip a part; kept ones are scaled. Nothing is dropped in evaluation."""
-    keys = {"stochastic_depth_drop_prob": 0.5, "stochastic_depth_mode": "row"}
+    """Samples skip a part, or groups of them; kept ones are scaled. Evaluation drops nothing."""
+    keys: dict[str, Any] = {"stochastic_depth_drop_prob": 0.5, "stochastic_depth_mode": "row"}
     encoder = trunk(**keys, stochastic_depth_drop_prob_schedule="constant", num_hidden_layers=3)
     layer = encoder.encoder[0]
     assert isinstance(layer, TransformerLayer)
@@ -186,6 +220,12 @@ def test_stochastic_depth_drops_samples() -> None:
     assert set(kept.unique().tolist()) == {0.0, 2.0}
     assert torch.equal(kept, kept[:, :1, :1].expand_as(kept))
     assert torch.equal(layer.eval().drop_path(kept), kept)
+    keys |= {"stochastic_depth_mode": "batch", "stochastic_depth_group_size": 4}
+    together = trunk(**keys, stochastic_depth_drop_prob_schedule="constant").encoder[0]
+    assert isinstance(together, TransformerLayer)
+    groups = together.drop_path(torch.ones(64, 2, 4)).unflatten(0, (16, 4))
+    assert torch.equal(groups, groups[:, :1].expand_as(groups))
+    assert set(groups.unique().tolist()) == {0.0, 2.0}
     linear = trunk(**keys, num_hidden_layers=3)
     assert [getattr(each.drop_path, "rate", 0.0) for each in linear.encoder] == [0.0, 0.25, 0.5]
 
@@ -229,15 +269,12 @@ def test_features_follow_the_data() -> None:
             "not-allowed",
         ),
         (("image_model_trunks", 1, "image_model", "use_masked_patches"), False, "not-allowed"),
-        (
-            ("image_model_trunks", 1, "image_model", "stochastic_depth_drop_prob"),
-            0.5,
-            "not-allowed",
-        ),
         (("heads", 1, "forward_args", 0, 0), "image_model_trunks.output(2,0,0)", "not-allowed"),
         (("heads", 1, "forward_args", 0, 0), "image_model_trunks.output(0,1,0)", "not-allowed"),
         (("heads", 1, "forward_args", 0, 0), "image_model_trunks.output(0,0,2)", "not-allowed"),
-        (("losses", 0, "loss", "name"), "KoLeoLoss", "unknown-class"),
+        (("losses", 0, "loss", "name"), "SinkhornLoss", "unknown-class"),
+        (("losses", 0, "loss"), {"name": "KoLeoLoss", "group_size": 1}, "out-of-range"),
+        (("losses", 0, "loss"), {"name": "KoLeoLoss"}, "not-allowed"),
         (("losses", 1, "forward_args", 0), ["heads.output(0,1,0)"], "not-allowed"),
         (("ema", 0, "target"), "heads.model(2)", "not-allowed"),
         (("ema", 0, "scheduler_params", "ema_decay_end"), 1.5, "out-of-range"),
