@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from modelzoo.converters.families import FAMILIES
-from modelzoo.converters.family import Family
+from modelzoo.converters.family import Conversion
 from modelzoo.converters.weights import Weights
 from waferstream.cli.model_tool import write_weights
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell_paths
@@ -75,7 +75,7 @@ def _direction(given: argparse.Namespace) -> str:
     return str(given.tgt_fmt)
 
 
-def _to_our_config(family: Family, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
+def _to_our_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
     """Write a params file with the model of a config.json; return its section and its path."""
     section = family.section(_json(path))
     target = _fresh(folder / f"{path.stem}_to_cs.yaml")
@@ -84,7 +84,7 @@ def _to_our_config(family: Family, path: Path, folder: Path) -> tuple[dict[str, 
     return section, target
 
 
-def _to_hf_config(family: Family, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
+def _to_hf_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
     """Write config.json for the model of a params file; return the file's section and the path."""
     section = load_params(path).trainer.init.model.dump()
     target = _fresh(folder / "config.json")

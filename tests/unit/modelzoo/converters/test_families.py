@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from modelzoo.converters.families import FAMILIES
+from modelzoo.converters.families import DECODERS
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from wsc.core.errors import CheckpointError, ConfigError
@@ -77,7 +77,7 @@ def theirs(case: str) -> Any:
 def test_converted_model_computes_the_same_scores(case: str) -> None:
     """And converted back it is the same, bit for bit."""
     model = theirs(case)
-    family = FAMILIES[model.config.model_type]
+    family = DECODERS[model.config.model_type]
     section = family.section(model.config.to_dict())
     head = "embed_out.weight" if case == "gpt_neox" else "lm_head.weight"  # in files
     weights = {n.replace("lm_head.weight", head): w for n, w in model.state_dict().items()}
@@ -98,7 +98,7 @@ def test_converted_model_computes_the_same_scores(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_configuration_goes_there_and_back(case: str) -> None:
     config = theirs(case).config.to_dict()
-    family = FAMILIES[config["model_type"]]
+    family = DECODERS[config["model_type"]]
     section = family.section(config)
     again = family.configuration(section)
     assert family.section(again) == section
@@ -126,12 +126,12 @@ def test_configuration_that_computes_something_else_is_refused(
     family: str, change: dict[str, Any]
 ) -> None:
     with raises(ConfigError, "config-not-convertible"):
-        FAMILIES[family].section({**CASES[family], "model_type": family, **change})
+        DECODERS[family].section({**CASES[family], "model_type": family, **change})
 
 
 def test_weights_of_another_model_are_refused() -> None:
     weights = theirs("gpt2").state_dict()
-    family = FAMILIES["gpt2"]
+    family = DECODERS["gpt2"]
     section = family.section({**GPT, "model_type": "gpt2"})
     for code, wrong in (
         ("unmatched-weights", {**weights, "score.weight": torch.zeros(1)}),

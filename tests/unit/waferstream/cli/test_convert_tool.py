@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from modelzoo.converters.families import FAMILIES
+from modelzoo.models.dpo import DpoModel
+from modelzoo.models.registry import build_model
 from tests.support.tools import rows, tool
 from waferstream.cli.convert_tool import read_hf, write_hf
 from waferstream.cli.main import main
 from waferstream.config.params import load_params
+from waferstream.training.restoring import load_weights
 from wsc.checkpoint.reader import Reader
 
 CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
@@ -51,6 +54,35 @@ def test_checkpoint_goes_there_and_back(
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert set(read_hf(back)) == set(after)
     assert "[file-exists]" in tool(capsys, "checkpoint", "convert", *words, code=1)
+
+
+def test_decoder_becomes_policy_and_reference(
+    hf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Preference optimization begins with it; what it trains goes back to transformers."""
+    config = ("--config", hf / "config.json", "--output-dir", tmp_path)
+    formats = ("--model=dpo", *TO_OURS[1:])
+    out = tool(capsys, "checkpoint", "convert", hf, *formats, *config)
+    weights, params = map(Path, out.split())
+    model = build_model(load_params(params).trainer.init.model.dump(), seed=1)
+    load_weights(model, weights)
+    assert isinstance(model, DpoModel)
+    assert model.ref_model is not None
+    pairs = zip(model.policy_model.parameters(), model.ref_model.parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+    back = ("--model=dpo", *TO_HF[1:], "--config", params, "--output-dir", tmp_path / "back")
+    tool(capsys, "checkpoint", "convert", weights, *back)
+    before, after = read_hf(hf), read_hf(tmp_path / "back")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["model_type"] == "gpt2"
+
+
+def test_decoder_of_no_family_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    words = ("checkpoint", "convert-config", tmp_path / "config.json", "--model=dpo", *TO_OURS[1:])
+    assert "[config-not-convertible]" in tool(capsys, *words, code=1)
 
 
 def test_configuration_is_converted_alone(
