@@ -41,7 +41,9 @@ class TaggedWeights(Section):
     """Parameters, by globs of their names here or at the vendor, and a tag of their group."""
 
     params: Annotated[tuple[str, ...], one_or_many] = Field(min_length=1)
+    """Globs of names of parameters, here or in the vendor's Model Zoo."""
     tag: str = Field(min_length=1)
+    """Name by which ``param_group_tags`` of schedulers select these parameters."""
 
     def selects(self, *names: str) -> bool:
         """Return whether a glob matches one of the names of a parameter."""
