@@ -10,7 +10,7 @@ from csnode.engine.spec import EngineSpec
 from csnode.sparsity.crossover import SparseProducts
 from csnode.sparsity.packed_weight import NonZeros, PackedWeight
 from csnode.sparsity.weights import SparseWeights
-from wsc.core.payload import Payload, unpack
+from wsc.core.payload import Payload, is_aligned, unpack
 from wsc.core.program import Program
 from wsc.core.schedule import SegmentStep
 from wsc.core.sparsity.packed_weights import PackedWeights
@@ -31,7 +31,10 @@ class StreamedWeights:
         payloads: Mapping[int, Payload],
         placed: Mapping[int, Payload],
     ) -> dict[str, torch.Tensor]:
-        """Return the weights of a segment by name, as views where that needs no other type.
+        """Return the weights of a segment by name, as views of the payloads where that is possible.
+
+        It is not where kernels take another type, and for weights that are not aligned: their bits
+        must not depend on what lies before them in a bucket, so not on the number of servers.
 
         Args:
             step: The segment.
@@ -46,7 +49,8 @@ class StreamedWeights:
             self.sparse.note(bucket, packed)
             if packed is None:
                 elements = read_stream(payload.view(CARRIED[dtype]), dtype, in_fp32=in_fp32)
-                weights.update(zip(bucket.names, unpack(elements, bucket.specs), strict=True))
+                values = map(_aligned, unpack(elements, bucket.specs))
+                weights.update(zip(bucket.names, values, strict=True))
             else:
                 layer = self._program.segments[step.segment].layer
                 setting = self._engine.sparse_products_of(layer)
@@ -59,9 +63,14 @@ class StreamedWeights:
         """Yield the weights of a packed payload, with their zeros where no product is sparse."""
         dtype, in_fp32 = self._program.stream_dtype, self._program.holds_fp32
         for spec, index, elements in packed.parts(payload, CARRIED[dtype]):
-            values = read_stream(elements, dtype, in_fp32=in_fp32)
+            values = _aligned(read_stream(elements, dtype, in_fp32=in_fp32))
             pattern = self.sparse.patterns.get(spec.name)
             if pattern is not None and setting != "none":
                 yield spec.name, PackedWeight(NonZeros(values, pattern), setting)
                 continue
             yield spec.name, (values if index is None else index.unpack(values)).view(spec.shape)
+
+
+def _aligned(weight: torch.Tensor) -> torch.Tensor:
+    """Return a weight, copied if it is not aligned."""
+    return weight if is_aligned(weight) else weight.clone()

@@ -54,7 +54,11 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     applied, scaling = 0, LossScaling(init)
     sparse = SparseWeights(init, model, optimizer)
     for step, batch in enumerate(batches, 1):
-        rows = {name: tensor.tensor_split(cut.num_micro_batches) for name, tensor in batch.items()}
+        # Copies, as a cluster's: bits of products depend on the address of what they multiply.
+        rows = {
+            name: [part.clone() for part in tensor.tensor_split(cut.num_micro_batches)]
+            for name, tensor in batch.items()
+        }
         micro_batches = [
             dict(zip(rows, tensors, strict=True)) for tensors in zip(*rows.values(), strict=True)
         ]

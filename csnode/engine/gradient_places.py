@@ -17,6 +17,7 @@ from types import MappingProxyType
 import torch
 
 from csnode.sparsity.gradients import ATEN, PRODUCT, gradient_calls
+from wsc.core.payload import is_aligned
 from wsc.core.segment import Segment
 
 _WRITING: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
@@ -68,8 +69,11 @@ class GradientPlaces(threading.local):
         left: torch.Tensor,
         right: torch.Tensor,
     ) -> torch.Tensor:
-        """Return ``function(left, right)``, in the weight's place if it has the same type."""
+        """Return ``function(left, right)``, in the weight's place if that changes no bit.
+
+        It must have the same type, and be aligned as other results are.
+        """
         place = self._places.get(weight)
-        if place is None or not left.dtype == right.dtype == place.dtype:
+        if place is None or not left.dtype == right.dtype == place.dtype or not is_aligned(place):
             return function(left, right)
         return function(left, right, out=place)

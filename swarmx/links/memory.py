@@ -21,10 +21,9 @@ from wsc.core.errors import (
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
-from wsc.core.payload import Payload
+from wsc.core.payload import ALIGNMENT_BYTES, Payload
 from wsc.core.units import MIB
 
-_ALIGNMENT = 64  # bytes: a cache line, and the alignment for vector kernels
 _BLOCK_BYTES = 64 * MIB  # untouched pages use no memory, so blocks may be large
 
 
@@ -261,4 +260,4 @@ class SharedArena:
 
 def _aligned(num_bytes: int) -> int:
     """Return the bytes that a slab takes: no two slabs are at one offset."""
-    return -(-max(num_bytes, 1) // _ALIGNMENT) * _ALIGNMENT
+    return -(-max(num_bytes, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

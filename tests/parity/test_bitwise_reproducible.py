@@ -4,7 +4,7 @@ Digests are compared within one test run and never stored: they differ between v
 and between processors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +12,23 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from memoryx.optim.rule import RULES
 from modelzoo.models.registry import build_model
 from scripts import reference_loop
-from tests.support.local_machine import BF16, Regression, compile_model, installation, start
+from scripts.reference_loop import tree_sum, weights_sha256
+from tests.support.local_machine import (
+    BF16,
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+    start,
+)
 from tests.support.plain_loop import (
     SHALLOW,
     STEPS,
@@ -129,6 +139,58 @@ def test_weights_do_not_depend_on_rounds(activation_bytes: int, gpt: Machine) ->
     """However many micro-batches the host's memory puts into a round."""
     size = ClusterSize(2, 2, lanes=2, activation_bytes=activation_bytes)
     assert gpt.train(size) == default_reference()
+
+
+class Pairs(Regression):
+    """Layers of two matrices, the second one behind a bias in its bucket."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        layers = (
+            nn.Sequential(nn.Linear(width, width + 2), nn.Tanh(), nn.Linear(width + 2, width))
+            for _ in range(2)
+        )
+        self.layers = nn.ModuleList(layers)
+        generator = torch.Generator().manual_seed(0)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.5, generator=generator)
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+@pytest.mark.parametrize("width", [5, 33])
+def test_weights_do_not_depend_on_where_they_lie_in_a_bucket(rows: int, width: int) -> None:
+    """Products of torch have other bits where an operand or the result lies at an odd address.
+
+    Biases of odd sizes move what follows them in its bucket, and servers part the buckets.
+    """
+    batches = random_batches(2, 8 * rows, width)
+    digests, model = set(), Pairs(width)
+    compiled = compile_model(model, batches[0], num_micro_batches=8)
+    for size in (ClusterSize(1), ClusterSize(1, 3), ClusterSize(3, 2), ClusterSize(8)):
+        installed = installation(compiled, lambda: batches, sgd(model), size)
+        cluster = start(installed, model, size)
+        cluster.run("train", 1, STEPS)
+        digests.add(cluster.digest())
+    assert digests == {plain_digest(model, batches, 8)}
+
+
+def plain_digest(
+    model: nn.Module, batches: Sequence[Mapping[str, torch.Tensor]], count: int
+) -> str:
+    """Return the digest after ``STEPS`` steps of plain SGD, each on ``count`` micro-batches."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    parameters = list(model.parameters())
+    for step in range(STEPS):
+        parts = [t.chunk(count) for t in batches[step % len(batches)].values()]
+
+        def gradients(index: int, parts: Any = parts) -> list[torch.Tensor]:
+            x, y = (part[index].clone() for part in parts)  # each at an address of its own
+            return list(torch.autograd.grad(model(x, y) / count, parameters))
+
+        for parameter, gradient in zip(parameters, tree_sum(gradients, count), strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+    return weights_sha256(model)
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3])

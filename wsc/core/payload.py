@@ -16,6 +16,9 @@ from wsc.core.program import TensorSpec
 if TYPE_CHECKING:
     import torch
 
+ALIGNMENT_BYTES = 64
+"""Slabs begin at multiples of this, as torch's tensors do: a cache line, and a vector register."""
+
 
 class Payload(Protocol):
     """Bytes that can be viewed as a tensor, in place."""
@@ -39,7 +42,7 @@ class Arena(Protocol):
     """The memory from which a role allocates its slabs."""
 
     def allocate(self, num_bytes: int) -> Slab:
-        """Allocate a slab of at least one byte, 64-byte aligned, contents undefined.
+        """Allocate a slab of at least one byte, aligned to ``ALIGNMENT_BYTES``, contents undefined.
 
         Any thread may call.
         """
@@ -62,6 +65,15 @@ def unpack(flat: torch.Tensor, specs: Sequence[TensorSpec]) -> Iterator[torch.Te
     for spec in specs:
         yield flat[start : start + spec.num_elements].view(spec.shape)
         start += spec.num_elements
+
+
+def is_aligned(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor begins at an address at which a tensor of its own would begin.
+
+    One behind others in a payload may not. Bits of matrix products depend on it: MKL takes other
+    kernels for products of one row or column, and for results, at odd addresses.
+    """
+    return tensor.data_ptr() % ALIGNMENT_BYTES == 0
 
 
 def byte_ranges(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, int, int]]:

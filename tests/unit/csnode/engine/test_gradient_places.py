@@ -77,6 +77,14 @@ def test_a_gradient_of_another_type_is_not_written() -> None:
     assert not place.any()
 
 
+def test_a_gradient_is_not_written_at_an_odd_address() -> None:
+    """Where the bits of the product could be others."""
+    places = GradientPlaces(set())
+    place = torch.zeros(OUTPUTS * INPUTS + 1)[1:].view(OUTPUTS, INPUTS)
+    assert torch.equal(run(PRODUCT, places, place), SLOPE.t() @ X)
+    assert not place.any()
+
+
 @pytest.mark.parametrize(
     "engine", [EngineSpec(default="wafer", rows=2, columns=3), EngineSpec(sparse_products=0.5)]
 )
