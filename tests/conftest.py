@@ -62,6 +62,14 @@ def no_backend_left() -> Iterator[None]:
         backend.shutdown()
 
 
+@pytest.fixture
+def hang_up_ends() -> Iterator[None]:
+    """Let SIGHUP end what the test starts, also where nohup, which ignores it, runs the suite."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def pytest_collection_finish() -> None:
     """Take what imports and collection have made, which stays, out of later garbage collections."""
     gc.collect()

@@ -66,6 +66,7 @@ def test_killed_role_is_named_and_the_run_resumes(
     assert digest_of(out) == digest_of(expected)
 
 
+@pytest.mark.usefixtures("hang_up_ends")
 @pytest.mark.parametrize(
     ("signal_number", "send", "code", "word"),
     [

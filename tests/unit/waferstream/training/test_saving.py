@@ -141,6 +141,7 @@ def test_checkpoint_is_finished_when_the_run_fails(
     assert "checkpoint_2.mdl, step 2" in out
 
 
+@pytest.mark.usefixtures("hang_up_ends")
 @pytest.mark.parametrize(
     "number",
     [signal.SIGHUP, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, signal.SIGTERM))],
