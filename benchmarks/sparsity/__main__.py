@@ -24,7 +24,7 @@ import torch
 from benchmarks.sparsity.links import measure_links
 from benchmarks.sparsity.model import layer_flags
 from benchmarks.sparsity.stored import measure_stored
-from waferstream.reports.benchmark import new_result, positive
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.sparsity.nonzeros import Index
 from wsc.host.files import write_json
 
@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").partition("\n")[0], parents=[layer_flags(rows=256)]
     )
+    parser.add_argument("--json", type=new_file, help="file for the result")
     parser.add_argument("--turns", type=positive, default=15, help="pairs of steps")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)

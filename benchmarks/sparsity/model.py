@@ -7,7 +7,7 @@ import argparse
 import torch
 from torch import nn
 
-from waferstream.reports.benchmark import new_file, positive
+from waferstream.reports.benchmark import positive
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.sparsity.levels import Constant
 from wsc.core.sparsity.spec import WeightSparsity
@@ -42,9 +42,8 @@ def update_of(model: Layers, share: float) -> OptimizerSpec:
 
 
 def layer_flags(rows: int) -> argparse.ArgumentParser:
-    """Return a parent parser with the flags of result and model; ``rows`` are samples of a step."""
+    """Return a parent parser with the flags of the model; ``rows`` are samples of a step."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--json", type=new_file, help="file for the result")
     parser.add_argument("--width", type=positive, default=1024, help="of the layers")
     parser.add_argument("--depth", type=positive, default=4, help="number of layers")
     parser.add_argument("--rows", type=positive, default=rows, help="samples of a step")

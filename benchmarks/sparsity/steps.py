@@ -24,7 +24,7 @@ from benchmarks.precision import PRECISIONS
 from benchmarks.sparsity.links import Arm, Ran
 from benchmarks.sparsity.model import layer_flags
 from csnode.engine.spec import EngineSpec
-from waferstream.reports.benchmark import new_result, positive
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.host.files import write_json
 
 DENSITIES = (0.1, 0.05, 0.02)
@@ -100,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").partition("\n")[0], parents=[layer_flags(rows=512)]
     )
+    parser.add_argument("--json", type=new_file, help="file for the result")
     parser.add_argument("--turns", type=positive, default=7, help="steps of each arm")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
