@@ -1,8 +1,8 @@
-"""Gradients that kernels write where they are summed.
+"""Gradients that kernels write into the slabs in which they leave.
 
 Where a product or a sum makes the gradient of a weight, and nothing else reads it, its call is
-replaced by one that writes into given memory. So the first sum of two micro-batches needs no third
-buffer, and a gradient that leaves without a sum is not copied. The bits are those of the call.
+replaced by one that writes into given memory. So a gradient that leaves without a sum, that of the
+only micro-batch of a round, is not copied. The bits are those of the call.
 """
 
 from __future__ import annotations

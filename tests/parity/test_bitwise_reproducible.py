@@ -141,19 +141,9 @@ def test_weights_do_not_depend_on_rounds(activation_bytes: int, gpt: Machine) ->
     assert gpt.train(size) == default_reference()
 
 
-class Pairs(Regression):
-    """Layers of two matrices, the second one behind a bias in its bucket."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(width)
-        layers = (
-            nn.Sequential(nn.Linear(width, width + 2), nn.Tanh(), nn.Linear(width + 2, width))
-            for _ in range(2)
-        )
-        self.layers = nn.ModuleList(layers)
-        generator = torch.Generator().manual_seed(0)
-        for parameter in self.parameters():
-            nn.init.normal_(parameter, std=0.5, generator=generator)
+def pair(width: int) -> nn.Module:
+    """Return a layer of two matrices, the second one behind a bias in its bucket."""
+    return nn.Sequential(nn.Linear(width, width + 2), nn.Tanh(), nn.Linear(width + 2, width))
 
 
 @pytest.mark.parametrize("rows", [1, 8])
@@ -164,7 +154,7 @@ def test_weights_do_not_depend_on_where_they_lie_in_a_bucket(rows: int, width: i
     Biases of odd sizes move what follows them in its bucket, and servers part the buckets.
     """
     batches = random_batches(2, 8 * rows, width)
-    digests, model = set(), Pairs(width)
+    digests, model = set(), Regression(width, make=pair)
     compiled = compile_model(model, batches[0], num_micro_batches=8)
     for size in (ClusterSize(1), ClusterSize(1, 3), ClusterSize(3, 2), ClusterSize(8)):
         installed = installation(compiled, lambda: batches, sgd(model), size)

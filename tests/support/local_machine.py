@@ -32,12 +32,17 @@ BF16 = StreamPrecision("bfloat16", "bfloat16")
 MACHINE = MachineSpec()
 
 
-class Regression(nn.Module):
-    """A small network whose forward pass is its own loss."""
+def square(width: int) -> nn.Module:
+    """Return a layer with as many outputs as inputs."""
+    return nn.Linear(width, width)
 
-    def __init__(self, width: int = 4, depth: int = 2) -> None:
+
+class Regression(nn.Module):
+    """A small network whose forward pass is its own loss; ``make`` makes a layer of a width."""
+
+    def __init__(self, width: int = 4, depth: int = 2, make: Callable[[int], Any] = square) -> None:
         super().__init__()
-        self.layers: Any = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        self.layers: Any = nn.ModuleList(make(width) for _ in range(depth))
         generator = torch.Generator().manual_seed(0)
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.5, generator=generator)
