@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.batches import GlobalBatches, is_read_by_step
+from appliance.input.batches import GlobalBatches, is_read_by_step
 from modelzoo.data.registry import DATA_PROCESSORS, build_source, processor_class
 from waferstream.cli.model_tool import field_rows, first_line
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from torch.utils import _pytree as pytree
 
 import cstorch
-from appliance.batches import GlobalBatches, batch_leaves
+from appliance.input.batches import GlobalBatches, batch_leaves
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import cstorch
-from appliance.batches import batch_leaves
+from appliance.input.batches import batch_leaves
 from appliance.jobs.queue import MOST_SYSTEMS
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.current import existing_backend

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import cstorch
-from appliance.batches import GlobalBatches
+from appliance.input.batches import GlobalBatches
 from cstorch.client.filters import FilterCallable, default_sparse_param_filter
 from cstorch.sparse.configuration import build as build_sparsity
 from modelzoo.data.registry import build_source, check_section

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from appliance.batches import GlobalBatches
+from appliance.input.batches import GlobalBatches
 from cstorch.client.restartable import own_state
 from cstorch.current import call_on_worker, existing_backend
 from wsc.core.errors import DataError

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.elaborate import ClusterSize, elaborate
-from appliance.input_worker import WorkerSpec
+from appliance.input.input_worker import WorkerSpec
 from csnode.node import NodeSpec
 from memoryx.server import ServerSpec
 from swarmx.switch import SwitchSpec

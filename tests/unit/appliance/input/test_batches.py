@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from appliance.batches import GlobalBatches, batch_leaves
+from appliance.input.batches import GlobalBatches, batch_leaves
 from tests.support.errors import raises
 from wsc.core.errors import DataError
 

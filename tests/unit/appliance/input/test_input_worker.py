@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from appliance.cores import UnlimitedCores
-from appliance.input_worker import WorkerSpec
+from appliance.input.input_worker import WorkerSpec
 from tests.support.arenas import StrictArena
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, RandomSampler
 
-from appliance.batches import GlobalBatches
-from appliance.loader_random import LoaderRandom, generators_of
+from appliance.input.batches import GlobalBatches
+from appliance.input.loader_random import LoaderRandom, generators_of
 
 TWELVE: Any = torch.arange(12)
 FOUR: Any = range(4)

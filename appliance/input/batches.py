@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch.utils import _pytree as pytree
 
-from appliance.loader_random import LoaderRandom
+from appliance.input.loader_random import LoaderRandom
 from wsc.core.errors import DataError, EmptyLoaderError
 
 

@@ -9,8 +9,8 @@ from functools import partial
 
 import torch
 
-from appliance.batches import GlobalBatches
-from appliance.label_weights import LabelWeights
+from appliance.input.batches import GlobalBatches
+from appliance.input.label_weights import LabelWeights
 from wsc.core.activities import ActivityLog, Place
 from wsc.core.errors import DataError
 from wsc.core.installation import Installation

@@ -1,0 +1,1 @@
+"""What input workers do: the user's loader, its batches by step, its random numbers, labels."""
