@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from appliance.background_save import BackgroundSave
+from appliance.checkpoints.background_save import BackgroundSave
 from appliance.cluster import Standing, cluster_ended
 from appliance.emulated_clock import EmulatedClock
 from appliance.health.stragglers import Stragglers

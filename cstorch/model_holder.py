@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from appliance.background_save import BackgroundSave
+from appliance.checkpoints.background_save import BackgroundSave
 from appliance.cluster import Cluster
 from appliance.jobs.client import JobClient
 from cstorch.cluster.execution import Execution

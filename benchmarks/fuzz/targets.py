@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import yaml
 
-from appliance.checkpoints import INDEX_NAME, CheckpointFolder
+from appliance.checkpoints.folder import INDEX_NAME, CheckpointFolder
 from appliance.jobs.job import ClusterJob, Condition, Owner, Phase, Request
 from appliance.jobs.registry import FILE, Registry
 from appliance.spec import load_cluster

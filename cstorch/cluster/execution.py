@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from appliance.background_save import BackgroundSave
+from appliance.checkpoints.background_save import BackgroundSave
 from appliance.cluster import Cluster
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from appliance.jobs.client import JobClient

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from appliance.checkpoints import check_keys
+from appliance.checkpoints.keys import check_keys
 from appliance.cluster import Cluster
 from cstorch.remote.weights import Weights
 from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK

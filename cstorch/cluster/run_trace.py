@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from appliance.background_save import BackgroundSave
+from appliance.checkpoints.background_save import BackgroundSave
 from appliance.cluster import Cluster
 from timing.trace import Activities, write_trace
 from wsc.core.activities import ActivityLog, Interval, earliest

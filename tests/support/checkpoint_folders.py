@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from appliance.checkpoints import LOCK_NAME, CheckpointFolder
+from appliance.checkpoints.folder import LOCK_NAME, CheckpointFolder
 from wsc.checkpoint.writer import append_tensors, write_metadata
 
 

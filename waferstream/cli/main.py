@@ -171,7 +171,7 @@ def _saying_what_is_left(phases: Sequence[Params], arguments: Arguments) -> Iter
 
 def _what_is_left(params: Params) -> str:
     """Say what the same command would start from, and which checkpoint it would leave aside."""
-    from appliance.checkpoints import CheckpointFolder  # noqa: PLC0415
+    from appliance.checkpoints.folder import CheckpointFolder  # noqa: PLC0415
 
     init, fit = params.trainer.init, params.trainer.fit
     saved = CheckpointFolder(init.model_dir, init.checkpoint.checkpoint_name).entries()

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from appliance.checkpoints import CheckpointFolder
+from appliance.checkpoints.folder import CheckpointFolder
 from cstorch.backend import Backend
 from cstorch.metrics import Metric
 from cstorch.utils.data import DataExecutor, DataLoader

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import nn
 
 import cstorch
-from appliance.checkpoints import CheckpointFolder
+from appliance.checkpoints.folder import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
 from cstorch.cluster.restored import STATES

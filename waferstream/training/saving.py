@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from appliance.background_save import BackgroundSave
-from appliance.checkpoints import CheckpointFolder, Draft
+from appliance.checkpoints.background_save import BackgroundSave
+from appliance.checkpoints.folder import CheckpointFolder, Draft
 from cstorch.backend import Backend
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 import cstorch
-from appliance.checkpoints import CheckpointFolder
+from appliance.checkpoints.folder import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
 from cstorch.optim.optimizer import Optimizer

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import cstorch
-from appliance.checkpoints import LOCK_NAME, CheckpointFolder
+from appliance.checkpoints.folder import LOCK_NAME, CheckpointFolder
 from tests.support.cstorch_program import (
     batches,
     cluster_of,

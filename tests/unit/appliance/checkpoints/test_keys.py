@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.checkpoints import check_keys
+from appliance.checkpoints.keys import check_keys
 from tests.support.errors import raises
 from wsc.core.errors import CheckpointError
 

@@ -14,7 +14,7 @@ import fcntl
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -33,7 +33,7 @@ INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"
 DEFAULT_PATTERN = "checkpoint_{step}.mdl"
 _MOST_NAME_BYTES = 255  # of a file, on Linux
-_NUM_SHOWN = 5  # keys of each kind in an error
+_NUM_SHOWN = 5  # names in a warning
 
 log = logging.getLogger("waferstream")
 
@@ -222,47 +222,3 @@ def _is_plain(name: str) -> bool:
     """Return whether a name of an index can only be that of a file in its folder."""
     is_name = Path(name).name == name != ".." and "\0" not in name
     return is_name and len(name.encode()) <= _MOST_NAME_BYTES
-
-
-def check_keys(
-    expected: Iterable[str],
-    found: Iterable[str],
-    *,
-    optional: Collection[str] = (),
-    strict: bool,
-    where: str,
-) -> None:
-    """Compare a model's keys with those of a checkpoint; if they differ, warn.
-
-    Args:
-        expected: Keys of the model.
-        found: Keys of the checkpoint.
-        optional: Keys that the checkpoint may have or not.
-        strict: Raise an error instead of the warning.
-        where: The checkpoint, for the message.
-
-    Raises:
-        CheckpointError: The keys differ, and ``strict`` is set.
-    """
-    ours, theirs = dict.fromkeys(expected), dict.fromkeys(found)
-    missing = [key for key in ours if key not in theirs]
-    unexpected = [key for key in theirs if key not in ours and key not in optional]
-    if not missing and not unexpected:
-        return
-    difference = "; ".join(_described(missing, unexpected))
-    if strict:
-        raise CheckpointError(
-            "the checkpoint does not match the model",
-            code="checkpoint-keys-mismatch",
-            where=where,
-            value=difference,
-            remedy="load a checkpoint of this model, or disable_strict_checkpoint_loading",
-        )
-    log.warning("The checkpoint %s does not match the model: %s", where, difference)
-
-
-def _described(missing: Sequence[str], unexpected: Sequence[str]) -> Iterator[str]:
-    for word, keys in (("missing", missing), ("unexpected", unexpected)):
-        if keys:
-            more = f", ... ({len(keys)} in total)" if len(keys) > _NUM_SHOWN else ""
-            yield f"{word}: {', '.join(keys[:_NUM_SHOWN])}{more}"

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.checkpoints import INDEX_NAME, CheckpointFolder
+from appliance.checkpoints.folder import INDEX_NAME, CheckpointFolder
 from tests.support.checkpoint_files import flip_in
 from tests.support.checkpoint_folders import fill, save, visible
 from tests.support.errors import raises

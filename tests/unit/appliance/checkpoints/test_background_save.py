@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from appliance.background_save import BackgroundSave
+from appliance.checkpoints.background_save import BackgroundSave
 from tests.support.errors import raises
 from wsc.checkpoint.parts import Part, part_path, write_part
 from wsc.checkpoint.reader import Reader

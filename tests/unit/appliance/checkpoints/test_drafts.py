@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.checkpoints import INDEX_NAME, LOCK_NAME, CheckpointFolder
+from appliance.checkpoints.folder import INDEX_NAME, LOCK_NAME, CheckpointFolder
 from tests.support.checkpoint_folders import fill, save, visible
 from tests.support.errors import raises
 from wsc.checkpoint.reader import Reader
@@ -63,14 +63,14 @@ DYING_WRITER = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from appliance import checkpoints
+from appliance.checkpoints.folder import CheckpointFolder
 from wsc.checkpoint.writer import append_tensors, write_metadata
-folder, moment = checkpoints.CheckpointFolder(Path(sys.argv[1])), sys.argv[2]
+folder, moment = CheckpointFolder(Path(sys.argv[1])), sys.argv[2]
 die = lambda *_: os._exit(9)
 if moment == "before rename":
     Path.replace = die
 if moment == "before index":
-    checkpoints.CheckpointFolder._index = die
+    CheckpointFolder._index = die
 with folder.draft(2) as draft:
     append_tensors(draft.partial, "model", {"w": np.ones(3, np.float32)})
     if moment == "between servers":

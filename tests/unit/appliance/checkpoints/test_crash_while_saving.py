@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from appliance.checkpoints import CheckpointFolder
+from appliance.checkpoints.folder import CheckpointFolder
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from wsc.checkpoint import MODEL

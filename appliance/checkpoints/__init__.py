@@ -1,0 +1,1 @@
+"""Checkpoints of a run: their folder, their keys, and those written in the background."""
