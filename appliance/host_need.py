@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from appliance.elaborate import ClusterSize
-from appliance.host_memory import free_bytes, swap_bytes
-from appliance.placement import Placement
+from appliance.placement.host_memory import free_bytes, swap_bytes
+from appliance.placement.placer import Placement
 from appliance.round_size import activation_bytes, bytes_of_node, micro_batches_of_round
 from appliance.spec import RuntimeSpec
 from memoryx.optim.cost import state_bytes_per_element

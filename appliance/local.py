@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from appliance.cores import UnlimitedCores
+from appliance.placement.cores import UnlimitedCores
 from swarmx.links.memory import MemoryArena
 from wsc.core.errors import (
     ApplianceDeadlockError,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Literal
 
-from appliance.host_memory import free_bytes
+from appliance.placement.host_memory import free_bytes
 from timing.sram.liveness import lives
 from wsc.core.program import MASTER_BYTES, Program
 

@@ -9,7 +9,6 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 
 from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
-from appliance.strategies import ServerStrategy, Strategy
 from csnode.devices import DeviceName
 from csnode.engine.spec import TORCH, EngineName, EngineSpec
 from csnode.fabric.region import working_wafer
@@ -18,6 +17,12 @@ from swarmx.links.tls import TlsSpec
 from timing.hardware import MachineSpec
 from wsc.core.config import Config, before, load_yaml, validate
 from wsc.core.errors import ConfigError
+
+Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
+"""How systems take hosts."""
+
+ServerStrategy = Literal["PACK", "SPREAD"]
+"""How weight servers take hosts."""
 
 
 class AutoRestart(Config):

@@ -8,11 +8,11 @@ from functools import partial
 
 from appliance.cluster import Cluster
 from appliance.coordinator import Coordinator
-from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
-from appliance.placement import Placement, Placer
+from appliance.placement.cores import cores_of_host
+from appliance.placement.placer import Placement, Placer
 from appliance.recovery.policy import Policy
 from appliance.recovery.replay import ReplayingCluster
 from appliance.recovery.replicas import ReplicatedRoles

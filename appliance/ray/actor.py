@@ -13,9 +13,9 @@ from typing import Any
 import ray
 import torch
 
-from appliance.cores import CorePool, cores_of_host
 from appliance.health.link_waits import LinkWaits
 from appliance.health.pulse import PulseWriter
+from appliance.placement.cores import CorePool, cores_of_host
 from appliance.ray.far_disk import FarDisk
 from appliance.ray.heap import give_back_freed, keep_freed
 from appliance.ray.metrics import RoleMetrics

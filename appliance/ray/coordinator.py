@@ -19,7 +19,7 @@ from appliance.cluster import Standing, cluster_ended
 from appliance.coordinator import Coordinator
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
-from appliance.placement import Placer
+from appliance.placement.placer import Placer
 from appliance.ray.actor import HostedProcess
 from appliance.ray.actors import signal_processes, wait_until_ended
 from appliance.ray.connection import enter, leave, lost_process

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from appliance.host_memory import why_killed
+from appliance.placement.host_memory import why_killed
 from appliance.ray.connection import lost_process
 from appliance.ray.presence import Presence
 from appliance.ray.survey import silent_hosts

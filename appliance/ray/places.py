@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import (
     PlacementGroupSchedulingStrategy,
 )
 
-from appliance.placement import Host, Placement, Placer
+from appliance.placement.placer import Host, Placement, Placer
 from appliance.ray.host_forks import LEAST_ROLES, HostForks
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError

@@ -20,7 +20,7 @@ import torch
 from appliance.health.diagnosis import all_wait
 from appliance.health.link_waits import between_hosts
 from appliance.health.watch import HealthWatch
-from appliance.placement import Placer
+from appliance.placement.placer import Placer
 from appliance.ray.actors import start_actor, wait_until_ended
 from appliance.ray.connection import enter, leave
 from appliance.ray.gather import gather

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError
 
 from appliance.coordinator import Coordinator
-from appliance.placement import Placement, Placer
+from appliance.placement.placer import Placement, Placer
 from appliance.ray.actors import clear_actors, signal_processes, start_actor, wait_until_ended
 from appliance.ray.connection import enter, leave, lost_process
 from appliance.ray.coordinator import HostedCoordinator, RayCluster, coordinator_actor

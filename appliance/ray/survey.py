@@ -19,8 +19,8 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from appliance.cores import cores_of_host
-from appliance.placement import Host, Placer
+from appliance.placement.cores import cores_of_host
+from appliance.placement.placer import Host, Placer
 from appliance.ray.arithmetic import arithmetic_digest, compare_arithmetic
 from appliance.ray.connection import enter, leave
 from appliance.ray.host_facts import PACKAGES, Facts, compare, portable_look

@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
-from appliance.placement import Host, Placer
+from appliance.placement.placer import Host, Placer
 from benchmarks.hosts.least import least_bytes
 from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.runs import silent_host, slow_link

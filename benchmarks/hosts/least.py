@@ -7,7 +7,7 @@ sum may not be taken in another order.
 
 from __future__ import annotations
 
-from appliance.placement import Placement
+from appliance.placement.placer import Placement
 from wsc.core.reduce_order import Merger, leaf
 from wsc.core.schedule import Rounds
 

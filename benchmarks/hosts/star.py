@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from appliance.placement import Host, Placement, Placer
+from appliance.placement.placer import Host, Placement, Placer
 from appliance.spec import RuntimeSpec
 from swarmx.topology import Tree
 from wsc.core.messages import node_name, server_name, switch_name

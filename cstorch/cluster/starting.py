@@ -7,9 +7,9 @@ from functools import partial
 
 from appliance.cluster import Cluster
 from appliance.elaborate import ClusterSize
-from appliance.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts
 from appliance.host_need import check_host, check_hosts
-from appliance.placement import Placement
+from appliance.placement.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts
+from appliance.placement.placer import Placement
 from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights

@@ -16,7 +16,7 @@ import pytest
 import ray
 
 from appliance.health.pulse import Activity, Pulse
-from appliance.placement import Host, Placer
+from appliance.placement.placer import Host, Placer
 from appliance.ray import fork_server
 from appliance.ray.connection import enter
 from appliance.ray.coordinator import RayHosted

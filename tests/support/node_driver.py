@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
-from appliance.cores import UnlimitedCores
 from appliance.elaborate import ClusterSize
+from appliance.placement.cores import UnlimitedCores
 from csnode.node import NodeSpec
 from tests.support.arenas import StrictArena, StrictSlab
 from tests.support.kernels import Gradients, run_eagerly

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from appliance.cores import UnlimitedCores
+from appliance.placement.cores import UnlimitedCores
 from memoryx.server import ServerSpec
 from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
-from appliance.cores import UnlimitedCores
 from appliance.local import LocalRoles
+from appliance.placement.cores import UnlimitedCores
 from tests.support.arenas import StrictArena, StrictSlab
 from wsc.core.messages import Envelope
 from wsc.core.partial_sum import PartialSum

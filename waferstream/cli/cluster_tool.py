@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from appliance.jobs.job import ClusterJob
 from appliance.jobs.queue import MOST_SYSTEMS, running
 from appliance.jobs.registry import Registry
-from appliance.placement import Host, Placement, Placer
+from appliance.placement.placer import Host, Placement, Placer
 from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed

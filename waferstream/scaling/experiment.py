@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from appliance.host_memory import why_killed
+from appliance.placement.host_memory import why_killed
 from waferstream.config.params import Params
 from waferstream.reports.curve import CurveResult
 from waferstream.reports.host import git_commit

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from appliance.host_memory import free_bytes
+from appliance.placement.host_memory import free_bytes
 from waferstream.config.params import InitConfig, Params
 from waferstream.reports.activation_zeros import ActivationZeros, ProductZeros
 from waferstream.simulation.capture import example_batch

@@ -18,9 +18,8 @@ from appliance.host_need import (
     roles_on,
     weight_needs,
 )
-from appliance.placement import Host, Placement, Placer
-from appliance.spec import RuntimeSpec
-from appliance.strategies import ServerStrategy
+from appliance.placement.placer import Host, Placement, Placer
+from appliance.spec import RuntimeSpec, ServerStrategy
 from memoryx.flash_spec import FlashSpec
 from memoryx.sparsity.held_bytes import held_bytes
 from tests.support.errors import raises

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.host_memory import free_bytes
+from appliance.placement.host_memory import free_bytes
 from appliance.round_size import activation_bytes, micro_batches_of_round
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.program import Program

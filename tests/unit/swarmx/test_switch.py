@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.cores import UnlimitedCores
+from appliance.placement.cores import UnlimitedCores
 from swarmx.switch import SwitchSpec
 from tests.support.arenas import StrictArena
 from tests.support.small_programs import program

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 import torch
 
-from appliance.cores import UnlimitedCores
 from appliance.input.input_worker import WorkerSpec
+from appliance.placement.cores import UnlimitedCores
 from tests.support.arenas import StrictArena
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises

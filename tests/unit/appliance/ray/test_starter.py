@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 import ray
 
-from appliance.placement import Host, Placer
+from appliance.placement.placer import Host, Placer
 from appliance.ray import starter as module
 from appliance.ray.starter import RayStarter
 from appliance.spec import RuntimeSpec

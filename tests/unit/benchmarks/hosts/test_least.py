@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.placement import Host, Placer
+from appliance.placement.placer import Host, Placer
 from benchmarks.hosts.least import least_bytes, num_subtrees
 
 PARAMETERS = 1000

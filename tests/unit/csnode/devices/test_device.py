@@ -8,7 +8,7 @@ from typing import Never
 import pytest
 import torch
 
-from appliance.cores import UnlimitedCores
+from appliance.placement.cores import UnlimitedCores
 from csnode.devices.device import Staged
 from tests.support.arenas import StrictArena
 from tests.support.deferred_queues import DeferredQueues

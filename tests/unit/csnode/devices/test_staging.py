@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.cores import UnlimitedCores
+from appliance.placement.cores import UnlimitedCores
 from csnode.devices.queues import Queues
 from csnode.devices.staging import DeviceMemory, GradientsOut, Leaving, WeightsIn
 from csnode.gradients import GradientSum, SlabMemory

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from appliance.strategies import ServerStrategy, Strategy
+from appliance.spec import ServerStrategy, Strategy
 from csnode.node import NodeSpec
 from swarmx.running_tree import HostNodes, HostTree
 from swarmx.topology import Tree

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from appliance.elaborate import ClusterSize, elaborate
-from appliance.placement import Host, Placement, Placer
-from appliance.strategies import ServerStrategy, Strategy
+from appliance.placement.placer import Host, Placement, Placer
+from appliance.spec import ServerStrategy, Strategy
 from csnode.node import NodeSpec
 from swarmx.running_tree import HostTree
 from swarmx.topology import Tree

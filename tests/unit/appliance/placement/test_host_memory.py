@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance import host_memory
-from appliance.host_memory import free_bytes, oom_kills, swap_bytes, why_killed
+from appliance.placement import host_memory
+from appliance.placement.host_memory import free_bytes, oom_kills, swap_bytes, why_killed
 
 
 def host(folder: Path, limit: str, used: int) -> int:

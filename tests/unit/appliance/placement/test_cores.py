@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.cores import CorePool, UnlimitedCores, cores_of_host
+from appliance.placement.cores import CorePool, UnlimitedCores, cores_of_host
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceRuntimeServerError
 

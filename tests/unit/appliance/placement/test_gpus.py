@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from appliance.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts
-from appliance.placement import Host, Placer
+from appliance.placement.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts
+from appliance.placement.placer import Host, Placer
 from appliance.spec import ClusterSpec, RuntimeSpec
 from appliance.starting import lanes_on
 from tests.support.errors import raises
@@ -20,7 +20,7 @@ def test_host_with_too_few_gpus_is_refused(
     num_systems: int, gpus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This host, and one of a joined cluster."""
-    monkeypatch.setattr("appliance.gpus.num_gpus", lambda: gpus)
+    monkeypatch.setattr("appliance.placement.gpus.num_gpus", lambda: gpus)
     check_gpus("cpu", num_systems)
     with raises(ClusterJobInitError, "too-few-gpus"):
         check_gpus("cuda", num_systems)
@@ -32,7 +32,7 @@ def test_host_with_too_few_gpus_is_refused(
 
 def test_systems_may_share_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to eight systems each; a host without systems needs none."""
-    monkeypatch.setattr("appliance.gpus.num_gpus", lambda: 2)
+    monkeypatch.setattr("appliance.placement.gpus.num_gpus", lambda: 2)
     check_gpus("cuda", 16)
     check_gpus_of_hosts("cuda", Placer((Host("a", "a", 3, gpus=1), Host("b", "b", 3))).place(3))
 
@@ -47,7 +47,7 @@ def test_engine_of_the_processor_refuses_gpus(engine: object) -> None:
 
 def test_activations_take_half_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that the systems use; otherwise what was said, or what the host has."""
-    monkeypatch.setattr("appliance.gpus.memory_of_gpus", lambda: [10, 20, 40])
+    monkeypatch.setattr("appliance.placement.gpus.memory_of_gpus", lambda: [10, 20, 40])
     assert bytes_of_activations(ON_GPUS, 2) == 15
     assert bytes_of_activations(RuntimeSpec(device="cuda", activation_memory=7), 2) == 7
     assert bytes_of_activations(RuntimeSpec(), 2) == "auto"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from appliance.placement import Placement
+from appliance.placement.placer import Placement
 from appliance.spec import RuntimeSpec
 from csnode.devices import DeviceName
 from csnode.devices.cuda import memory_of_gpus, num_gpus
