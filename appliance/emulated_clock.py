@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.elaborate import costed_program
+from appliance.elaboration.elaborate import costed_program
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming
 from timing.attribution import StepTiming

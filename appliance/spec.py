@@ -83,8 +83,9 @@ class RuntimeSpec(Config):
 
     activation_memory: PositiveInt | Literal["auto"] = "auto"
     """Bytes of a host that activations may take. They decide how many micro-batches a node takes in
-    a round (appliance.round_size), not the weights. ``auto`` takes half of what is free; with
-    ``device: cuda`` it takes half of the memory of the GPUs of the host of the program."""
+    a round (appliance.elaboration.round_size), not the weights. ``auto`` takes half of what is
+    free; with ``device: cuda`` it takes half of the memory of the GPUs of the host of the program.
+    """
 
     flash: FlashSpec | None = None
     """Files in which weight servers keep masters and optimizer state, of which only so many bytes

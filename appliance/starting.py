@@ -8,7 +8,7 @@ from functools import partial
 
 from appliance.cluster import Cluster
 from appliance.coordinator import Coordinator
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
 from appliance.placement.cores import cores_of_host

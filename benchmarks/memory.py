@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from appliance.ray.coordinator import RayCluster
 from appliance.spec import ClusterSpec, RuntimeSpec
 from benchmarks.streaming.workload import Workload

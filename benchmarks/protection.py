@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from benchmarks.streaming.comparison import Trial, run_trials, seconds_per_step, speed_ratio
 from benchmarks.streaming.workload import Workload

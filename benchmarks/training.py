@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from appliance.cluster import Cluster
-from appliance.elaborate import ClusterSize, plan_installation
+from appliance.elaboration.elaborate import ClusterSize, plan_installation
 from appliance.spec import AutoRestart, ClusterSpec
 from appliance.starting import start_cluster
 from benchmarks.streaming.workload import ADAMW, Workload

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from cstorch import distributed
 from cstorch.client.management import ClusterManagement
 from cstorch.cluster.artifacts import DEFAULT, Artifacts

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from appliance.elaborate import ClusterSize, elaborate, plan_installation
+from appliance.elaboration.elaborate import ClusterSize, elaborate, plan_installation
 from appliance.local import LocalRoles
 from benchmarks.sparsity.model import Layers, update_of
 from csnode.engine.spec import TORCH, EngineSpec

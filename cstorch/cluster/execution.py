@@ -12,7 +12,7 @@ import numpy as np
 
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.cluster import Cluster
-from appliance.elaborate import ClusterSize, plan_installation, start_up_of
+from appliance.elaboration.elaborate import ClusterSize, plan_installation, start_up_of
 from appliance.jobs.client import JobClient
 from appliance.step_results import StepResult
 from cstorch.cluster.config import ClusterConfig

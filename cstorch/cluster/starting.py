@@ -6,8 +6,8 @@ import logging
 from functools import partial
 
 from appliance.cluster import Cluster
-from appliance.elaborate import ClusterSize
-from appliance.host_need import check_host, check_hosts
+from appliance.elaboration.elaborate import ClusterSize
+from appliance.elaboration.host_need import check_host, check_hosts
 from appliance.placement.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts
 from appliance.placement.placer import Placement
 from appliance.starting import lanes_on, start_cluster

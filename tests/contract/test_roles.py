@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from memoryx.holder import Holder
 from tests.support.arenas import StrictArena
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 
 import memoryx.sparsity.streams as sparse_streams
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from memoryx.holder import Holder
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from tests.support.sorting_office import ORDERS, Choose, SortingOffice, oldest_first

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from memoryx.optim.rule import RULES
 from modelzoo.models.registry import build_model

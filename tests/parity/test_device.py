@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from tests.support.deferred_queues import DeferredQueues
 from tests.support.local_machine import (
     BF16,

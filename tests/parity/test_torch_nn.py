@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 import torch
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from tests.support.keyed_draws import KeyedDraws
 from tests.support.local_machine import compile_model, installation, sgd, start
 from tests.support.op_costs import check_costs

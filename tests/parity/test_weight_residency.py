@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from appliance import local as local_roles
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from csnode.micro_batch import Kernel, MicroBatch
 from tests.support.arenas import StrictArena
 from tests.support.cstorch_program import cluster_of

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from appliance.coordinator import Coordinator
-from appliance.elaborate import ClusterSize, elaborate, plan_installation
+from appliance.elaboration.elaborate import ClusterSize, elaborate, plan_installation
 from appliance.local import LocalRoles
 from simulator.cluster_timing import ClusterTiming
 from tests.support.plain_sgd import plain_sgd

@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from appliance.coordinator import Coordinator
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from appliance.recovery.policy import Policy
 from appliance.recovery.replicas import ReplicatedRoles

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from appliance.placement.cores import UnlimitedCores
 from csnode.node import NodeSpec
 from tests.support.arenas import StrictArena, StrictSlab

@@ -29,7 +29,7 @@ from wsc.core.errors import ConfigError
 from wsc.core.units import format_bytes
 
 if TYPE_CHECKING:  # it imports torch, which takes seconds
-    from appliance.host_need import HostNeed
+    from appliance.elaboration.host_need import HostNeed
 
 DEFAULT_FILE = Path("cluster.yaml")
 
@@ -164,7 +164,7 @@ def _plan(given: argparse.Namespace) -> int:
     rows = plan_rows(placement, num_servers, workers, needs)
     code = show(given, rows)
     if any(row["FITS"] == "no" for row in rows):
-        from appliance.host_need import OTHER_HOSTS  # noqa: PLC0415  (torch)
+        from appliance.elaboration.host_need import OTHER_HOSTS  # noqa: PLC0415  (torch)
 
         print(f"Some hosts lack memory; remedy: {OTHER_HOSTS}", file=sys.stderr)
     return code
@@ -172,7 +172,7 @@ def _plan(given: argparse.Namespace) -> int:
 
 def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed]:
     """Return the bytes that the training of a params file needs at least on each host."""
-    from appliance.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
+    from appliance.elaboration.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
     from memoryx.sparsity.held_bytes import held_bytes, packable  # noqa: PLC0415
     from waferstream.config.params import load_params  # noqa: PLC0415
     from waferstream.simulation.session import captured_studies, labels_of  # noqa: PLC0415

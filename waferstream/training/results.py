@@ -9,7 +9,7 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from appliance.elaborate import costed_program
+from appliance.elaboration.elaborate import costed_program
 from appliance.spec import ClusterSpec
 from timing.hardware import MachineSpec
 from waferstream.reports.history import Curves

@@ -1,9 +1,10 @@
 """The static schedule: rounds of a step, and the segment steps that all follow in a round.
 
 A step streams its weights once per *round*; in a round every node works on up to ``per_node``
-micro-batches, as many as the memory of its host allows (appliance.round_size). Micro-batches are
-assigned in index order, so a round covers one contiguous run of them, each node a contiguous part
-of that run, and siblings of the reduce order mostly meet inside a node or under one switch.
+micro-batches, as many as the memory of its host allows (appliance.elaboration.round_size).
+Micro-batches are assigned in index order, so a round covers one contiguous run of them, each node a
+contiguous part of that run, and siblings of the reduce order mostly meet inside a node or under one
+switch.
 
 The emulated machine takes one micro-batch per system and round, whatever the host does.
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from appliance.coordinator import Coordinator
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from tests.support.errors import raises
 from tests.support.kernels import run_eagerly
 from tests.support.local_machine import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.elaborate import ClusterSize, costed_program
+from appliance.elaboration.elaborate import ClusterSize, costed_program
 from appliance.emulated_clock import EmulatedClock
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from appliance.shares import Shares, dealt_out, speeds_of
 from tests.support.local_machine import train_regression
 from wsc.core.activities import Interval

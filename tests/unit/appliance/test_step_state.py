@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from appliance.coordinator import Coordinator
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from appliance.step_state import MOST_BYTES, steps_per_job
 from tests.support.local_machine import (
     Regression,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from appliance.coordinator import Coordinator
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.faults.log import FaultLog
 from appliance.faults.plan import Fault, FaultPlan
 from appliance.faults.shell import with_faults

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from appliance.input.label_weights import LabelWeights
 from tests.support.local_machine import Regression, compile_model, installation, random_batches
 from wsc.core.kernel_source import KernelSource

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.spec import ServerStrategy, Strategy
 from csnode.node import NodeSpec

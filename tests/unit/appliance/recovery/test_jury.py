@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appliance.cluster import Cluster
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from appliance.recovery.jury import Jury
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from appliance.starting import start_cluster

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from appliance.cluster import Cluster
 from appliance.coordinator import Coordinator
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from appliance.recovery.policy import Policy
 from appliance.recovery.replay import ReplayingCluster

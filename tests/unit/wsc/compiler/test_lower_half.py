@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
 from tests.support.local_machine import (
     Regression,
     compile_model,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.elaborate import ClusterSize, elaborate
+from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.input.input_worker import WorkerSpec
 from csnode.node import NodeSpec
 from memoryx.server import ServerSpec

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance import host_need
-from appliance.elaborate import ClusterSize
-from appliance.host_need import (
+from appliance.elaboration import host_need
+from appliance.elaboration.elaborate import ClusterSize
+from appliance.elaboration.host_need import (
     check_host,
     check_hosts,
     needs_of,

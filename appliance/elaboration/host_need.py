@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from appliance.elaborate import ClusterSize
+from appliance.elaboration.elaborate import ClusterSize
+from appliance.elaboration.round_size import activation_bytes, bytes_of_node, micro_batches_of_round
 from appliance.placement.host_memory import free_bytes, swap_bytes
 from appliance.placement.placer import Placement
-from appliance.round_size import activation_bytes, bytes_of_node, micro_batches_of_round
 from appliance.spec import RuntimeSpec
 from memoryx.optim.cost import state_bytes_per_element
 from memoryx.sparsity.held_bytes import HeldBytes, held_bytes, packable

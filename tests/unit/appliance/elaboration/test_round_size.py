@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.elaboration.round_size import activation_bytes, micro_batches_of_round
 from appliance.placement.host_memory import free_bytes
-from appliance.round_size import activation_bytes, micro_batches_of_round
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.program import Program
 

@@ -9,8 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from appliance.elaboration.round_size import (
+    activation_bytes,
+    micro_batches_of_round,
+    most_micro_batches,
+)
 from appliance.input.input_worker import WorkerSpec
-from appliance.round_size import activation_bytes, micro_batches_of_round, most_micro_batches
 from csnode.devices import DeviceName
 from csnode.engine.regions import check_layers, check_region
 from csnode.engine.spec import TORCH, EngineSpec
