@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from appliance.roles import Roles
+from appliance.coordinator.roles import Roles
 from appliance.spec import RoleLogSpec
 from wsc.core.installation import Installation
 from wsc.core.messages import COORDINATOR, Envelope

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from appliance.cluster import Cluster
-from appliance.coordinator import Coordinator
+from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.coordinator import Coordinator
+from appliance.coordinator.roles import Roles
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
@@ -20,7 +21,6 @@ from appliance.recovery.restarts import Starter
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import Elaborate, SupervisedRoles
 from appliance.role_log import coordinated_with_logs, with_logs
-from appliance.roles import Roles
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from simulator.cluster_timing import ClusterTiming
 from timing.record import Record
@@ -175,7 +175,7 @@ def _make_coordinator(
         verification,
         spec.runtime.straggler_factor,
         has_measured_shares=spec.runtime.shares == "measured",
-        policy=policy,
+        failures=policy,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from appliance.elaboration.elaborate import ClusterSize, plan_installation
 from appliance.spec import AutoRestart, ClusterSpec
 from appliance.starting import start_cluster

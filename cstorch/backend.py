@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from appliance.cluster import Cluster
-from appliance.step_results import StepResult
+from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.step_results import StepResult
 from cstorch.cluster.job_records import JobRecords
 from cstorch.model_holder import ModelHolder
 from cstorch.optim.state import OptimizerState

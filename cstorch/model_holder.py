@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from appliance.checkpoints.background_save import BackgroundSave
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from appliance.jobs.client import JobClient
 from cstorch.cluster.execution import Execution
 from cstorch.cluster.restored import STATES

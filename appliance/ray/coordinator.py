@@ -15,8 +15,10 @@ import numpy as np
 import ray
 import torch
 
-from appliance.cluster import Standing, cluster_ended
-from appliance.coordinator import Coordinator
+from appliance.coordinator.cluster import Standing, cluster_ended
+from appliance.coordinator.coordinator import Coordinator
+from appliance.coordinator.roles import in_parts
+from appliance.coordinator.step_results import StepResult
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.placement.placer import Placer
@@ -29,9 +31,7 @@ from appliance.ray.places import on_host, release
 from appliance.ray.presence import Presence
 from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.recovery.roles import RecoverableRoles
-from appliance.roles import in_parts
 from appliance.spec import RuntimeSpec
-from appliance.step_results import StepResult
 from appliance.user_code import UserCode
 from timing.trace import Activities
 from wsc.core.installation import Installation

@@ -40,7 +40,7 @@ _HERE = Path(__file__).parents[2]
 _SETTINGS = ("PYTHON", "TORCH", "OMP_", "MKL_", "LD_", "CUDA_", "GRPC_")
 """Environment variables that imports read: a server that was started with others is outdated."""
 
-_ROLES = ("appliance.coordinator", "memoryx.server", "swarmx.switch", "csnode.node")
+_ROLES = ("appliance.coordinator.coordinator", "memoryx.server", "swarmx.switch", "csnode.node")
 _FRONT_END = ("cstorch", "modelzoo.data.registry")  # roles unpickle parts of an installation
 
 _OF_RAY = ("filelock", "jsonschema", "msgpack", "requests")  # what Ray itself imports of others

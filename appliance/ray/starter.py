@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import ray
 from ray.exceptions import RayError
 
-from appliance.coordinator import Coordinator
+from appliance.coordinator.coordinator import Coordinator
 from appliance.placement.placer import Placement, Placer
 from appliance.ray.actors import clear_actors, signal_processes, start_actor, wait_until_ended
 from appliance.ray.connection import enter, leave, lost_process

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from appliance.cluster import Cluster, Standing
+from appliance.coordinator.cluster import Cluster, Standing
 from appliance.recovery.held_file import HeldFile
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.installation import Installation

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from appliance.cluster import Cluster, Standing
+from appliance.coordinator.cluster import Cluster, Standing
+from appliance.coordinator.step_results import StepResult
 from appliance.recovery.held_file import HeldFile
 from appliance.recovery.history import Call, History
 from appliance.recovery.restarts import Restarts, Starter
-from appliance.step_results import StepResult
 from timing.trace import Activities
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import (

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from appliance.coordinator.roles import in_parts
 from appliance.recovery.roles import RecoverableRoles
-from appliance.roles import in_parts
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.installation import Installation

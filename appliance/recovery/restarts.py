@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from appliance.cluster import Cluster, cluster_ended
+from appliance.coordinator.cluster import Cluster, cluster_ended
 from appliance.recovery.history import History
 from appliance.recovery.parts import Parts
 from appliance.recovery.policy import restarts_exhausted

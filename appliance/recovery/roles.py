@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from appliance.roles import Roles
+from appliance.coordinator.roles import Roles
 from wsc.core.errors import WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.role import Progress, RoleSpec

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from appliance.checkpoints.background_save import BackgroundSave
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize, plan_installation, start_up_of
 from appliance.jobs.client import JobClient
-from appliance.step_results import StepResult
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords

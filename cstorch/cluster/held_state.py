@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from cstorch.cluster.restored import Restored
 from cstorch.optim.state import OptimizerState
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from appliance.checkpoints.keys import check_keys
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from cstorch.remote.weights import Weights
 from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from wsc.checkpoint.reader import Reader

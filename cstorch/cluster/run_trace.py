@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from appliance.checkpoints.background_save import BackgroundSave
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from timing.trace import Activities, write_trace
 from wsc.core.activities import ActivityLog, Interval, earliest
 from wsc.core.errors import WaferStreamError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.elaboration.host_need import check_host, check_hosts
 from appliance.placement.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts

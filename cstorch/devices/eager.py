@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from appliance.step_checks import check_scale, check_values
+from appliance.coordinator.step_checks import check_scale, check_values
 from cstorch.amp import stream_precision
 from cstorch.compile import model_of
 from cstorch.devices.host import HostBackend

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from appliance.host import HostCluster
+from appliance.host_cluster import HostCluster
 from cstorch.backend import Backend
 from cstorch.cluster.restored import load_weights
 from cstorch.devices.backend_type import BackendType

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils import _pytree as pytree
 
-from appliance.step_results import StepResult
+from appliance.coordinator.step_results import StepResult
 from wsc.core.errors import ApplianceCompilationError, WaferStreamError
 from wsc.core.loss_scale import LossScale
 from wsc.core.role import Value

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import cstorch
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from cstorch import amp, backends
 from cstorch.trace import TracedStep
 from tests.support.local_machine import Regression, random_batches

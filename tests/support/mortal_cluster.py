@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
-from appliance.coordinator import Coordinator
+from appliance.coordinator.coordinator import Coordinator
+from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from appliance.recovery.policy import Policy
@@ -13,7 +14,6 @@ from appliance.recovery.replicas import ReplicatedRoles
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.spec import AutoRestart
-from appliance.step_results import StepResult
 from simulator.cluster_timing import ClusterTiming
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from timing.hardware import MachineSpec, SwarmXSpec

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from appliance.step_results import StepResult
+from appliance.coordinator.step_results import StepResult
 from waferstream.config.callbacks import NotFiniteSteps
 from waferstream.training.run_plan import Stage
 from wsc.core.errors import ApplianceNanError, NotFiniteStepError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from appliance.step_results import StepResult
+from appliance.coordinator.step_results import StepResult
 from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
 from timing.attribution import StepTiming

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from appliance.step_results import StepResult
+from appliance.coordinator.step_results import StepResult
 from cstorch.current import current_backend
 from cstorch.listeners.hooks import after_transfer
 from cstorch.tracing.loop import Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from appliance.step_results import StepResult
+from appliance.coordinator.step_results import StepResult
 from timing.timed_steps import TimedSteps
 
 SMOOTHING = 0.4  # weight of the newest measurement (cluster_interface.md, 4.5)

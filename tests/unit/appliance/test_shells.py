@@ -4,9 +4,9 @@ import inspect
 
 import pytest
 
+from appliance.coordinator.roles import Roles
 from appliance.faults.shell import Faulty, FaultyHolder, FaultyJob
 from appliance.role_log import Logged, LoggedHolder, LoggedJob, LoggedRoles
-from appliance.roles import Roles
 from wsc.core.role import Role, RunningJob, WeightHolder
 
 

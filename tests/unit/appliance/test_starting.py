@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from appliance.local import LocalRoles
 from appliance.starting import LocalStarter
 from cstorch import Backend

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from appliance.coordinator import Coordinator
+from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.faults.log import FaultLog
 from appliance.faults.plan import Fault, FaultPlan

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.recovery.jury import Jury
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from appliance.starting import start_cluster
-from appliance.step_results import StepResult
 from tests.support.errors import raises
 from tests.support.local_machine import (
     MACHINE,

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.cluster import Cluster
-from appliance.coordinator import Coordinator
+from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from appliance.recovery.policy import Policy
@@ -103,7 +103,7 @@ class Losing:
         policy = Policy(AutoRestart(max_num_restarts=self.max_num_restarts), 2)
         supervised = SupervisedRoles(roles, lambda _: specs, 2, policy)
         story = supervised.story.take
-        return Coordinator(parameters, 2, timing, supervised, story, policy=policy)
+        return Coordinator(parameters, 2, timing, supervised, story, failures=policy)
 
     def has_better_hosts(self) -> bool:
         return self.started in self.outgrown

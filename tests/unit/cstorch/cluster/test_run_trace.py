@@ -10,7 +10,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 import cstorch
-from appliance.cluster import Cluster
+from appliance.coordinator.cluster import Cluster
 from cstorch.cluster.run_trace import RunTrace
 from tests.support.cstorch_program import (
     evaluation_step,

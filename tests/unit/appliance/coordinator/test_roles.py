@@ -1,6 +1,6 @@
 """What travels between coordinator and roles."""
 
-from appliance.roles import PART_BYTES, in_parts
+from appliance.coordinator.roles import PART_BYTES, in_parts
 
 
 def test_parts_hold_what_may_travel_at_once() -> None:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from appliance.coordinator import Coordinator
+from appliance.coordinator.coordinator import Coordinator
+from appliance.coordinator.step_checks import check_skipped
 from appliance.local import LocalRoles
-from appliance.step_checks import check_skipped
 from memoryx.collector import all_finite
 from memoryx.loss_scaling import LossScaling
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm

@@ -6,20 +6,25 @@ steps, the buffers that steps write, and the emulated time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from appliance.emulated_clock import EmulatedClock
+import torch
+
+from appliance.coordinator.emulated_clock import EmulatedClock
+from appliance.coordinator.step_results import StepResult, combine
+from appliance.coordinator.step_state import StateHolder
 from appliance.health.link_waits import longest_waits
 from appliance.health.stragglers import Stragglers
-from appliance.norm_results import NormKernels
-from appliance.step_results import StepResult, combine
-from appliance.step_state import StateHolder
 from memoryx.optim.cost import update_cost
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, Program
-from wsc.core.role import Job, Report
+from wsc.core.program import Mode, NormInput, Program
+from wsc.core.role import Job, Report, Value
+
+Norms = Mapping[NormInput, float]
 
 
 class InstalledPrograms:
@@ -37,7 +42,7 @@ class InstalledPrograms:
         self.clock = clock
         self._stragglers = stragglers
         self._programs: dict[Mode, Program] = {}
-        self._norms = NormKernels()
+        self._norms = _NormKernels()
 
     def of(self, mode: Mode) -> Program:
         """Return the program of a mode."""
@@ -88,3 +93,33 @@ class InstalledPrograms:
             self.training = installation
         self.clock.load(installation)
         self._programs[program.mode] = program
+
+
+class _NormKernels:
+    """The kernels of installed programs that compute results from norms of the weight servers."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[Mode, Callable[..., tuple[Any, ...]]] = {}
+
+    def install(self, installation: Installation) -> None:
+        """Build the kernel of a program, if it has one."""
+        if installation.norms is not None:
+            self._kernels[installation.mode] = installation.norms.build()
+
+    def gathered(self, reports: Iterable[Report]) -> Mapping[int, Norms]:
+        """Return the norms of each step from the reports of all servers."""
+        found: defaultdict[int, dict[NormInput, float]] = defaultdict(dict)
+        for report in reports:
+            for step, norms in report.step_norms.items():
+                found[step] |= norms
+        return found
+
+    def results(self, program: Program, norms: Norms) -> dict[int, Value]:
+        """Return the results of a step that are computed from norms, by position."""
+        wanted = program.norms
+        if not wanted.results:
+            return {}
+        inputs = (torch.tensor(norms[norm], dtype=torch.float32) for norm in wanted.inputs)
+        outputs = self._kernels[program.mode](*inputs)
+        values = (value if value.ndim else float(value) for value in outputs)
+        return dict(zip(wanted.results, values, strict=True))

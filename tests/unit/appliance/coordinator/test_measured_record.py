@@ -1,6 +1,6 @@
 """What a coordinator keeps of measured activities."""
 
-from appliance.measured_record import MeasuredRecord
+from appliance.coordinator.measured_record import MeasuredRecord
 from wsc.core.activities import Interval
 from wsc.core.role import Report
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from appliance.emulated_clock import EmulatedClock
-from appliance.measured_record import MeasuredRecord
-from appliance.step_results import StepResult
+from appliance.coordinator.emulated_clock import EmulatedClock
+from appliance.coordinator.measured_record import MeasuredRecord
+from appliance.coordinator.step_results import StepResult
 from timing.trace import Activities
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.installation import Installation

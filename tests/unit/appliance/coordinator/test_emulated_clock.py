@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.coordinator.emulated_clock import EmulatedClock
 from appliance.elaboration.elaborate import ClusterSize, costed_program
-from appliance.emulated_clock import EmulatedClock
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming
 from tests.support.local_machine import (

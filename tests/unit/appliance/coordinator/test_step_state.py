@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from appliance.coordinator import Coordinator
+from appliance.coordinator.coordinator import Coordinator
+from appliance.coordinator.step_state import MOST_BYTES, steps_per_job
 from appliance.elaboration.elaborate import ClusterSize
-from appliance.step_state import MOST_BYTES, steps_per_job
 from tests.support.local_machine import (
     Regression,
     compile_model,

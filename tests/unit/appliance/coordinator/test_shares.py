@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.coordinator.shares import Shares, dealt_out, speeds_of
 from appliance.elaboration.elaborate import ClusterSize
-from appliance.shares import Shares, dealt_out, speeds_of
 from tests.support.local_machine import train_regression
 from wsc.core.activities import Interval
 from wsc.core.role import Report

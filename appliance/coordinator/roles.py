@@ -60,6 +60,16 @@ class Roles(Protocol):
         """End every role with its processes, sockets and memory. Idempotent."""
 
 
+class FailureLimit(Protocol):
+    """The failures that recovery below the coordinator has met, and may answer."""
+
+    num_failures: int
+    """The failures since the last finished step."""
+
+    num_allowed: int
+    """The failures in a row that may be answered inside the cluster."""
+
+
 def in_parts(num_bytes: Mapping[str, int]) -> Iterator[list[str]]:
     """Yield the names of tensors, as many at a time as may travel at once, and at least one.
 

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 import torch
 
-from appliance.coordinator import Coordinator
+from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.errors import raises
 from tests.support.kernels import run_eagerly

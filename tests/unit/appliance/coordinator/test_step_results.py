@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from appliance.step_results import combine
+from appliance.coordinator.step_results import combine
 from tests.support.small_programs import program
 from wsc.core.program import Program, TensorResult
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from appliance.step_results import StepResult
+from appliance.coordinator.step_results import StepResult
 from wsc.core.errors import ConfigError, NotFiniteStepError
 from wsc.core.loss_scale import LossScale
 from wsc.core.program import Mode

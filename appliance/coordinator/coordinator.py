@@ -2,8 +2,8 @@
 
 It starts jobs, reduces the reports of the nodes to one result per step, advances the emulated
 clock, and lets the weight servers save, restore and return weights. It reaches roles only through
-the protocol ``appliance.roles.Roles``, which ``LocalRoles`` (this process) and ``RayRoles``
-(actors) implement.
+the protocol ``appliance.coordinator.roles.Roles``, which ``LocalRoles`` (this process) and
+``RayRoles`` (actors) implement.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ import numpy as np
 import torch
 
 from appliance.checkpoints.background_save import BackgroundSave
-from appliance.cluster import Standing, cluster_ended
-from appliance.emulated_clock import EmulatedClock
+from appliance.coordinator.cluster import Standing, cluster_ended
+from appliance.coordinator.emulated_clock import EmulatedClock
+from appliance.coordinator.installed_programs import InstalledPrograms
+from appliance.coordinator.measured_record import MeasuredRecord
+from appliance.coordinator.owners import Owners
+from appliance.coordinator.roles import FailureLimit, Roles
+from appliance.coordinator.shares import Shares
+from appliance.coordinator.step_checks import check_findings, check_result, check_skipped
+from appliance.coordinator.step_results import StepResult
+from appliance.coordinator.step_state import steps_per_job
 from appliance.health.stragglers import Stragglers
-from appliance.installed_programs import InstalledPrograms
-from appliance.measured_record import MeasuredRecord
-from appliance.owners import Owners
-from appliance.recovery.policy import Policy
-from appliance.roles import Roles
-from appliance.shares import Shares
-from appliance.step_checks import check_findings, check_result, check_skipped
-from appliance.step_results import StepResult
-from appliance.step_state import steps_per_job
 from simulator.cluster_timing import ClusterTiming
 from timing.trace import Activities
 from wsc.checkpoint import CLUSTER_STATES
@@ -60,13 +59,13 @@ class Coordinator:
         straggler_factor: float | None = None,
         *,
         has_measured_shares: bool = False,
-        policy: Policy | None = None,
+        failures: FailureLimit | None = None,
     ) -> None:
         self._running_roles: Roles | None = roles
         self.look_at_steps: Callable[[], int] = int
         """Returns the newest step that roles of this process have begun, 0 if there are none."""
         self._take_story = take_story
-        self._policy = policy
+        self._failures = failures
         self._verification = verification
         self._shares = Shares(is_measured=has_measured_shares)
         self._programs = InstalledPrograms(EmulatedClock(timing), Stragglers(straggler_factor))
@@ -277,12 +276,12 @@ class Coordinator:
 
     def num_failures(self) -> int:
         """Return the failures since the last finished step that recovery has met."""
-        return 0 if self._policy is None else self._policy.num_failures
+        return 0 if self._failures is None else self._failures.num_failures
 
     def allow_failures(self, count: int) -> None:
         """Let recovery answer at most ``count`` failures in a row, from now on."""
-        if self._policy is not None:
-            self._policy.num_allowed = count
+        if self._failures is not None:
+            self._failures.num_allowed = count
 
     def shutdown(self) -> None:
         """End the roles. Idempotent."""

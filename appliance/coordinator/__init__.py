@@ -1,0 +1,1 @@
+"""The coordinator, between the cluster that a user controls and the roles that it reaches."""
