@@ -22,7 +22,7 @@ from timing.hardware import MachineSpec
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import NormTotal
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Report
 
 

@@ -21,7 +21,7 @@ from wsc.core.installation import Installation
 from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Envelope, is_server
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.role import (
     Job,
     Progress,

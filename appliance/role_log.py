@@ -25,7 +25,7 @@ from appliance.spec import RoleLogSpec
 from wsc.core.installation import Installation
 from wsc.core.messages import COORDINATOR, Envelope
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.role import (
     Job,
     Progress,

@@ -26,7 +26,7 @@ from simulator.cluster_timing import ClusterTiming
 from timing.record import Record
 from wsc.core.errors import ConfigError
 from wsc.core.messages import replica_name, server_name
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.role import RoleSpec
 from wsc.core.verification import Verification
 

@@ -28,7 +28,7 @@ from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts, remove_parts
 from wsc.checkpoint.writer import reserve_tensors
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.host.files import write_json
 
 _ADAMW = {**dict(rule_named("AdamW").Arguments()), "lr": 1e-3}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from csnode.micro_batch import MicroBatch
-from wsc.core.segment import Segment
+from wsc.core.program.segment import Segment
 from wsc.core.watch import ORIGINS, Finding
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from wsc.core.program.segment import Segment
 from wsc.core.role import Value
-from wsc.core.segment import Segment
 
 Kernel = Callable[..., tuple[Any, ...]]
 

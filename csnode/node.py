@@ -1,7 +1,7 @@
 """A CS system: holds activations, runs kernels, and holds weights only while they pass through.
 
 The role keeps the installed programs; its job keeps the messages that have arrived and the
-position in the schedule (wsc.core.schedule), and advances as far as they allow.
+position in the schedule (wsc.core.program.schedule), and advances as far as they allow.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from wsc.core.messages import (
 )
 from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
-from wsc.core.program import Mode
+from wsc.core.program.program import Mode
+from wsc.core.program.schedule import SegmentStep
 from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
-from wsc.core.schedule import SegmentStep
 
 
 @dataclass(frozen=True)

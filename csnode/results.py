@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from csnode.micro_batch import MicroBatch
 from wsc.core.messages import StepDone
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.core.role import Report
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from csnode.devices.device import Departure, Mark
 from csnode.gradients import GradientSum
 from wsc.core.activities import Interval, Place
-from wsc.core.schedule import SegmentStep
+from wsc.core.program.schedule import SegmentStep
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from csnode.sparsity.crossover import SparseProducts
 from csnode.sparsity.packed_weight import NonZeros, PackedWeight
 from csnode.sparsity.weights import SparseWeights
 from wsc.core.payload import Payload, is_aligned, unpack
-from wsc.core.program import Program
-from wsc.core.schedule import SegmentStep
+from wsc.core.program.program import Program
+from wsc.core.program.schedule import SegmentStep
 from wsc.core.sparsity.packed_weights import PackedWeights
 from wsc.numerics.precision import CARRIED, read_stream
 

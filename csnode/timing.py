@@ -24,7 +24,7 @@ from timing.hardware import InputSpec, WaferSpec
 from timing.jitter import scaled
 from timing.record import Record
 from timing.timeline import Arrival, Resource, Timeline, Window, Wire
-from wsc.core.stream_plan import Bucket
+from wsc.core.program.stream_plan import Bucket
 
 ATTRIBUTION = "CS attribution"
 """The track of a record that has the causes of all time of a busy system."""

@@ -10,7 +10,7 @@ import torch
 from csnode.gradients import GradientSum
 from wsc.core.messages import Vote
 from wsc.core.partial_sum import PartialSum
-from wsc.core.schedule import Rounds
+from wsc.core.program.schedule import Rounds
 from wsc.core.verification import Unit, Verification
 
 _DIGEST_BYTES = 16

@@ -25,7 +25,7 @@ from wsc.core.activities import Place
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode
+from wsc.core.program.program import Mode
 from wsc.core.watch import Watch
 
 

@@ -30,8 +30,9 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.scale import CAPTURED_SIZES, capture_both
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError, ConfigError
-from wsc.core.loading import Loading
-from wsc.core.micro_batches import (
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program.loading import Loading
+from wsc.core.program.micro_batches import (
     FILL_WAFER,
     FLAG,
     Cut,
@@ -40,8 +41,7 @@ from wsc.core.micro_batches import (
     explored_sizes,
     share_of,
 )
-from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 
 log = logging.getLogger("waferstream")
 

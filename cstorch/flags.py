@@ -25,7 +25,7 @@ from pydantic import (
 
 from cstorch.client.server_settings import DebugArgs, update_debug_args_from_keys
 from wsc.core.errors import ConfigError, did_you_mean
-from wsc.core.micro_batches import MicroBatchPolicy, MicroBatchSize
+from wsc.core.program.micro_batches import MicroBatchPolicy, MicroBatchSize
 
 MAX_TRANSFER_BYTES = 2 * 2**30
 
@@ -85,7 +85,8 @@ class PerformanceFlags(_Flags):
     """Flags under ``csx.performance``: all but ``micro_batch_size`` have no effect."""
 
     micro_batch_size: MicroBatchSize = "auto"
-    """Samples of a micro-batch, or the policy that chooses them (``wsc.core.micro_batches``)."""
+    """Samples of a micro-batch, or the policy that chooses them
+    (``wsc.core.program.micro_batches``)."""
 
     transfer_processes: PositiveInt = 5
     max_transfer_bytes: int = Field(default=256 * 2**20, ge=1, le=MAX_TRANSFER_BYTES)

@@ -18,7 +18,7 @@ from cstorch.devices.backend_type import BackendType
 from cstorch.devices.device import Device
 from wsc.compiler.artifact import ArtifactCache
 from wsc.core.errors import ConfigError
-from wsc.core.program import Mode
+from wsc.core.program.program import Mode
 
 
 class ProgramSettings:

@@ -33,9 +33,9 @@ from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.installation import InputFeed
 from wsc.core.loss_scale import LossScale
-from wsc.core.micro_batches import Cut
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode
+from wsc.core.program.micro_batches import Cut
+from wsc.core.program.program import Mode
 
 
 def trace(function: Callable[..., Any]) -> TracedStep:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from memoryx.store import WeightStore
 from wsc.core.activities import Interval, place_of
 from wsc.core.payload import Slab, unpack
-from wsc.core.program import Program
+from wsc.core.program.program import Program
+from wsc.core.program.stream_plan import Bucket
 from wsc.core.role import Cores
 from wsc.core.sparsity.packed_weights import PackedWeights
-from wsc.core.stream_plan import Bucket
 from wsc.numerics.precision import CARRIED, write_stream
 
 

@@ -23,9 +23,9 @@ from wsc.core.messages import GradientReady, NormPartial, NormTotal, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
-from wsc.core.program import Program
+from wsc.core.program.program import Program
+from wsc.core.program.stream_plan import Bucket
 from wsc.core.reduce_order import Merger
-from wsc.core.stream_plan import Bucket
 
 Sums = dict[int, PartialSum]
 """The gradient of the whole batch, by bucket."""

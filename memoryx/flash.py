@@ -31,7 +31,7 @@ from memoryx.memory import laid_out, views_at
 from memoryx.optim.rule import Shape, rule_named, state_bytes
 from wsc.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError, ConfigError
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import MASTER_BYTES, TensorSpec
+from wsc.core.program.program import MASTER_BYTES, TensorSpec
 from wsc.core.units import KIB, format_bytes
 
 _READ_BYTES = 128 * KIB

@@ -17,9 +17,9 @@ from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, TensorSpec
+from wsc.core.program.program import Mode, TensorSpec
+from wsc.core.program.stream_plan import assign_servers
 from wsc.core.role import Job, Progress
-from wsc.core.stream_plan import assign_servers
 from wsc.host.disk import LOCAL_DISK, Disk
 
 

@@ -9,7 +9,7 @@ import torch
 from memoryx.memory import Memory
 from memoryx.optim.rule import Shape, State
 from memoryx.sparsity.packing import Packing
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 
 class Holdings:

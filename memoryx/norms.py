@@ -1,4 +1,4 @@
-"""The norms that a program asks a weight server for (wsc.core.program.NormResults)."""
+"""The norms that a program asks a weight server for (wsc.core.program.program.NormResults)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from memoryx.optim.clip import gradient_norms
-from wsc.core.program import NormInput, Program
+from wsc.core.program.program import NormInput, Program
 from wsc.core.role import Job, Report
 
 Tensors = Mapping[str, torch.Tensor]

@@ -15,7 +15,7 @@ from memoryx.store import WeightStore, ignore_change
 from wsc.checkpoint import CLUSTER_STATES, parameter_of
 from wsc.checkpoint.packed import PackedSpec
 from wsc.checkpoint.reader import Reader
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.host.disk import LOCAL_DISK, Disk
 
 

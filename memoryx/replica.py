@@ -31,9 +31,9 @@ from wsc.core.messages import (
     replica_name,
     server_name,
 )
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
+from wsc.core.program.schedule import collected_by
 from wsc.core.role import Job, JobState, Progress, Report, RoleContext, Waiting
-from wsc.core.schedule import collected_by
 
 
 @dataclass(frozen=True)

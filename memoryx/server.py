@@ -38,10 +38,10 @@ from wsc.core.messages import (
 )
 from wsc.core.partial_sum import Credit, PartialSum
 from wsc.core.payload import Slab
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
+from wsc.core.program.schedule import collected_by, streamed_by
+from wsc.core.program.stream_plan import Bucket
 from wsc.core.role import Job, JobState, Progress, Report, RoleContext, Waiting
-from wsc.core.schedule import collected_by, streamed_by
-from wsc.core.stream_plan import Bucket
 
 
 @dataclass(frozen=True)

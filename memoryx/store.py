@@ -13,7 +13,7 @@ from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.packing import Packing
 from wsc.checkpoint import parameter_of
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.sparsity.nonzeros import Index
 from wsc.core.weight_averages import WeightAverage, advance
 

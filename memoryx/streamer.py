@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from wsc.core.messages import WeightsReady
 from wsc.core.payload import Slab
-from wsc.core.stream_plan import Bucket
+from wsc.core.program.stream_plan import Bucket
 
 
 class Streamer:

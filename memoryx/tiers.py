@@ -15,10 +15,10 @@ from math import ceil
 
 from timing.hardware import MemoryXSpec
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import MASTER_BYTES, Program
+from wsc.core.program.program import MASTER_BYTES, Program
+from wsc.core.program.stream_plan import GRADIENT_BYTES
 from wsc.core.sparsity.nonzero_bytes import bitmap_bytes
 from wsc.core.sparsity.spec import WeightSparsity
-from wsc.core.stream_plan import GRADIENT_BYTES
 from wsc.core.units import format_bytes
 
 

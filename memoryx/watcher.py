@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from memoryx.optim.clip import gradient_norms
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.core.role import Job, Report
 from wsc.core.watch import ORIGINS, Finding, Origin, TensorNorms, layer_of
 

@@ -43,8 +43,8 @@ from timing.jitter import Jitter
 from timing.record import Record, SegmentFacts
 from timing.sram import SramPlan
 from timing.timeline import State, resume, state_of
-from wsc.core.program import Mode, Program
-from wsc.core.schedule import Rounds
+from wsc.core.program.program import Mode, Program
+from wsc.core.program.schedule import Rounds
 from wsc.core.units import format_ps, format_rate
 
 SPARE = "CS spare systems"

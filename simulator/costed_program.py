@@ -12,12 +12,12 @@ from memoryx.tiers import Tiers, tiers_of
 from timing.cost import SegmentCost, segment_costs
 from timing.densities import Densities, StepSparsity, sparse_plan
 from timing.hardware import MachineSpec
-from wsc.core.loading import UNKNOWN_LOADING, Loading
-from wsc.core.micro_batches import Cut
-from wsc.core.program import Program
-from wsc.core.schedule import Schedule, SegmentStep, schedule_of
+from wsc.core.program.loading import UNKNOWN_LOADING, Loading
+from wsc.core.program.micro_batches import Cut
+from wsc.core.program.program import Program
+from wsc.core.program.schedule import Schedule, SegmentStep, schedule_of
+from wsc.core.program.stream_plan import StreamPlan
 from wsc.core.sparsity.spec import WeightSparsity
-from wsc.core.stream_plan import StreamPlan
 
 DENSE_STEP = StepSparsity()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from simulator.simulator import Simulator
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.micro_batches import Cut
+from wsc.core.program.micro_batches import Cut
 from wsc.core.units import format_bytes, format_ps
 
 log = logging.getLogger("waferstream")

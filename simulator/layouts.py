@@ -23,7 +23,7 @@ from timing.sram import (
 from timing.sram.liveness import Life, lives
 from timing.sram.recompute import internals_of, saving
 from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 
 
 @dataclass

@@ -28,9 +28,9 @@ from swarmx.timing import SwarmXTiming
 from timing.jitter import Jitter
 from timing.record import Record
 from timing.timeline import resume, state_of
-from wsc.core.program import Mode
-from wsc.core.schedule import SegmentStep
-from wsc.core.stream_plan import Bucket
+from wsc.core.program.program import Mode
+from wsc.core.program.schedule import SegmentStep
+from wsc.core.program.stream_plan import Bucket
 
 FEWEST_ALIKE = 6
 """Shorter runs are executed: the state needs a few steps to settle, and comparing takes time."""

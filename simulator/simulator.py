@@ -34,14 +34,14 @@ from timing.stalls import StreamCheck
 from timing.timed_steps import TimedSteps
 from timing.timeline import State
 from wsc.compiler.derivation.scale import ScalableProgram
-from wsc.core.loading import UNKNOWN_LOADING, Loading
-from wsc.core.micro_batches import Cut
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Program
-from wsc.core.schedule import Rounds
-from wsc.core.segment import ARITHMETIC_KINDS
+from wsc.core.program.loading import UNKNOWN_LOADING, Loading
+from wsc.core.program.micro_batches import Cut
+from wsc.core.program.program import Program
+from wsc.core.program.schedule import Rounds
+from wsc.core.program.segment import ARITHMETIC_KINDS
+from wsc.core.program.stream_plan import plan_streams
 from wsc.core.sparsity.spec import WeightSparsity
-from wsc.core.stream_plan import plan_streams
 
 MOST_STEPS = 16
 """Steps to look for a state that comes back; without one, they are averaged except the first."""

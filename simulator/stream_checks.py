@@ -16,8 +16,8 @@ from timing.cost import segment_costs
 from timing.densities import StepSparsity, multiplied_weights, sparse_plan
 from timing.hardware import MachineSpec
 from timing.stalls import StreamCheck, check_streams
-from wsc.core.schedule import schedule_of
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.schedule import schedule_of
+from wsc.core.program.stream_plan import plan_streams
 
 TRIED_SHARES = (*(round(0.05 * step, 2) for step in range(20)), 0.98, 0.99)
 """Shares of zeros that are tried as a remedy."""

@@ -25,10 +25,10 @@ from wsc.core.messages import (
     switch_name,
 )
 from wsc.core.partial_sum import Credit, Operands, PartialSum, one_by_one
-from wsc.core.program import Mode
+from wsc.core.program.program import Mode
+from wsc.core.program.stream_plan import Bucket
 from wsc.core.reduce_order import Merger, Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
-from wsc.core.stream_plan import Bucket
 
 BucketKey = tuple[int, int, int]  # step, round, bucket
 

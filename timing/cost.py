@@ -29,8 +29,8 @@ from timing.hardware import WaferSpec
 from timing.kernels import Cycles, Grid
 from timing.kernels.op_costs import CostFunction, cost_function_of
 from timing.kernels.tensors import attention
-from wsc.core.program import Program
-from wsc.core.segment import OpWork
+from wsc.core.program.program import Program
+from wsc.core.program.segment import OpWork
 from wsc.core.units import PS_PER_S
 
 MOST_REPLICAS_PER_ROW = 10

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 
-from wsc.core.program import BYTES_PER_ELEMENT, Program, TensorSpec
-from wsc.core.segment import OpWork, Segment
+from wsc.core.program.program import BYTES_PER_ELEMENT, Program, TensorSpec
+from wsc.core.program.segment import OpWork, Segment
+from wsc.core.program.stream_plan import Bucket, StreamPlan
 from wsc.core.sparsity.nonzero_bytes import expected_bytes
-from wsc.core.stream_plan import Bucket, StreamPlan
 
 Densities = Mapping[str, float]
 """Share of the elements that are not zero, by weight; weights that are not there are dense."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from timing.hardware.wafer import WaferSpec
 from timing.sram import SramReport, plan_sram, sram_report
-from wsc.core.program import Program
-from wsc.core.schedule import SegmentStep, schedule_of
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.program import Program
+from wsc.core.program.schedule import SegmentStep, schedule_of
+from wsc.core.program.stream_plan import plan_streams
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from typing import Literal
 from timing.cost import SegmentCost
 from timing.densities import DENSE, Densities, mean_density
 from timing.hardware import MachineSpec
-from wsc.core.program import MASTER_BYTES, Program
-from wsc.core.schedule import Schedule
-from wsc.core.segment import Phase
+from wsc.core.program.program import MASTER_BYTES, Program
+from wsc.core.program.schedule import Schedule
+from wsc.core.program.segment import Phase
 from wsc.core.units import PS_PER_S, transfer_ps
 
 _THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_UP)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from timing.hardware import MachineSpec, StartUpSpec
-from wsc.core.program import MASTER_BYTES
+from wsc.core.program.program import MASTER_BYTES
 from wsc.core.units import format_ps, transfer_ps
 
 

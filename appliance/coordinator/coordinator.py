@@ -39,7 +39,7 @@ from wsc.core.digest import weights_digest
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, TensorSpec
+from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.role import Job, Report
 from wsc.core.verification import UNVERIFIED, Verification
 from wsc.core.watch import NOTHING, Watch

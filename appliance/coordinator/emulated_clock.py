@@ -10,7 +10,7 @@ from timing.densities import StepSparsity
 from timing.record import Record
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, Program
+from wsc.core.program.program import Mode, Program
 
 
 class EmulatedClock:

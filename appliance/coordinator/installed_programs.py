@@ -21,7 +21,7 @@ from appliance.health.stragglers import Stragglers
 from memoryx.optim.cost import update_cost
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, NormInput, Program
+from wsc.core.program.program import Mode, NormInput, Program
 from wsc.core.role import Job, Report, Value
 
 Norms = Mapping[NormInput, float]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from wsc.checkpoint import parameter_of
 from wsc.core.messages import server_name
-from wsc.core.program import TensorSpec
-from wsc.core.stream_plan import assign_servers
+from wsc.core.program.program import TensorSpec
+from wsc.core.program.stream_plan import assign_servers
 
 
 class Owners:

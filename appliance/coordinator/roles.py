@@ -11,7 +11,7 @@ import torch
 
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Report
 from wsc.core.units import MIB
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from wsc.core.activities import Interval
 from wsc.core.messages import node_name
+from wsc.core.program.schedule import Rounds
 from wsc.core.role import Report
-from wsc.core.schedule import Rounds
 
 LEAST_GAIN = 0.1
 """Other shares must make a round so much shorter, else noise would move micro-batches about."""

@@ -21,7 +21,7 @@ import torch
 
 from timing.attribution import StepTiming
 from wsc.core.loss_scale import LossScale
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.core.role import Value
 from wsc.core.watch import TensorNorms
 

@@ -15,7 +15,7 @@ import torch
 
 from wsc.compiler.results.step_means import closed
 from wsc.core.installation import Installation
-from wsc.core.program import Mode, Program
+from wsc.core.program.program import Mode, Program
 from wsc.core.role import Value
 
 Update = Callable[..., tuple[Any, ...]]

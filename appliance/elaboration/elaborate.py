@@ -41,12 +41,12 @@ from timing.start_up import StartUp, checkpoint_ps, start_up
 from wsc.compiler.compiled import Compiled
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import switch_name, worker_name
-from wsc.core.micro_batches import check_batch
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program.micro_batches import check_batch
+from wsc.core.program.program import TensorSpec
+from wsc.core.program.schedule import Rounds
+from wsc.core.program.stream_plan import plan_streams
 from wsc.core.role import RoleSpec
-from wsc.core.schedule import Rounds
-from wsc.core.stream_plan import plan_streams
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Literal
 
 from appliance.placement.host_memory import free_bytes
 from timing.sram.liveness import lives
-from wsc.core.program import MASTER_BYTES, Program
+from wsc.core.program.program import MASTER_BYTES, Program
 
 _FP32_PER_HALF = 2
 """Host bytes per planned byte where kernels hold the half type in fp32."""

@@ -33,7 +33,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, TensorSpec
+from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.role import (
     Job,
     Progress,

@@ -27,7 +27,7 @@ from wsc.core.payload import (
     byte_ranges,
     payload_bytes,
 )
-from wsc.core.program import Mode, TensorSpec
+from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 from wsc.numerics.precision import NAMES
 

@@ -38,7 +38,7 @@ from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import COORDINATOR, is_server
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode
+from wsc.core.program.program import Mode
 from wsc.core.role import RoleSpec
 from wsc.core.watch import NOTHING, Watch
 

@@ -33,7 +33,7 @@ from swarmx.links.endpoint import Address
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Progress, Report, RoleSpec, WeightHolder
 
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from wsc.core.activities import RECOVER, Interval, Place
 from wsc.core.messages import COORDINATOR
-from wsc.core.program import Mode
+from wsc.core.program.program import Mode
 from wsc.core.role import Job, Progress, Report
 
 

@@ -24,7 +24,7 @@ from wsc.core.errors import CheckpointError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.messages import server_name
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, TensorSpec
+from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.role import Job, Report, RoleSpec
 
 Result = TypeVar("Result")

@@ -19,7 +19,7 @@ from wsc.checkpoint import SPARSITY_MASK
 from wsc.checkpoint.packed import PackedSpec
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, reserve_tensors, write_metadata
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 _ROOT = Path(__file__).parents[2]
 

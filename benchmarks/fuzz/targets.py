@@ -26,7 +26,6 @@ from wsc.compiler.compiled import (
     compiled_from_json,
     compiled_to_json,
 )
-from wsc.core.kernel_source import KernelSource
 from wsc.core.messages import (
     BatchReady,
     Envelope,
@@ -37,7 +36,8 @@ from wsc.core.messages import (
     StepDone,
     WeightsReady,
 )
-from wsc.core.program import Program, TensorSpec
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.program import Program, TensorSpec
 from wsc.core.reduce_order import Subtree
 from wsc.host.user_state import sealed
 

@@ -34,9 +34,9 @@ from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.reports.curve_picture import DOTS
 from wsc.compiler.derivation.scale import CAPTURED_SIZES
-from wsc.core.micro_batches import FILL_WAFER
-from wsc.core.program import Program, TensorSpec
-from wsc.core.segment import OpWork, Segment
+from wsc.core.program.micro_batches import FILL_WAFER
+from wsc.core.program.program import Program, TensorSpec
+from wsc.core.program.segment import OpWork, Segment
 from wsc.host.files import write_json
 
 MACHINE = MachineSpec()

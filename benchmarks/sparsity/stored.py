@@ -18,7 +18,7 @@ from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.units import GIB
 
 

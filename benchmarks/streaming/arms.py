@@ -25,7 +25,7 @@ from benchmarks.streaming.cluster_training import training_on
 from benchmarks.streaming.torch_loops import open_ddp, open_deepspeed, open_fsdp, open_memory
 from benchmarks.streaming.workload import Layout, Workload
 from wsc.core.errors import ConfigError
-from wsc.core.micro_batches import Cut
+from wsc.core.program.micro_batches import Cut
 
 _NUMBER = "([1-9][0-9]*)"
 _RANKS = re.compile(f"(ddp|fsdp|zero){_NUMBER}")

@@ -16,7 +16,7 @@ import torch
 
 from csnode.devices.plain_attention import attention, attention_backward
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.kernel_source import KernelSource
+from wsc.core.program.kernel_source import KernelSource
 
 PROCESSOR = torch.device("cpu")
 

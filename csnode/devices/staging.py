@@ -23,8 +23,8 @@ from csnode.devices.queues import Event, Queues
 from csnode.gradients import GradientSum, SlabMemory, owned_sum
 from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
+from wsc.core.program.stream_plan import Bucket
 from wsc.core.role import Cores
-from wsc.core.stream_plan import Bucket
 
 _ALIGNMENT = 64  # bytes, as of slabs: views of any dtype begin at a multiple
 

@@ -25,8 +25,8 @@ from csnode.sparsity.gradients import bind_gradients
 from csnode.sparsity.products import Pattern
 from wsc.compiler.ops import KIND_OF
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.kernel_source import KernelSource
-from wsc.core.segment import Segment
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.segment import Segment
 
 _PREFIX = "torch.ops.aten."
 _CHOOSING = (

@@ -21,8 +21,8 @@ from timing.kernels.op_costs import op_cycles
 from timing.kernels.resident import gradient_block, gradient_products, summa
 from timing.kernels.single_pe import HALF_BYTES, vector_cycles
 from timing.kernels.streaming import weight_streaming
-from wsc.core.program import BYTES_PER_ELEMENT
-from wsc.core.segment import OpWork
+from wsc.core.program.program import BYTES_PER_ELEMENT
+from wsc.core.program.segment import OpWork
 
 _SUMS = "float32"
 Shape = tuple[int, ...]

@@ -18,7 +18,7 @@ import torch
 
 from csnode.sparsity.gradients import ATEN, PRODUCT, gradient_calls
 from wsc.core.payload import is_aligned
-from wsc.core.segment import Segment
+from wsc.core.program.segment import Segment
 
 _WRITING: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
     {PRODUCT: torch.mm, f"{ATEN}add.Tensor": torch.add}

@@ -20,8 +20,8 @@ from timing.hardware.fabric import FabricSpec
 from timing.kernels import Cycles
 from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import Program
-from wsc.core.segment import OpWork, Segment
+from wsc.core.program.program import Program
+from wsc.core.program.segment import OpWork, Segment
 
 _SUM_BYTES = 4  # fp32
 

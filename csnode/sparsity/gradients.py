@@ -17,7 +17,7 @@ import torch
 
 from csnode.sparsity.crossover import SparseProducts, largest_density
 from csnode.sparsity.products import Pattern, sampled
-from wsc.core.segment import Segment
+from wsc.core.program.segment import Segment
 from wsc.numerics.half_types import nearest
 
 ATEN = "torch.ops.aten."

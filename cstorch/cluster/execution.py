@@ -32,7 +32,7 @@ from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import node_name
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode
+from wsc.core.program.program import Mode
 from wsc.core.units import format_ps
 from wsc.core.watch import NOTHING
 

@@ -32,7 +32,7 @@ from wsc.compiler.results.step_means import close_step
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode
+from wsc.core.program.program import Mode
 from wsc.core.role import Value
 from wsc.numerics.precision import StreamPrecision
 

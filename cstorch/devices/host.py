@@ -20,7 +20,7 @@ from cstorch.optim.state import OptimizerState
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, TensorSpec
+from wsc.core.program.program import Mode, TensorSpec
 from wsc.numerics.precision import StreamPrecision
 
 

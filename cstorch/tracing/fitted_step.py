@@ -17,8 +17,8 @@ from cstorch.tracing.recorder import recording
 from cstorch.tracing.start_key import start_key
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
-from wsc.core.micro_batches import Cut
 from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program.micro_batches import Cut
 
 log = logging.getLogger("waferstream")
 

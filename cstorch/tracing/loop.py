@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import torch
 
 from cstorch.tracing.step_value import StepCall
-from wsc.core.loading import Loading
 from wsc.core.loss_scale import LossScale
-from wsc.core.program import Mode
+from wsc.core.program.loading import Loading
+from wsc.core.program.program import Mode
 
 Closure = tuple[Callable[..., Any], Any]
 """A function to call after a step, and its (args, kwargs) with StepValues."""

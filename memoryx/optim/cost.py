@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from memoryx.optim.rule import Hyper, Shape, rule_named, state_bytes
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import MASTER_BYTES, TensorSpec
+from wsc.core.program.program import MASTER_BYTES, TensorSpec
 from wsc.core.weight_averages import FLOPS_OF_AVERAGE
 
 

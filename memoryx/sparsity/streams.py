@@ -6,10 +6,10 @@ import torch
 
 from memoryx.sparsity.masks import Masks
 from wsc.core.payload import unpack
-from wsc.core.program import BYTES_PER_ELEMENT
+from wsc.core.program.program import BYTES_PER_ELEMENT
+from wsc.core.program.stream_plan import Bucket
 from wsc.core.sparsity.nonzeros import Index
 from wsc.core.sparsity.packed_weights import PackedWeights, gradient_bucket, pays
-from wsc.core.stream_plan import Bucket
 
 
 class SparseStreams:

@@ -26,7 +26,7 @@ from modelzoo.data.source import Batch, BatchSource, EarlierKey
 from modelzoo.data.vocabulary import Vocabulary
 from modelzoo.data.wordpiece import CONTINUES
 from wsc.core.errors import DataError
-from wsc.core.loading import LoaderKind
+from wsc.core.program.loading import LoaderKind
 
 IGNORED = -100
 """Label of a token that does not count (torch.nn.CrossEntropyLoss, ignore_index)."""

@@ -34,7 +34,7 @@ from modelzoo.data.source import (
 from modelzoo.data.transforms import AddSinkTokens, Transformed
 from modelzoo.data.worker_cache import cached
 from wsc.core.config import Config, before
-from wsc.core.loading import LoaderKind
+from wsc.core.program.loading import LoaderKind
 
 Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
 """Folders of ``*.h5`` files, files, or globs."""

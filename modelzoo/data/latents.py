@@ -21,7 +21,7 @@ from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches
 from modelzoo.data.worker_cache import cached
 from wsc.core.errors import DataError
-from wsc.core.loading import LoaderKind
+from wsc.core.program.loading import LoaderKind
 from wsc.core.rng import stream_key
 from wsc.core.units import MIB
 

@@ -23,7 +23,7 @@ from modelzoo.models.dino_config import (
 from modelzoo.models.dino_parts import DinoLoss, Distillation, Head, KoLeoLoss, PatchLoss, Trunk
 from modelzoo.models.freezing import freeze
 from modelzoo.models.registry import register_model
-from wsc.core.micro_batches import Cut, check_groups
+from wsc.core.program.micro_batches import Cut, check_groups
 from wsc.core.rng import stream_key
 from wsc.core.weight_averages import average_weights
 

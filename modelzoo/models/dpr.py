@@ -14,7 +14,7 @@ from modelzoo.models.bert_encoder import BertEncoder
 from modelzoo.models.dpr_config import DprConfig, PoolerType, TextEncoderConfig
 from modelzoo.models.metrics import RetrievalMetrics
 from modelzoo.models.registry import register_model
-from wsc.core.micro_batches import Cut, check_groups
+from wsc.core.program.micro_batches import Cut, check_groups
 from wsc.core.rng import stream_key
 
 

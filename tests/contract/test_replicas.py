@@ -16,7 +16,7 @@ from tests.contract.test_transactions import JOB, StoppableOffice, StoppedError,
 from tests.support.sorting_office import ORDERS, SortingOffice
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.messages import Envelope, StepDone, UpdateSkipped
-from wsc.core.schedule import collected_by
+from wsc.core.program.schedule import collected_by
 
 PAIRS = (("wgt-0", "rpl-0"), ("wgt-1", "rpl-1"))
 HOLDERS = frozenset(name for pair in PAIRS for name in pair)

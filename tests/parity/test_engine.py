@@ -19,8 +19,8 @@ from wsc.core.errors import (
     ApplianceResourceExhausted,
     ConfigError,
 )
-from wsc.core.kernel_source import KernelSource
-from wsc.core.segment import Segment
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.segment import Segment
 
 WAFER: dict[str, Any] = {"default": "wafer", "rows": 4, "columns": 4}
 

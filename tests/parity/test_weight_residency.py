@@ -23,7 +23,7 @@ from tests.support.local_machine import (
     start,
 )
 from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
-from wsc.core.segment import Segment
+from wsc.core.program.segment import Segment
 from wsc.numerics.precision import StreamPrecision
 
 DEPTHS = (4, 32)

@@ -9,7 +9,7 @@ import numpy as np
 from wsc.checkpoint import FORMAT_ATTRIBUTE, UNSEALED_VERSION
 from wsc.checkpoint.packed import PackedSpec
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 PACKED_PLACES = (3, 17, 40)
 PACKED_VALUES = np.array([1.5, -2.0, 0.25], np.float32)

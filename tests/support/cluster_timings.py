@@ -13,9 +13,9 @@ from simulator.costed_program import CostedProgram
 from timing.attribution import StepTiming
 from timing.hardware import MachineSpec
 from timing.record import Record
-from wsc.core.program import Mode, Program, TensorSpec
-from wsc.core.segment import OpWork, Segment
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.program import Mode, Program, TensorSpec
+from wsc.core.program.segment import OpWork, Segment
+from wsc.core.program.stream_plan import plan_streams
 
 MEGA, GIGA, TERA = 10**6, 10**9, 10**12
 ADAMW = UpdateCost(state_bytes=8, flops=15)

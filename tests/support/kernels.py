@@ -10,7 +10,7 @@ from torch import nn
 
 from wsc.compiler.capture.autocast import autocast
 from wsc.compiler.compiled import Compiled
-from wsc.core.label_means import SEED_INPUT
+from wsc.core.program.label_means import SEED_INPUT
 from wsc.numerics.keyed_random import KEY_INPUT
 from wsc.numerics.precision import DTYPES, StreamPrecision
 

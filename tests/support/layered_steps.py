@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.small_programs import program, segment
-from wsc.core.program import Program
-from wsc.core.segment import Footprint, OpWork, Stash
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Footprint, OpWork, Stash
 
 GB = 1_000_000_000
 

@@ -3,7 +3,7 @@
 from timing.hardware.fabric import WSE2
 from timing.kernels import Grid
 from timing.kernels.op_costs import op_cycles
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 
 
 def check_costs(program: Program) -> None:

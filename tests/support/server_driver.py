@@ -24,10 +24,10 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program.schedule import Rounds
+from wsc.core.program.stream_plan import plan_streams
 from wsc.core.reduce_order import root
 from wsc.core.role import Cores, Job, RoleContext
-from wsc.core.schedule import Rounds
-from wsc.core.stream_plan import plan_streams
 
 Kind = TypeVar("Kind")
 TRAINED = ("first.weight", "first.bias", "last.weight")

@@ -28,7 +28,7 @@ from tests.support.cluster_timings import (
 from timing.cost import segment_costs
 from timing.record import Record
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.core.units import PS_PER_MS, PS_PER_US, format_rate
 
 

@@ -13,7 +13,7 @@ from tests.support.tiny_models import SIZES, TINY_MODELS
 from timing.kernels.op_costs import COST_FUNCTIONS
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.ops import KIND_OF
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.numerics.precision import StreamPrecision
 
 

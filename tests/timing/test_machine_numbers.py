@@ -24,8 +24,8 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.scale import ScalableProgram, capture_both
 from wsc.core.config import validate
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.loading import Loading
-from wsc.core.micro_batches import MicroBatchPolicy
+from wsc.core.program.loading import Loading
+from wsc.core.program.micro_batches import MicroBatchPolicy
 from wsc.numerics.precision import StreamPrecision
 
 MODEL = {

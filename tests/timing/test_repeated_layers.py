@@ -23,7 +23,7 @@ from tests.support.cluster_timings import (
     shapes,
 )
 from timing.record import Record
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 
 deep_programs = st.builds(
     make_program,

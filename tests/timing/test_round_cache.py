@@ -23,8 +23,8 @@ from tests.support.cluster_timings import (
     slow_roles,
 )
 from timing.record import Record
-from wsc.core.program import Mode, Program
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.program import Mode, Program
+from wsc.core.program.stream_plan import plan_streams
 
 
 @given(programs, shapes, even_machines, slow_roles)

@@ -20,8 +20,8 @@ from tests.support.cluster_timings import (
     run,
 )
 from timing.record import Record
-from wsc.core.program import BYTES_PER_ELEMENT
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.program import BYTES_PER_ELEMENT
+from wsc.core.program.stream_plan import plan_streams
 from wsc.core.units import PS_PER_MS
 
 

@@ -14,7 +14,7 @@ from pydantic import NonNegativeInt, PositiveInt, ValidationInfo, field_validato
 
 from timing.hardware.sourced import Preset, Sourced, merged, preset, sourced
 from wsc.core.config import Config
-from wsc.core.loading import Loading
+from wsc.core.program.loading import Loading
 from wsc.core.units import PS_PER_US
 
 

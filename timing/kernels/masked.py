@@ -37,7 +37,7 @@ from timing.kernels.resident import (
     weight_gradient,
 )
 from timing.kernels.single_pe import HALF_BYTES, axpy_cycles, wavelets
-from wsc.core.program import BYTES_PER_ELEMENT
+from wsc.core.program.program import BYTES_PER_ELEMENT
 
 CONTROL_CYCLES = 2
 """Cycles for each input of X: to take the control wavelet, and to issue the next task."""

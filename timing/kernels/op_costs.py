@@ -17,7 +17,7 @@ from timing.kernels.masked import sparse_weight_gradient
 from timing.kernels.resident import resident_product, weight_gradient
 from timing.kernels.streaming import weight_streaming
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.segment import OpWork
+from wsc.core.program.segment import OpWork
 
 TRANSCENDENTAL = re.compile(
     r"(exp2?|expm1|log2?|log10|log1p|gelu|silu|tanh|sigmoid|log_sigmoid|softplus|mish|elu|erfc?"

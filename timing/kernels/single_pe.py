@@ -12,7 +12,7 @@ from typing import Literal
 
 from timing.hardware.fabric import FabricSpec
 from timing.kernels.grid import Cycles
-from wsc.core.program import BYTES_PER_ELEMENT
+from wsc.core.program.program import BYTES_PER_ELEMENT
 
 VectorOp = Literal["copy", "add", "multiply", "fma", "sum"]
 

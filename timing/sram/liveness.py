@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from wsc.core.program import Program
-from wsc.core.segment import Footprint, Stash
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Footprint, Stash
 
 _REPEATED = re.compile(r"\.\d+$")  # "decoder.3": a layer's name ends at its first number
 

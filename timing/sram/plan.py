@@ -11,7 +11,7 @@ from timing.sram.liveness import Moment, moments
 from timing.sram.recompute import capacities, recomputable, recompute
 from timing.sram.space import buffer_bytes, data_bytes
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.core.units import format_bytes
 
 

@@ -24,8 +24,8 @@ import numpy.typing as npt
 from timing.hardware import WaferSpec
 from timing.sram.liveness import Life, lives, moments_of, output_head
 from timing.sram.space import Buffers, data_bytes
-from wsc.core.program import Program
-from wsc.core.segment import Footprint, Segment, Stash
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Footprint, Segment, Stash
 
 Lines = npt.NDArray[np.int64]
 """Footprints of all segments, [segments, 2]: fixed bytes, and bytes for each sample."""

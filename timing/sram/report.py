@@ -10,8 +10,8 @@ from timing.kernels import Grid
 from timing.sram.liveness import lives
 from timing.sram.plan import SramPlan, largest_with_recompute
 from timing.sram.space import code_bytes, data_bytes, describe
-from wsc.core.program import BYTES_PER_ELEMENT, Program
-from wsc.core.segment import OpWork, Segment
+from wsc.core.program.program import BYTES_PER_ELEMENT, Program
+from wsc.core.program.segment import OpWork, Segment
 from wsc.core.units import aligned, format_bytes
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from timing.hardware import WaferSpec
 from wsc.core.errors import ConfigError
-from wsc.core.program import BYTES_PER_ELEMENT, Program
-from wsc.core.stream_plan import GRADIENT_BYTES
+from wsc.core.program.program import BYTES_PER_ELEMENT, Program
+from wsc.core.program.stream_plan import GRADIENT_BYTES
 from wsc.core.units import PS_PER_S, format_bytes
 
 

@@ -37,7 +37,7 @@ from validation.rows.kernels import (
 )
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import SECONDS, in_unit, measure
-from wsc.core.program import BYTES_PER_ELEMENT
+from wsc.core.program.program import BYTES_PER_ELEMENT
 
 VECTOR_OPS: Mapping[str, VectorOp] = {
     "reduction": "sum",

@@ -21,8 +21,8 @@ from validation.families.prediction import Family
 from validation.families.workloads import program_of
 from validation.rows.row import CannotPredict, Row
 from wsc.compiler.derivation.scale import CAPTURED_SIZES
-from wsc.core.program import Program
-from wsc.core.segment import ARITHMETIC_KINDS
+from wsc.core.program.program import Program
+from wsc.core.program.segment import ARITHMETIC_KINDS
 
 
 def operations(program: Program, densities: Densities = DENSE) -> float:

@@ -27,7 +27,7 @@ from validation.published_programs.releases import release_of, software_speed
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_training_unit
 from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
-from wsc.core.micro_batches import FILL_WAFER, rounds_of
+from wsc.core.program.micro_batches import FILL_WAFER, rounds_of
 from wsc.core.units import seconds
 
 ADAMW = UpdateCost(state_bytes=8, flops=15)

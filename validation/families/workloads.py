@@ -23,8 +23,8 @@ from waferstream.simulation.study import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
-from wsc.core.loading import Loading
-from wsc.core.program import Program
+from wsc.core.program.loading import Loading
+from wsc.core.program.program import Program
 from wsc.numerics.precision import StreamPrecision
 
 _PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"

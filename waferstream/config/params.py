@@ -42,7 +42,7 @@ from waferstream.config.sections import (
 from waferstream.config.shared_keys import with_shared_keys
 from wsc.core.config import load_yaml, validate
 from wsc.core.errors import ConfigError
-from wsc.core.micro_batches import MicroBatchPolicy
+from wsc.core.program.micro_batches import MicroBatchPolicy
 from wsc.core.sparsity.groups import Groups
 
 Kind = TypeVar("Kind", bound=Named)

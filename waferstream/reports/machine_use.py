@@ -10,7 +10,7 @@ from simulator.stream_checks import checked_streams
 from timing.hardware import MachineSpec
 from timing.sram import SramPlan, largest_with_recompute
 from waferstream.reports.layer_groups import LayerGroup, group_layers
-from wsc.core.schedule import Rounds
+from wsc.core.program.schedule import Rounds
 from wsc.core.units import seconds
 
 

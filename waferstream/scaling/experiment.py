@@ -27,7 +27,7 @@ from waferstream.reports.run_curve import curve_of_runs
 from waferstream.reports.summary import SUMMARY_NAME, RunSummary
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.micro_batches import MicroBatchPolicy
+from wsc.core.program.micro_batches import MicroBatchPolicy
 
 CURVE_NAME = "scaling"
 

@@ -42,7 +42,7 @@ from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.core.sparsity.spec import WeightSparsity
 from wsc.host.files import replacing
 from wsc.host.sources import sources_digest

@@ -16,7 +16,7 @@ from waferstream.reports.curve_report import (
 )
 from waferstream.reports.layer_groups import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
-from wsc.core.micro_batches import Cut
+from wsc.core.program.micro_batches import Cut
 from wsc.core.units import (
     counted,
     folded,

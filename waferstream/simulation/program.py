@@ -33,7 +33,7 @@ from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulation.study import Study
 from wsc.compiler.derivation.scale import CAPTURED_SIZES
 from wsc.core.errors import ConfigError
-from wsc.core.loading import UNKNOWN_LOADING
+from wsc.core.program.loading import UNKNOWN_LOADING
 from wsc.core.sparsity.spec import WeightSparsity
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]

@@ -29,8 +29,8 @@ from waferstream.reports.summary import Emulated
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import CapturedStep
 from waferstream.simulation.sparse_steps import simulated_sparsity
-from wsc.core.loading import UNKNOWN_LOADING, Loading
-from wsc.core.micro_batches import (
+from wsc.core.program.loading import UNKNOWN_LOADING, Loading
+from wsc.core.program.micro_batches import (
     FILL_WAFER,
     Cut,
     MicroBatchPolicy,
@@ -39,7 +39,7 @@ from wsc.core.micro_batches import (
     explored_sizes,
     rounds_of,
 )
-from wsc.core.program import BYTES_PER_ELEMENT, Program
+from wsc.core.program.program import BYTES_PER_ELEMENT, Program
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from waferstream.simulation.capture import capture_step
 from waferstream.simulation.wafer_trace_request import FLAG, WaferTraceRequest
 from waferstream.training.backend import make_backend
 from wsc.core.errors import ConfigError, nearest
-from wsc.core.program import Program
-from wsc.core.segment import Segment
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Segment
 from wsc.host.files import replacing
 
 log = logging.getLogger("waferstream")

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from wsc.checkpoint import CLUSTER_STATES, SPARSITY_MASK, parameter_of
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 BITS_PER_WORD = 32
 

@@ -20,7 +20,7 @@ from wsc.checkpoint.inspection import check_format, damaged, inspect
 from wsc.checkpoint.packed import mask_key, unpack_into
 from wsc.checkpoint.seal import SealError, check_extent, read_extent, read_seal
 from wsc.core.errors import CheckpointError, did_you_mean
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.version import VERSION
 
 

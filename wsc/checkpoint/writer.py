@@ -32,7 +32,7 @@ from wsc.checkpoint.packed import PackedSpec
 from wsc.checkpoint.parts import Part
 from wsc.checkpoint.seal import Manifest, append_seal, with_checksums
 from wsc.core.errors import CheckpointError
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.units import KIB
 from wsc.host.files import final_path
 from wsc.version import VERSION

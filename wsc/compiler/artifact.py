@@ -28,8 +28,8 @@ from wsc.compiler.compiled import (
 )
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ConfigError
-from wsc.core.kernel_source import KernelSource
-from wsc.core.segment import Segment
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.segment import Segment
 from wsc.core.units import counted
 from wsc.host.files import replacing
 from wsc.host.user_state import is_sealed, sealed

@@ -16,9 +16,9 @@ import torch
 from pydantic import TypeAdapter
 
 from wsc.core.installation import SizedKernels
-from wsc.core.kernel_source import KernelSource
-from wsc.core.program import Program
-from wsc.core.segment import Segment
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Segment
 from wsc.host.user_state import is_sealed, sealed
 
 FORMAT = 5

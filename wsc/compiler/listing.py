@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsc.core.program import Program
-from wsc.core.schedule import Schedule, SegmentStep, schedule_of
-from wsc.core.stream_plan import Bucket, plan_streams
+from wsc.core.program.program import Program
+from wsc.core.program.schedule import Schedule, SegmentStep, schedule_of
+from wsc.core.program.stream_plan import Bucket, plan_streams
 from wsc.core.units import format_bytes
 
 

@@ -38,7 +38,7 @@ PLACE = "rounding_place"
 
 
 class HalfLowering:
-    """Rewrites calls for ``wsc.core.kernel_source``."""
+    """Rewrites calls for ``wsc.core.program.kernel_source``."""
 
     def __init__(self, half: str) -> None:
         self._half, self._dtype = half, dtype_in_program(half)

@@ -20,7 +20,7 @@ from wsc.compiler.capture.capture import Captured
 from wsc.compiler.ops import op_name
 from wsc.compiler.storages import storages_of, tensors_of
 from wsc.compiler.work import work_of
-from wsc.core.segment import Footprint, Stash
+from wsc.core.program.segment import Footprint, Stash
 
 _KEEPS_SIZE = frozenset({"elementwise", "copy", "view"})
 

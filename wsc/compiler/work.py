@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from wsc.compiler.ops import op_name
 from wsc.compiler.storages import tensors_of
-from wsc.core.segment import OpWork
+from wsc.core.program.segment import OpWork
 
 Shape = tuple[int, ...]
 

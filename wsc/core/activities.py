@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wsc.core.program import Program
-from wsc.core.stream_plan import Bucket
+from wsc.core.program.program import Program
+from wsc.core.program.stream_plan import Bucket
 
 
 class Place(NamedTuple):

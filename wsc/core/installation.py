@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from wsc.core.kernel_source import KernelSource
-from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.messages import replica_name, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import payload_bytes
-from wsc.core.program import Mode, Program
-from wsc.core.schedule import (
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.loading import UNKNOWN_LOADING, Loading
+from wsc.core.program.program import Mode, Program
+from wsc.core.program.schedule import (
     Rounds,
     Schedule,
     schedule_of,
 )
-from wsc.core.segment import Segment
-from wsc.core.stream_plan import StreamPlan
+from wsc.core.program.segment import Segment
+from wsc.core.program.stream_plan import StreamPlan
 
 
 @dataclass(frozen=True)

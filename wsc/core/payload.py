@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 if TYPE_CHECKING:
     import torch

@@ -24,8 +24,8 @@ from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Envelope, Message
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import Arena
-from wsc.core.program import Mode, NormInput, TensorSpec
-from wsc.core.schedule import Rounds
+from wsc.core.program.program import Mode, NormInput, TensorSpec
+from wsc.core.program.schedule import Rounds
 from wsc.core.verification import UNVERIFIED, Verification
 from wsc.core.watch import NOTHING, Finding, TensorNorms, Watch
 from wsc.host.disk import LOCAL_DISK, Disk

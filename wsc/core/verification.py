@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages import Vote, node_name
+from wsc.core.program.schedule import Rounds
 from wsc.core.rng import stream_key
-from wsc.core.schedule import Rounds
 
 _KEYS = 1 << 63  # of wsc.core.rng.stream_key
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from wsc.core.program import Rounding
+from wsc.core.program.program import Rounding
 from wsc.numerics import cbfloat16
 
 DTYPES = {

@@ -34,9 +34,9 @@ from cstorch.utils.data.loop_log import LoopLog
 from cstorch.utils.data.profiler import Profiler
 from cstorch.utils.data.utils import Schedule
 from wsc.core.errors import ConfigError
-from wsc.core.loading import Loading
-from wsc.core.micro_batches import MicroBatchSize
-from wsc.core.program import Mode
+from wsc.core.program.loading import Loading
+from wsc.core.program.micro_batches import MicroBatchSize
+from wsc.core.program.program import Mode
 from wsc.host.files import write_json
 
 log = logging.getLogger("waferstream")

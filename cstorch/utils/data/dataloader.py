@@ -13,7 +13,7 @@ from appliance.input.batches import GlobalBatches
 from cstorch.client.restartable import own_state
 from cstorch.current import call_on_worker, existing_backend
 from wsc.core.errors import DataError
-from wsc.core.loading import Loading
+from wsc.core.program.loading import Loading
 
 BATCHES, SAMPLES = "batches", "samples_streamed"
 """Keys of a loader's state: global batches that training has read, and their samples."""

@@ -15,7 +15,7 @@ from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from wsc.core.messages import Envelope, WeightsReleased
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Report, RoleContext, Threadless, Waiting
 
 JOB = Job("train", 1, 1)

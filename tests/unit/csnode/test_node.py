@@ -14,8 +14,8 @@ from tests.support.errors import raises
 from tests.support.node_driver import NodeDriver
 from wsc.core.errors import ApplianceError, ApplianceResourceExhausted
 from wsc.core.messages import BatchReady, BatchReleased, GradientReady, WeightsReleased
+from wsc.core.program.segment import Segment
 from wsc.core.reduce_order import leaf
-from wsc.core.segment import Segment
 
 
 def test_node_round_matches_autograd() -> None:

@@ -7,8 +7,8 @@ from timing.attribution import Attribution
 from timing.cost import SegmentCost
 from timing.hardware import CS2, InputSpec, override
 from timing.timeline import Arrival
-from wsc.core.program import TensorSpec
-from wsc.core.stream_plan import Bucket
+from wsc.core.program.program import TensorSpec
+from wsc.core.program.stream_plan import Bucket
 
 BUCKET = Bucket(0, 0, 0, (TensorSpec("w", (10,), "bfloat16"),))
 COST = SegmentCost(compute_ps=1000, overhead_ps=100)

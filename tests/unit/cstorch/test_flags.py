@@ -14,7 +14,7 @@ from cstorch import backends
 from tests.support.cstorch_program import evaluation_step, executor, losses, training_step
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
-from wsc.core.micro_batches import Explore, SizeRange
+from wsc.core.program.micro_batches import Explore, SizeRange
 
 
 @pytest.fixture(autouse=True)

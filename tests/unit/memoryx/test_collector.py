@@ -21,9 +21,9 @@ from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import program
 from wsc.core.loss_scale import LossScaleRule
 from wsc.core.messages import GradientReady, NormPartial, NormTotal
+from wsc.core.program.stream_plan import plan_streams
 from wsc.core.reduce_order import Subtree, leaf, root
 from wsc.core.role import Job, Report
-from wsc.core.stream_plan import plan_streams
 
 PROGRAM = program()
 PLAN = plan_streams(PROGRAM, 1)

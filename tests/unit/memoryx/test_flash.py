@@ -24,7 +24,7 @@ from wsc.checkpoint.parts import read_parts
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 MIB = 1 << 20
 SPECS = [TensorSpec(f"w{i}", (64, 32 + 7 * i), "float32") for i in range(6)]

@@ -6,7 +6,7 @@ from memoryx.journal import Journal
 from memoryx.store import WeightStore
 from tests.support.plain_sgd import SGD
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 NAMES = ("a", "b")
 

@@ -8,7 +8,7 @@ import torch
 
 from memoryx.norms import NormNotes
 from tests.support.small_programs import program
-from wsc.core.program import NormInput, NormResults
+from wsc.core.program.program import NormInput, NormResults
 from wsc.core.role import Job, Report
 
 WEIGHT = NormInput("weight", "first.weight")

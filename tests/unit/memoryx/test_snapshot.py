@@ -17,7 +17,7 @@ from wsc.checkpoint import MODEL
 from wsc.checkpoint.parts import Part, has_parts, read_parts
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.host import disk
 
 SIZE = 64

@@ -22,8 +22,8 @@ from wsc.core.errors import CheckpointError, ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.decays import ConstantLR, LinearLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import TensorSpec
-from wsc.core.stream_plan import assign_servers
+from wsc.core.program.program import TensorSpec
+from wsc.core.program.stream_plan import assign_servers
 from wsc.core.weight_averages import WeightAverage
 
 SPECS = (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from memoryx.streamer import Streamer
 from tests.support.arenas import StrictArena, StrictSlab
 from tests.support.small_programs import program
-from wsc.core.stream_plan import Bucket, plan_streams
+from wsc.core.program.stream_plan import Bucket, plan_streams
 
 PROGRAM = program()
 BUCKETS = plan_streams(PROGRAM, 1).weights

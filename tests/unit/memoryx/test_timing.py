@@ -12,8 +12,8 @@ from memoryx.tiers import Holding, Tiers
 from memoryx.timing import MemoryXTiming
 from timing.hardware import EVEN, JitterSpec, MemoryXSpec
 from timing.timeline import Arrival
-from wsc.core.program import TensorSpec
-from wsc.core.stream_plan import Bucket
+from wsc.core.program.program import TensorSpec
+from wsc.core.program.stream_plan import Bucket
 
 SPEC = MemoryXSpec(
     bandwidth_bytes_per_s=10**9,  # 1 byte per ns

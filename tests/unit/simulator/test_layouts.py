@@ -14,8 +14,8 @@ from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.scale import ScalableProgram, capture_both
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import Program
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.program import Program
+from wsc.core.program.stream_plan import plan_streams
 from wsc.numerics.precision import StreamPrecision
 
 MACHINE = MachineSpec()

@@ -12,9 +12,9 @@ from tests.support.small_programs import segment
 from timing.densities import StepSparsity
 from timing.hardware import MachineSpec
 from timing.stalls import StreamCheck, check_streams
-from wsc.core.program import Program, TensorSpec
-from wsc.core.segment import OpWork
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.program import Program, TensorSpec
+from wsc.core.program.segment import OpWork
+from wsc.core.program.stream_plan import plan_streams
 
 WIDTH = 4096
 NAMES = ("first", "last")

@@ -19,10 +19,10 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
+from wsc.core.program.schedule import Rounds
+from wsc.core.program.stream_plan import plan_streams
 from wsc.core.reduce_order import Subtree, leaf, root
 from wsc.core.role import Job, RoleContext
-from wsc.core.schedule import Rounds
-from wsc.core.stream_plan import plan_streams
 
 NUM_MICRO_BATCHES = 5
 NO_FEED = InputFeed(tuple, ())

@@ -13,8 +13,8 @@ from timing.hardware import CS2, CS3, WSE2, override
 from timing.kernels import Grid
 from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import Program
-from wsc.core.segment import OpWork
+from wsc.core.program.program import Program
+from wsc.core.program.segment import OpWork
 
 PRODUCT = OpWork("mm", "matmul", 2 * 10**12, (1, 75_000, 1024, 4096), streams=True)
 SCORES = OpWork("attention", "attention", 10**9, (64, 2048, 2048, 64))

@@ -16,12 +16,12 @@ from timing.densities import Densities, StepSparsity, op_densities, sparse_plan
 from timing.hardware import MachineSpec
 from timing.kernels import Grid
 from timing.kernels.streaming import weight_streaming
-from wsc.core.program import Program, TensorSpec
-from wsc.core.segment import OpWork
+from wsc.core.program.program import Program, TensorSpec
+from wsc.core.program.segment import OpWork
+from wsc.core.program.stream_plan import plan_streams
 from wsc.core.sparsity.levels import Constant, Exp
 from wsc.core.sparsity.nonzero_bytes import expected_bytes
 from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
-from wsc.core.stream_plan import plan_streams
 
 MACHINE = MachineSpec()
 WIDTH, TOKENS = 4096, 50_000

@@ -10,7 +10,7 @@ from torch import nn
 
 from wsc.compiler.results.step_means import StepMean
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import StepMeanSpec
+from wsc.core.program.program import StepMeanSpec
 
 
 class TracedBuffers:

@@ -25,7 +25,7 @@ from wsc.compiler.capture.capture import Captured
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack, with_number
 from wsc.compiler.derivation.layer_places import LayerPlaces, UnequalLayersError
 from wsc.compiler.storages import tensors_of
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 _LAST = CAPTURED_LAYERS - 1
 _OF_LEAVES = 2**64 - 1  # sequence number of what autograd does for leaves

@@ -37,8 +37,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from wsc.core.program import Program
-from wsc.core.segment import Phase, Segment
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Phase, Segment
 
 CAPTURED_LAYERS = 5
 """Layers of a capture that is deepened: first, second, middle, second last, last."""

@@ -24,7 +24,7 @@ from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.derivation.layer_places import UnequalLayersError
 from wsc.compiler.derivation.resize import resized
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.numerics.precision import StreamPrecision
 
 _REMEDY = "set csx.performance.micro_batch_size to an integer that divides the batch and fits"

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import Program, TensorSpec
-from wsc.core.segment import ARITHMETIC_KINDS, OpWork
+from wsc.core.program.program import Program, TensorSpec
+from wsc.core.program.segment import ARITHMETIC_KINDS, OpWork
 
 CAPTURED_SIZES = (2, 4)
 """Micro-batch sizes to capture at; torch simplifies what has a single sample."""

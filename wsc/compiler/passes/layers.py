@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from torch import fx
 
 from wsc.compiler.capture.capture import Captured
-from wsc.core.program import BYTES_PER_ELEMENT
-from wsc.core.segment import Phase
+from wsc.core.program.program import BYTES_PER_ELEMENT
+from wsc.core.program.segment import Phase
 
 SMALL_LAYER_BYTES = 256 * 1024
 """A layer that streams fewer bytes is joined with a neighbour: each segment has fixed costs."""

@@ -6,8 +6,9 @@ A term of a loss is a mean over labels if it divides by a number that the inputs
     div(x, sum(mask))          also with a cast of the sum, or a lower bound of it
 
 Constant factors, casts and views around a term do not matter, and terms may be added. What counts
-the labels becomes a kernel of its own, which the input worker runs (wsc.core.label_means). The ops
-of the step stay as they are: only the constant at which the backward pass starts becomes an input.
+the labels becomes a kernel of its own, which the input worker runs
+(wsc.core.program.label_means). The ops of the step stay as they are: only the constant at which
+the backward pass starts becomes an input.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from wsc.compiler.capture.capture import Captured
 from wsc.compiler.ops import RANDOM_OPS, op_name
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.storages import needed_for, overwritten, tensors_of
-from wsc.core.kernel_source import KernelSource, kernel_source
-from wsc.core.label_means import SEED_INPUT, LabelMean
+from wsc.core.program.kernel_source import KernelSource, kernel_source
+from wsc.core.program.label_means import SEED_INPUT, LabelMean
 
 _MEAN = 1  # aten's number of reduction="mean"
 _NLL = {"nll_loss_forward", "nll_loss2d_forward"}

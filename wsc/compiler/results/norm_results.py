@@ -15,8 +15,8 @@ from torch import fx
 from wsc.compiler.capture.capture_errors import line_of_node
 from wsc.compiler.ops import op_kind, op_name
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.kernel_source import KernelSource, kernel_source
-from wsc.core.program import NormInput, NormResults
+from wsc.core.program.kernel_source import KernelSource, kernel_source
+from wsc.core.program.program import NormInput, NormResults
 
 _UNCHANGED = frozenset({"detach", "alias", "clone", "_to_copy"})
 _EUCLIDEAN = (2, 2.0)

@@ -11,7 +11,7 @@ from wsc.compiler.capture.capture_errors import line_of_node
 from wsc.compiler.ops import RANDOM_OPS, op_name
 from wsc.compiler.storages import needed_for, overwritten, storages_of
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.kernel_source import KernelSource, kernel_source
+from wsc.core.program.kernel_source import KernelSource, kernel_source
 
 
 def varying(graph: fx.Graph, buffers: Collection[fx.Node] = ()) -> set[fx.Node]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from wsc.core.program import StepMeanSpec
+from wsc.core.program.program import StepMeanSpec
 
 _BUFFERS = ("value", "total", "weight", "num_steps")
 

@@ -26,8 +26,8 @@ from wsc.compiler.results.batch_norm import split_batch_norms
 from wsc.compiler.results.state_cut import StateCut, varying
 from wsc.compiler.storages import overwritten
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.kernel_source import KernelSource
-from wsc.core.program import StepState, TensorSpec
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.program import StepState, TensorSpec
 
 Results = tuple[tuple[int, fx.Node], ...]
 """Values that the kernels return, by position."""

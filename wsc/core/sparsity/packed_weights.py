@@ -20,10 +20,10 @@ import torch
 
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.payload import Payload
-from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
+from wsc.core.program.program import BYTES_PER_ELEMENT, TensorSpec
+from wsc.core.program.stream_plan import Bucket
 from wsc.core.sparsity.nonzero_bytes import ENCODINGS, aligned
 from wsc.core.sparsity.nonzeros import Index
-from wsc.core.stream_plan import Bucket
 
 _WORD_BYTES = 8
 _ROW_WORDS = 5

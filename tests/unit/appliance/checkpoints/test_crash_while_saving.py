@@ -20,7 +20,7 @@ from wsc.checkpoint import MODEL
 from wsc.checkpoint.parts import read_parts, remove_parts
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_links, append_tensors, reserve_tensors, write_metadata
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 SYSTEM_CALLS = frozenset(["pwrite", "fsync", "posix_fallocate", "replace", "unlink"])
 """Names of functions that write to, flush, rename or remove a file on the way of a save."""

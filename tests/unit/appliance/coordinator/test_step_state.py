@@ -20,7 +20,7 @@ from tests.support.local_machine import (
     start,
 )
 from tests.support.small_programs import program
-from wsc.core.program import StepState, TensorSpec
+from wsc.core.program.program import StepState, TensorSpec
 
 source = partial(random_batches, 3, 10)
 

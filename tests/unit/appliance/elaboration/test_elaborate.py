@@ -19,8 +19,8 @@ from timing.sram import SramPlan, code_bytes
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.installation import Installation
+from wsc.core.program.schedule import Rounds
 from wsc.core.role import RoleSpec
-from wsc.core.schedule import Rounds
 
 Elaborated = tuple[
     Sequence[RoleSpec], list[ServerSpec], list[SwitchSpec], list[NodeSpec], list[WorkerSpec]

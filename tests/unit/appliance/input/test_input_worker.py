@@ -15,10 +15,10 @@ from tests.support.local_machine import Regression, compile_model, random_batche
 from wsc.core.errors import DataError
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import BatchReady, BatchReleased, Envelope
-from wsc.core.program import Program
+from wsc.core.program.program import Program
+from wsc.core.program.schedule import Rounds
+from wsc.core.program.stream_plan import plan_streams
 from wsc.core.role import Job, RoleContext
-from wsc.core.schedule import Rounds
-from wsc.core.stream_plan import plan_streams
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 BATCHES = random_batches(3, ROWS)

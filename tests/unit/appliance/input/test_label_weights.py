@@ -10,8 +10,8 @@ import torch
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.input.label_weights import LabelWeights
 from tests.support.local_machine import Regression, compile_model, installation, random_batches
-from wsc.core.kernel_source import KernelSource
-from wsc.core.label_means import LabelMean
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.label_means import LabelMean
 
 COUNT = KernelSource("def forward(self, x):\n    return [x.sum()]\n", {}, {})
 STEPS = {1: (1.0, 3.0), 2: (0.0, 5.0)}

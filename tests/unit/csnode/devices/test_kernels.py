@@ -16,7 +16,7 @@ from csnode.micro_batch import MicroBatch
 from tests.support.errors import raises
 from tests.support.local_machine import BF16, compile_model
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.kernel_source import KernelSource
+from wsc.core.program.kernel_source import KernelSource
 from wsc.numerics.keyed_random import KEY_INPUT
 
 META = torch.device("meta")

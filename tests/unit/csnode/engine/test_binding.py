@@ -8,8 +8,8 @@ from csnode.engine.binding import built
 from csnode.engine.spec import EngineSpec
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.kernel_source import KernelSource
-from wsc.core.segment import Segment
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.segment import Segment
 
 WAFER = EngineSpec(default="wafer", rows=2, columns=3)
 SEGMENT = Segment(0, "forward", "layer", ("w",), (), ("x",), (), (), (), ())

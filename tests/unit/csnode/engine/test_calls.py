@@ -14,7 +14,7 @@ from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.kernels import KERNELS, PRODUCTS
 from wsc.compiler.ops import KIND_OF, op_name
 from wsc.compiler.work import work_of
-from wsc.core.segment import OpWork
+from wsc.core.program.segment import OpWork
 
 aten: Any = torch.ops.aten
 FLASH = aten._scaled_dot_product_flash_attention_for_cpu

@@ -15,7 +15,7 @@ from csnode.engine.closed_forms import (
 )
 from csnode.engine.spec import KERNEL_NAMES, KernelName
 from timing.kernels.op_costs import op_cycles
-from wsc.core.segment import OpWork
+from wsc.core.program.segment import OpWork
 
 BOUND, MEAN_BOUND = 0.05, 0.02
 CASES: dict[KernelName, list[tuple[int, ...]]] = {

@@ -10,7 +10,7 @@ from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, random_batches
 from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 
 ENGINE = EngineSpec(default="wafer", rows=1, columns=1)
 

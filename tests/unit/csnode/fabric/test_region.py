@@ -21,7 +21,7 @@ from timing.hardware import CS2, DefectSpec, WaferSpec, override
 from timing.hardware.fabric import WSE2
 from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.segment import OpWork
+from wsc.core.program.segment import OpWork
 
 FABRIC = override(WSE2, columns=10, rows=20)
 

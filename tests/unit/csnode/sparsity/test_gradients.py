@@ -11,8 +11,8 @@ import torch
 from csnode.engine.binding import built
 from csnode.engine.spec import EngineSpec
 from csnode.sparsity.products import Pattern, sampled
-from wsc.core.kernel_source import KernelSource
-from wsc.core.segment import Segment
+from wsc.core.program.kernel_source import KernelSource
+from wsc.core.program.segment import Segment
 from wsc.core.sparsity.nonzeros import Index
 from wsc.numerics.half_types import nearest
 

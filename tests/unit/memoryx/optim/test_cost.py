@@ -13,7 +13,7 @@ from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.decays import ConstantLR
 from wsc.core.loss_scale import LossScaleRule
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.weight_averages import WeightAverage
 
 WEIGHT = TensorSpec("weight", (8, 4), "float32")

@@ -14,7 +14,7 @@ from memoryx.sparsity.step_sparsity import (
 )
 from tests.support.plain_sgd import plain_sgd
 from timing.densities import StepSparsity
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.sparsity.levels import Constant, Exp
 from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 

@@ -16,7 +16,7 @@ from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from wsc.core.errors import DataError
-from wsc.core.loading import Loading
+from wsc.core.program.loading import Loading
 
 
 def write_samples(path: Path, first: int, count: int, length: int = 4) -> None:

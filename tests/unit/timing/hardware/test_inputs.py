@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timing.hardware import InputSpec
-from wsc.core.loading import Loading
+from wsc.core.program.loading import Loading
 from wsc.core.units import PS_PER_S
 
 KINDS = st.sampled_from(["hdf5", "csv", "npz", "other"])

@@ -13,7 +13,7 @@ from timing.hardware.inputs import LoaderSpec
 from timing.hardware.machine import LEAST, MOST
 from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError
-from wsc.core.segment import OpWork
+from wsc.core.program.segment import OpWork
 
 
 def machine(**sections: Any) -> MachineSpec:

@@ -16,7 +16,7 @@ from timing.kernels.resident import (
 from timing.kernels.streaming import weight_streaming
 from wsc.compiler.ops import KIND_OF
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.segment import OpWork
+from wsc.core.program.segment import OpWork
 
 SHAPES = {
     "matmul": (1, 4096, 768, 3072),

@@ -10,7 +10,7 @@ from tests.support.small_programs import program, segment
 from timing.hardware import CS2
 from timing.sram import data_bytes, largest_micro_batch
 from timing.sram.liveness import lives, moments, output_head
-from wsc.core.segment import Footprint, Stash
+from wsc.core.program.segment import Footprint, Stash
 
 
 def stash(*values: str, size: int = 1, fixed: int = 0) -> Stash:

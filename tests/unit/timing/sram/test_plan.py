@@ -24,7 +24,7 @@ from timing.sram import (
 )
 from timing.sram.space import buffer_bytes, link_bytes
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.core.units import format_bytes
 
 

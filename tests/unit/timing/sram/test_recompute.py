@@ -14,8 +14,8 @@ from tests.support.small_programs import program, segment
 from timing.hardware import CS2, override
 from timing.sram import capacities, data_bytes, largest_micro_batch, recomputable, recompute
 from wsc.core.errors import ConfigError
-from wsc.core.program import Program, TensorSpec
-from wsc.core.segment import Footprint, Phase, Stash
+from wsc.core.program.program import Program, TensorSpec
+from wsc.core.program.segment import Footprint, Phase, Stash
 
 MB = 1_000_000
 footprints = st.builds(Footprint, st.integers(0, 50 * MB), st.integers(1, 100 * MB))

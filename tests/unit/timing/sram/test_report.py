@@ -19,8 +19,8 @@ from timing.sram import (
     sram_report,
     stash_by_layer,
 )
-from wsc.core.program import Program
-from wsc.core.segment import Footprint, OpWork, Stash
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Footprint, OpWork, Stash
 
 MB = 1_000_000
 WAFER = override(CS2, fabric=override(WSE2, columns=10, rows=20))

@@ -11,7 +11,7 @@ from tests.support.small_programs import program, segment
 from timing.hardware import CS2, CS3, override
 from timing.sram.space import Buffers, buffer_bytes, code_bytes, data_bytes, link_bytes
 from wsc.core.errors import ConfigError
-from wsc.core.program import Program, TensorSpec
+from wsc.core.program.program import Program, TensorSpec
 from wsc.core.units import format_bytes
 
 

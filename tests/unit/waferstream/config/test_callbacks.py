@@ -19,7 +19,7 @@ from waferstream.config.callbacks import (
 from waferstream.config.params import InitConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
-from wsc.core.micro_batches import Explore, SizeRange
+from wsc.core.program.micro_batches import Explore, SizeRange
 
 MICRO = "csx.performance.micro_batch_size"
 

@@ -13,7 +13,7 @@ from tests.support.small_programs import program, segment
 from timing.hardware import CS2, CS3, WaferSpec
 from timing.sram import SramPlan, data_bytes
 from waferstream.reports.wafer_picture import wafer_picture
-from wsc.core.segment import Footprint, OpWork, Stash
+from wsc.core.program.segment import Footprint, OpWork, Stash
 from wsc.core.units import format_bytes
 
 PRODUCT = OpWork("mm", "matmul", 2 * 64 * 32 * 16, (1, 64, 32, 16), streams=True)

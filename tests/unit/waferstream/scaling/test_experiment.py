@@ -13,7 +13,7 @@ from tests.support.summaries import DIGEST, summary
 from waferstream.reports.summary import RunSummary
 from waferstream.scaling.experiment import Experiment, measure
 from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.micro_batches import MicroBatchPolicy
+from wsc.core.program.micro_batches import MicroBatchPolicy
 from wsc.host.files import write_json
 
 POLICY = MicroBatchPolicy()

@@ -17,7 +17,7 @@ from waferstream.config.sections import DataLoaderConfig
 from waferstream.simulation.capture import CapturedStep, example_batch, load_captured
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.host.files import write_json
 from wsc.numerics.precision import StreamPrecision
 

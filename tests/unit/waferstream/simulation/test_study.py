@@ -22,7 +22,7 @@ from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.scale import capture_both
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.micro_batches import Explore, MicroBatchPolicy, SizeRange
+from wsc.core.program.micro_batches import Explore, MicroBatchPolicy, SizeRange
 from wsc.core.units import format_bytes
 from wsc.numerics.precision import StreamPrecision
 

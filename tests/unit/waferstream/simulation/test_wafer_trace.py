@@ -15,7 +15,7 @@ from tests.support.tiny_run import run_here, write_run
 from waferstream.simulation.wafer_trace import trace_kernel
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 from wsc.core.errors import ConfigError
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.seal import SealError, parse_manifest, read_seal
 from wsc.checkpoint.writer import reseal
 from wsc.core.errors import CheckpointError
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 
 def test_packed_tensor_is_read_whole(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from wsc.checkpoint import MODEL, OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_links, append_tensors, reserve_tensors, write_metadata
 from wsc.core.errors import CheckpointError
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 
 
 def test_checkpoint_is_hdf5_with_one_dataset_per_tensor(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ from pathlib import Path
 import numpy as np
 from wsc.checkpoint.writer import append_tensors
 from wsc.core.errors import CheckpointError
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:

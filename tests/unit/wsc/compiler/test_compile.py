@@ -10,7 +10,7 @@ from torch import nn
 from tests.support.local_machine import FP32, Regression, random_batches
 from tests.support.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 
 REQUEST = CompileRequest(FP32, micro_batch_size=2, num_micro_batches=2, target="2 systems")
 

@@ -19,7 +19,7 @@ from wsc.compiler.compiled import (
     compiled_from_json,
     compiled_to_json,
 )
-from wsc.core.kernel_source import KernelSource
+from wsc.core.program.kernel_source import KernelSource
 
 
 class Constants(nn.Module):

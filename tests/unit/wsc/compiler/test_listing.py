@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.listing import schedule_listing
-from wsc.core.program import Program
-from wsc.core.schedule import collected_by, schedule_of, streamed_by
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.program import Program
+from wsc.core.program.schedule import collected_by, schedule_of, streamed_by
+from wsc.core.program.stream_plan import plan_streams
 
 
 @pytest.fixture(scope="module")

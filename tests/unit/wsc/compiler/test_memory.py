@@ -6,8 +6,8 @@ from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from tests.support.local_machine import BF16, compile_model
 from tests.support.tiny_training import GPT, LOADER
-from wsc.core.program import Program
-from wsc.core.segment import Footprint
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Footprint
 
 
 def captured(samples: int, **changes: object) -> Program:

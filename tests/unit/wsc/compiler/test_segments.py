@@ -11,8 +11,8 @@ from tests.support.kernels import run_kernels
 from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from tests.support.tiny_training import GPT, LOADER
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.label_means import SEED_INPUT
-from wsc.core.program import BYTES_PER_ELEMENT, Program
+from wsc.core.program.label_means import SEED_INPUT
+from wsc.core.program.program import BYTES_PER_ELEMENT, Program
 
 Returned = Callable[[Regression, torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from wsc.compiler.ops import op_kind
 from wsc.compiler.work import work_of
-from wsc.core.segment import OpWork
+from wsc.core.program.segment import OpWork
 
 
 def works(function: Callable[..., torch.Tensor], *shapes: tuple[int, ...]) -> list[OpWork]:

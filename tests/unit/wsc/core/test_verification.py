@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.errors import raises
 from wsc.core.messages import Vote
-from wsc.core.schedule import Rounds
+from wsc.core.program.schedule import Rounds
 from wsc.core.verification import (
     Ballot,
     Comparison,

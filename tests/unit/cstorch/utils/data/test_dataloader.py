@@ -22,7 +22,7 @@ from tests.support.cstorch_program import (
 from tests.support.errors import raises
 from tests.support.local_machine import random_batches
 from wsc.core.errors import DataError
-from wsc.core.loading import Loading
+from wsc.core.program.loading import Loading
 
 
 def numbers(count: int, *, start: int = 0) -> list[int]:

@@ -14,7 +14,7 @@ from tests.support.local_machine import BF16, FP32, Regression, compile_model, r
 from tests.support.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.capture.capture import capture
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import TensorSpec
+from wsc.core.program.program import TensorSpec
 from wsc.numerics.precision import StreamPrecision
 
 NUM_MICRO_BATCHES = 3

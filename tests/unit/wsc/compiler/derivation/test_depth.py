@@ -11,7 +11,7 @@ from torch import nn
 from tests.support.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like, named_by_place
-from wsc.core.program import Program
+from wsc.core.program.program import Program
 from wsc.numerics.precision import StreamPrecision
 
 

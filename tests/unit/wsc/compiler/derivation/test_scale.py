@@ -13,8 +13,8 @@ from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.scale import capture_both
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import Program
-from wsc.core.segment import OpWork
+from wsc.core.program.program import Program
+from wsc.core.program.segment import OpWork
 from wsc.numerics.precision import StreamPrecision
 
 

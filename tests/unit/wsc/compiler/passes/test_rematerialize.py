@@ -23,8 +23,8 @@ from wsc.compiler.capture.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes.pipeline import run_passes
-from wsc.core.program import Program
-from wsc.core.segment import Segment
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Segment
 from wsc.numerics.precision import StreamPrecision
 
 WIDTH = 6

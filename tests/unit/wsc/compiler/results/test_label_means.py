@@ -12,7 +12,7 @@ from torch import nn
 from tests.support.local_machine import FP32
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled, compiled_from_json, compiled_to_json
-from wsc.core.label_means import SEED_INPUT
+from wsc.core.program.label_means import SEED_INPUT
 
 CLASSES = 5
 LABELS = torch.tensor([[1, -100, 2], [-100, 4, 0]])

@@ -8,7 +8,7 @@ from torch import nn
 
 from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.compiler.results.step_means import StepMean, close_step
-from wsc.core.program import StepMeanSpec
+from wsc.core.program.program import StepMeanSpec
 
 ROWS = torch.tensor([[1.0, 8.0], [3.0, 2.0], [2.0, 2.0], [6.0, 4.0]])
 

@@ -9,9 +9,9 @@ from torch import fx
 
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.compiled import Compiled
-from wsc.core.kernel_source import KernelSource, kernel_source
-from wsc.core.program import Program
-from wsc.core.segment import Segment
+from wsc.core.program.kernel_source import KernelSource, kernel_source
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Segment
 
 
 class Net(Regression):

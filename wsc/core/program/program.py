@@ -16,9 +16,9 @@ from functools import cached_property
 from math import prod
 from typing import Literal
 
-from wsc.core.label_means import LabelMean
-from wsc.core.micro_batches import Cut
-from wsc.core.segment import Segment
+from wsc.core.program.label_means import LabelMean
+from wsc.core.program.micro_batches import Cut
+from wsc.core.program.segment import Segment
 
 Mode = Literal["train", "eval"]
 Rounding = Literal["nearest", "stochastic"]

@@ -2,7 +2,7 @@
 
 from tests.support.errors import raises
 from wsc.core.errors import DataError
-from wsc.core.label_means import LabelMean
+from wsc.core.program.label_means import LabelMean
 
 SAMPLES = [1.0, 1.0]
 MEAN = LabelMean(counts=(0,), has_other_terms=False, results=(0,), is_loss=True)

@@ -1,6 +1,6 @@
 """Segments as data: the wafer memory of a micro-batch."""
 
-from wsc.core.segment import Footprint
+from wsc.core.program.segment import Footprint
 
 
 def test_footprint_covering_is_enough_for_both() -> None:

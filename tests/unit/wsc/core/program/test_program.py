@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_programs import program, segment
-from wsc.core.micro_batches import Cut
-from wsc.core.program import TensorSpec
+from wsc.core.program.micro_batches import Cut
+from wsc.core.program.program import TensorSpec
 
 
 @pytest.mark.parametrize(

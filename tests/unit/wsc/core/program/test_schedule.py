@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.support.local_machine import Regression, compile_model, random_batches
 from tests.support.small_programs import program
-from wsc.core.program import Program
-from wsc.core.schedule import Rounds, Schedule, collected_by, schedule_of, streamed_by
-from wsc.core.stream_plan import plan_streams
+from wsc.core.program.program import Program
+from wsc.core.program.schedule import Rounds, Schedule, collected_by, schedule_of, streamed_by
+from wsc.core.program.stream_plan import plan_streams
 
 equal_rounds = st.builds(Rounds, st.integers(1, 60), st.integers(1, 9), st.integers(1, 4))
 shares = st.lists(st.integers(1, 5), min_size=1, max_size=9).map(tuple)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from wsc.core.program import BYTES_PER_ELEMENT, Program, TensorSpec
+from wsc.core.program.program import BYTES_PER_ELEMENT, Program, TensorSpec
 
 GRADIENT_DTYPE = "float32"  # gradients travel and are summed in fp32
 GRADIENT_BYTES = BYTES_PER_ELEMENT[GRADIENT_DTYPE]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
-from wsc.core.micro_batches import (
+from wsc.core.program.micro_batches import (
     FILL_WAFER,
     Cut,
     Explore,

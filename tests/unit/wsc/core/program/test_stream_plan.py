@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_programs import program
-from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
-from wsc.core.stream_plan import assign_servers, plan_streams
+from wsc.core.program.program import BYTES_PER_ELEMENT, TensorSpec
+from wsc.core.program.stream_plan import assign_servers, plan_streams
 
 specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
     lambda sizes: [TensorSpec(f"p{i}", (size,), "float32") for i, size in enumerate(sizes)]

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from wsc.core.program import Program
-from wsc.core.segment import Footprint
-from wsc.core.stream_plan import Bucket, StreamPlan
+from wsc.core.program.program import Program
+from wsc.core.program.segment import Footprint
+from wsc.core.program.stream_plan import Bucket, StreamPlan
 
 BucketLoad = tuple[int, int, int]
 """Server, elements and bytes of a bucket."""
