@@ -20,7 +20,7 @@ from memoryx.server import ServerSpec, WeightServer
 from simulator.cluster_timing import ClusterTiming
 from timing.hardware import MachineSpec
 from wsc.core.loss_scale import LossScale
-from wsc.core.messages import NormTotal
+from wsc.core.messages.messages import NormTotal
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Report

@@ -25,7 +25,7 @@ from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from simulator.cluster_timing import ClusterTiming
 from timing.record import Record
 from wsc.core.errors import ConfigError
-from wsc.core.messages import replica_name, server_name
+from wsc.core.messages.messages import replica_name, server_name
 from wsc.core.program.program import TensorSpec
 from wsc.core.role import RoleSpec
 from wsc.core.verification import Verification

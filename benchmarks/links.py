@@ -26,8 +26,8 @@ import torch
 from swarmx.links.link import LinkKind, open_link
 from swarmx.links.wire import decode_header, encode_header, envelope_of
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.messages import Envelope, GradientReleased, WeightsReady, WeightsReleased
-from wsc.core.reduce_order import Subtree
+from wsc.core.messages.messages import Envelope, GradientReleased, WeightsReady, WeightsReleased
+from wsc.core.messages.reduce_order import Subtree
 from wsc.core.units import MIB, aligned
 from wsc.host.files import write_json
 

@@ -31,7 +31,7 @@ from benchmarks.streaming.workload import Workload
 from benchmarks.training import Training
 from memoryx.flash_spec import FlashSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.messages import server_name, switch_name
+from wsc.core.messages.messages import server_name, switch_name
 from wsc.core.units import KIB, MIB, aligned
 from wsc.host.files import write_json
 

@@ -26,7 +26,7 @@ from benchmarks.chaos.leftovers import Census, descendants, title_of
 from benchmarks.chaos.workload import ROLES, Workload
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
-from wsc.core.messages import COORDINATOR
+from wsc.core.messages.messages import COORDINATOR
 from wsc.core.units import aligned
 from wsc.host.files import write_json
 from wsc.host.interrupts import ended_within

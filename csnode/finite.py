@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 
 from csnode.micro_batch import MicroBatch
+from wsc.core.messages.watch import ORIGINS, Finding
 from wsc.core.program.segment import Segment
-from wsc.core.watch import ORIGINS, Finding
 
 
 class NotFinite(NamedTuple):

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 
-from wsc.core.partial_sum import ForEach, PartialSum
-from wsc.core.payload import Arena, Payload, unpack
+from wsc.core.messages.partial_sum import ForEach, PartialSum
+from wsc.core.messages.payload import Arena, Payload, unpack
+from wsc.core.messages.reduce_order import Merger, Subtree, leaf
 from wsc.core.program.stream_plan import Bucket
-from wsc.core.reduce_order import Merger, Subtree, leaf
 from wsc.core.sparsity.nonzeros import Index
 from wsc.core.sparsity.packed_weights import gradient_bucket
 

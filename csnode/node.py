@@ -24,7 +24,7 @@ from csnode.running import Running
 from csnode.sram_ledger import SramLedger
 from csnode.voting import Voting
 from wsc.core.installation import Installation
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     BatchReady,
     BatchReleased,
     Envelope,
@@ -35,11 +35,11 @@ from wsc.core.messages import (
     WeightsReleased,
     node_name,
 )
-from wsc.core.partial_sum import PartialSum
-from wsc.core.payload import Payload
+from wsc.core.messages.partial_sum import PartialSum
+from wsc.core.messages.payload import Payload
+from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.program import Mode
 from wsc.core.program.schedule import SegmentStep
-from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from csnode.micro_batch import MicroBatch
-from wsc.core.messages import StepDone
+from wsc.core.messages.messages import StepDone
 from wsc.core.program.program import Program
 from wsc.core.role import Report
 

@@ -10,7 +10,7 @@ from csnode.engine.spec import EngineSpec
 from csnode.sparsity.crossover import SparseProducts
 from csnode.sparsity.packed_weight import NonZeros, PackedWeight
 from csnode.sparsity.weights import SparseWeights
-from wsc.core.payload import Payload, is_aligned, unpack
+from wsc.core.messages.payload import Payload, is_aligned, unpack
 from wsc.core.program.program import Program
 from wsc.core.program.schedule import SegmentStep
 from wsc.core.sparsity.packed_weights import PackedWeights

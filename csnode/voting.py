@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 
 from csnode.gradients import GradientSum
-from wsc.core.messages import Vote
-from wsc.core.partial_sum import PartialSum
+from wsc.core.messages.messages import Vote
+from wsc.core.messages.partial_sum import PartialSum
 from wsc.core.program.schedule import Rounds
 from wsc.core.verification import Unit, Verification
 

@@ -24,9 +24,9 @@ from wsc.compiler.compiled import Compiled
 from wsc.core.activities import Place
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
+from wsc.core.messages.watch import Watch
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program.program import Mode
-from wsc.core.watch import Watch
 
 
 class Backend(ModelHolder):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from memoryx.store import WeightStore
 from wsc.core.activities import Interval, place_of
-from wsc.core.payload import Slab, unpack
+from wsc.core.messages.payload import Slab, unpack
 from wsc.core.program.program import Program
 from wsc.core.program.stream_plan import Bucket
 from wsc.core.role import Cores

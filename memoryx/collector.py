@@ -19,13 +19,13 @@ from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, to
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.streams import SparseStreams
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.messages import GradientReady, NormPartial, NormTotal, server_name
+from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal, server_name
+from wsc.core.messages.partial_sum import PartialSum
+from wsc.core.messages.payload import Payload
+from wsc.core.messages.reduce_order import Merger
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.partial_sum import PartialSum
-from wsc.core.payload import Payload
 from wsc.core.program.program import Program
 from wsc.core.program.stream_plan import Bucket
-from wsc.core.reduce_order import Merger
 
 Sums = dict[int, PartialSum]
 """The gradient of the whole batch, by bucket."""

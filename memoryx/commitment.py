@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from wsc.core.installation import Installation
-from wsc.core.messages import StepDone, node_name
+from wsc.core.messages.messages import StepDone, node_name
 from wsc.core.role import Job, Progress, Report
 from wsc.core.verification import Comparison
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wsc.core.loss_scale import LossScale
-from wsc.core.messages import NormTotal, WeightsReady
+from wsc.core.messages.messages import NormTotal, WeightsReady
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Job, Report
 

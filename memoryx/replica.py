@@ -21,7 +21,7 @@ from memoryx.flash_spec import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
 from memoryx.sparsity.streams import SparseStreams
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     Envelope,
     NormTotal,
     StepDone,

@@ -22,7 +22,7 @@ from memoryx.norms import NormNotes
 from memoryx.sparsity.streams import SparseStreams
 from memoryx.streamer import Streamer
 from memoryx.watcher import Watcher
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
@@ -36,8 +36,8 @@ from wsc.core.messages import (
     replica_name,
     server_name,
 )
-from wsc.core.partial_sum import Credit, PartialSum
-from wsc.core.payload import Slab
+from wsc.core.messages.partial_sum import Credit, PartialSum
+from wsc.core.messages.payload import Slab
 from wsc.core.program.program import TensorSpec
 from wsc.core.program.schedule import collected_by, streamed_by
 from wsc.core.program.stream_plan import Bucket

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from wsc.core.messages import WeightsReady
-from wsc.core.payload import Slab
+from wsc.core.messages.messages import WeightsReady
+from wsc.core.messages.payload import Slab
 from wsc.core.program.stream_plan import Bucket
 
 

@@ -37,7 +37,7 @@ from timing.hardware import EVEN, JitterSpec, MemoryXSpec
 from timing.jitter import slowed
 from timing.record import Record
 from timing.timeline import Arrival, Resource, Stamps, Timeline, Window, Wire
-from wsc.core.messages import server_name
+from wsc.core.messages.messages import server_name
 from wsc.core.program.program import MASTER_BYTES
 from wsc.core.program.stream_plan import GRADIENT_BYTES, Bucket
 from wsc.core.units import transfer_ps

@@ -15,7 +15,7 @@ import torch
 
 from wsc.core.activities import NOWHERE, ActivityLog, Interval, Place, place_of
 from wsc.core.installation import Installation
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
@@ -24,10 +24,10 @@ from wsc.core.messages import (
     server_name,
     switch_name,
 )
-from wsc.core.partial_sum import Credit, Operands, PartialSum, one_by_one
+from wsc.core.messages.partial_sum import Credit, Operands, PartialSum, one_by_one
+from wsc.core.messages.reduce_order import Merger, Subtree
 from wsc.core.program.program import Mode
 from wsc.core.program.stream_plan import Bucket
-from wsc.core.reduce_order import Merger, Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 
 BucketKey = tuple[int, int, int]  # step, round, bucket

@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from timing.hardware import SwarmXSpec
 from wsc.core.errors import ConfigError
-from wsc.core.messages import node_name, switch_name
+from wsc.core.messages.messages import node_name, switch_name
 
 
 @dataclass(frozen=True)

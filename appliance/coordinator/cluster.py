@@ -21,9 +21,9 @@ from timing.trace import Activities
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
+from wsc.core.messages.watch import NOTHING, Watch
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program.program import Mode
-from wsc.core.watch import NOTHING, Watch
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wsc.core.activities import ActivityLog, Interval, earliest
-from wsc.core.messages import COORDINATOR
+from wsc.core.messages.messages import COORDINATOR
 from wsc.core.role import Report
 
 

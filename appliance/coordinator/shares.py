@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 from wsc.core.activities import Interval
-from wsc.core.messages import node_name
+from wsc.core.messages.messages import node_name
 from wsc.core.program.schedule import Rounds
 from wsc.core.role import Report
 

@@ -21,9 +21,9 @@ import torch
 
 from timing.attribution import StepTiming
 from wsc.core.loss_scale import LossScale
+from wsc.core.messages.watch import TensorNorms
 from wsc.core.program.program import Program
 from wsc.core.role import Value
-from wsc.core.watch import TensorNorms
 
 
 @dataclass(frozen=True)

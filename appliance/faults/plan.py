@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
-from wsc.core.messages import COORDINATOR, node_name, server_name
+from wsc.core.messages.messages import COORDINATOR, node_name, server_name
 
 Moment = Literal["any", "weights", "gradients", "inputs", "norms"]
 """The protocol whose message triggers a fault."""

@@ -18,8 +18,8 @@ from appliance.faults.strike import damaged, flip_next_gradient, full_disk, stri
 from csnode.node import CSNode
 from wsc.core.errors import ConfigError
 from wsc.core.installation import Installation
-from wsc.core.message_numbers import MessageNumbers
-from wsc.core.messages import (
+from wsc.core.messages.message_numbers import MessageNumbers
+from wsc.core.messages.messages import (
     COORDINATOR,
     BatchReady,
     BatchReleased,

@@ -17,7 +17,7 @@ import torch
 from appliance.faults.plan import Fault
 from csnode.node import CSNode
 from csnode.running import Executed, Running
-from wsc.core.messages import Envelope
+from wsc.core.messages.messages import Envelope
 
 _FOREVER_S = 1e9
 _STRANGER = "nobody-0"

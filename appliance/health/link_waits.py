@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from wsc.core.activities import ActivityLog, Interval, Place
-from wsc.core.messages import Envelope
+from wsc.core.messages.messages import Envelope
 from wsc.core.role import Job, Report
 
 _LINK = "link"

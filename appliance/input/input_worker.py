@@ -14,7 +14,7 @@ from appliance.input.label_weights import LabelWeights
 from wsc.core.activities import ActivityLog, Place
 from wsc.core.errors import DataError
 from wsc.core.installation import Installation
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     BatchReady,
     BatchReleased,
     Envelope,
@@ -22,7 +22,7 @@ from wsc.core.messages import (
     node_name,
     worker_name,
 )
-from wsc.core.payload import (
+from wsc.core.messages.payload import (
     Slab,
     byte_ranges,
     payload_bytes,

@@ -18,7 +18,7 @@ from csnode.node import NodeSpec
 from swarmx.running_tree import HostNodes, HostTree
 from swarmx.topology import Tree
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     COORDINATOR,
     node_name,
     replica_name,

@@ -26,8 +26,8 @@ from swarmx.links.endpoint import Address, Endpoint, aborted, stalled
 from swarmx.links.link import Link, open_link
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
-from wsc.core.message_numbers import MessageNumbers
-from wsc.core.messages import Abort, Envelope
+from wsc.core.messages.message_numbers import MessageNumbers
+from wsc.core.messages.messages import Abort, Envelope
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
 from wsc.host.disk import LOCAL_DISK, Disk
 

@@ -36,11 +36,11 @@ from appliance.user_code import UserCode
 from timing.trace import Activities
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
-from wsc.core.messages import COORDINATOR, is_server
+from wsc.core.messages.messages import COORDINATOR, is_server
+from wsc.core.messages.watch import NOTHING, Watch
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program.program import Mode
 from wsc.core.role import RoleSpec
-from wsc.core.watch import NOTHING, Watch
 
 P = ParamSpec("P")
 T = TypeVar("T")

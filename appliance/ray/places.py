@@ -20,7 +20,7 @@ from appliance.placement.placer import Host, Placement, Placer
 from appliance.ray.host_forks import LEAST_ROLES, HostForks
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages import node_name
+from wsc.core.messages.messages import node_name
 
 _LOOK_S = 1.0
 _NODE_PREFIX = node_name(0).rstrip("0")

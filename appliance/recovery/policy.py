@@ -32,7 +32,7 @@ from wsc.core.errors import (
     ApplianceServiceInterrupted,
     WaferStreamError,
 )
-from wsc.core.messages import node_name, server_name
+from wsc.core.messages.messages import node_name, server_name
 from wsc.core.verification import DisputedBitsError
 
 Action = Literal["retry", "replace", "shrink", "give up"]

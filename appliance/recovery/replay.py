@@ -31,9 +31,9 @@ from wsc.core.errors import (
 )
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
+from wsc.core.messages.watch import NOTHING, Watch
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program.program import Mode
-from wsc.core.watch import NOTHING, Watch
 
 log = logging.getLogger("waferstream")
 

@@ -18,10 +18,10 @@ from appliance.recovery.roles import RecoverableRoles
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.installation import Installation
+from wsc.core.messages.watch import NOTHING
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.role import Job, Progress, Report, RoleSpec
-from wsc.core.watch import NOTHING
 
 
 class ReplicatedRoles:

@@ -18,7 +18,7 @@ from wsc.core.errors import (
     ClusterJobInitError,
     WaferStreamError,
 )
-from wsc.core.messages import COORDINATOR
+from wsc.core.messages.messages import COORDINATOR
 
 log = logging.getLogger("waferstream")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from wsc.core.activities import RECOVER, Interval, Place
-from wsc.core.messages import COORDINATOR
+from wsc.core.messages.messages import COORDINATOR
 from wsc.core.program.program import Mode
 from wsc.core.role import Job, Progress, Report
 

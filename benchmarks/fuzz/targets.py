@@ -26,7 +26,7 @@ from wsc.compiler.compiled import (
     compiled_from_json,
     compiled_to_json,
 )
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     BatchReady,
     Envelope,
     GradientReady,
@@ -36,9 +36,9 @@ from wsc.core.messages import (
     StepDone,
     WeightsReady,
 )
+from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.kernel_source import KernelSource
 from wsc.core.program.program import Program, TensorSpec
-from wsc.core.reduce_order import Subtree
 from wsc.host.user_state import sealed
 
 _ROOT = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ from csnode.engine.spec import TORCH, EngineSpec
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.installation import InputFeed, Installation
-from wsc.core.message_numbers import MessageNumbers
-from wsc.core.messages import Envelope, GradientReady, WeightsReady
+from wsc.core.messages.message_numbers import MessageNumbers
+from wsc.core.messages.messages import Envelope, GradientReady, WeightsReady
 from wsc.core.role import Job, RoleSpec
 from wsc.numerics.precision import CARRIED, StreamPrecision
 

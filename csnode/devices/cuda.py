@@ -12,7 +12,7 @@ import torch
 
 from csnode.devices.queues import Event, Queues
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages import node_name
+from wsc.core.messages.messages import node_name
 
 _NS_PER_MS = 1e6
 

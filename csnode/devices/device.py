@@ -20,8 +20,8 @@ from csnode.devices.queues import Queues
 from csnode.devices.staging import DeviceMemory, GradientsOut, WeightsIn
 from csnode.gradients import GradientSum, GradientSums, SlabMemory, SumMemory
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.partial_sum import Operands, one_by_one
-from wsc.core.payload import Payload
+from wsc.core.messages.partial_sum import Operands, one_by_one
+from wsc.core.messages.payload import Payload
 from wsc.core.role import RoleContext
 
 

@@ -21,8 +21,8 @@ import torch
 
 from csnode.devices.queues import Event, Queues
 from csnode.gradients import GradientSum, SlabMemory, owned_sum
-from wsc.core.partial_sum import PartialSum
-from wsc.core.payload import Payload
+from wsc.core.messages.partial_sum import PartialSum
+from wsc.core.messages.payload import Payload
 from wsc.core.program.stream_plan import Bucket
 from wsc.core.role import Cores
 

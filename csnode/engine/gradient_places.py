@@ -17,7 +17,7 @@ from types import MappingProxyType
 import torch
 
 from csnode.sparsity.gradients import ATEN, PRODUCT, gradient_calls
-from wsc.core.payload import is_aligned
+from wsc.core.messages.payload import is_aligned
 from wsc.core.program.segment import Segment
 
 _WRITING: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(

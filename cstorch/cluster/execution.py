@@ -30,11 +30,11 @@ from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceNanError, WaferStreamError
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
-from wsc.core.messages import node_name
+from wsc.core.messages.messages import node_name
+from wsc.core.messages.watch import NOTHING
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program.program import Mode
 from wsc.core.units import format_ps
-from wsc.core.watch import NOTHING
 
 log = logging.getLogger("waferstream")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from memoryx.sparsity.masks import Masks
-from wsc.core.payload import unpack
+from wsc.core.messages.payload import unpack
 from wsc.core.program.program import BYTES_PER_ELEMENT
 from wsc.core.program.stream_plan import Bucket
 from wsc.core.sparsity.nonzeros import Index

@@ -18,8 +18,8 @@ from swarmx.links.received import ReceivedSlabs
 from swarmx.links.tcp_link import TcpEndpoint
 from swarmx.links.tls import TlsSpec
 from swarmx.links.unix_link import SocketEndpoint
-from wsc.core.messages import Envelope
-from wsc.core.payload import Arena
+from wsc.core.messages.messages import Envelope
+from wsc.core.messages.payload import Arena
 
 
 def memory_host() -> str:

@@ -12,7 +12,7 @@ from wsc.core.errors import (
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages import Envelope
+from wsc.core.messages.messages import Envelope
 from wsc.core.units import GIB
 
 

@@ -45,8 +45,8 @@ from swarmx.links.wire import (
     payload_of,
     stamped,
 )
-from wsc.core.messages import Envelope
-from wsc.core.payload import Payload
+from wsc.core.messages.messages import Envelope
+from wsc.core.messages.payload import Payload
 from wsc.core.units import MIB
 
 _FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message

@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 
 from swarmx.links.endpoint import MOST_WAITING, peer_gone, queue_full, stalled
 from wsc.core.errors import WaferStreamError
-from wsc.core.messages import Abort, Envelope
+from wsc.core.messages.messages import Abort, Envelope
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from wsc.core.errors import (
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
-from wsc.core.payload import ALIGNMENT_BYTES, Payload
+from wsc.core.messages.payload import ALIGNMENT_BYTES, Payload
 from wsc.core.units import MIB
 
 _BLOCK_BYTES = 64 * MIB  # untouched pages use no memory, so blocks may be large

@@ -19,7 +19,7 @@ from swarmx.links.wire import (
     payload_of,
     shared_payload_of,
 )
-from wsc.core.messages import Envelope
+from wsc.core.messages.messages import Envelope
 
 _LENGTH = struct.Struct("<I")
 

@@ -27,8 +27,8 @@ from swarmx.links.wire import (
     payload_of,
 )
 from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
-from wsc.core.messages import Envelope
-from wsc.core.payload import Payload
+from wsc.core.messages.messages import Envelope
+from wsc.core.messages.payload import Payload
 from wsc.core.units import KIB, MIB
 
 _PREFIX = struct.Struct("<II")

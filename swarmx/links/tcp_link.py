@@ -37,8 +37,8 @@ from swarmx.links.tls import TlsSpec
 from swarmx.links.wire import PROTOCOL_VERSION, DamagedMessageError, stamped
 from swarmx.links.wire_pb2 import Hello, Welcome  # type: ignore[attr-defined]  # made at import
 from wsc.core.errors import WaferStreamError
-from wsc.core.messages import Envelope
-from wsc.core.payload import Arena
+from wsc.core.messages.messages import Envelope
+from wsc.core.messages.payload import Arena
 
 _RETRY_S = 0.05  # pause before a peer that does not listen yet is tried again
 _CLOSE_S = 5.0  # how long close() waits for peers to read what was sent

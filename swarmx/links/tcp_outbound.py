@@ -13,7 +13,7 @@ from swarmx.links.endpoint import MOST_WAITING
 from swarmx.links.tcp_frames import FrameWriter
 from swarmx.links.tcp_socket import end_connection
 from wsc.core.errors import WaferStreamError
-from wsc.core.messages import Envelope
+from wsc.core.messages.messages import Envelope
 
 
 class Outbound:

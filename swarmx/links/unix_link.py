@@ -48,7 +48,7 @@ from swarmx.links.unix_connection import (
     try_connect,
 )
 from swarmx.links.wire import MOST_HEADER_BYTES, DamagedMessageError
-from wsc.core.messages import Abort, Envelope
+from wsc.core.messages.messages import Abort, Envelope
 from wsc.core.units import KIB
 
 _MORE, _LAST = b"+", b"."

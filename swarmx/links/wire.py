@@ -16,13 +16,13 @@ from google.protobuf.message import DecodeError
 from swarmx.links.memory import Block, SharedPayload
 from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from swarmx.links.wire_results import Results, results_from_wire, results_payload, results_to_wire
-from wsc.core import messages
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.messages import Envelope, StepDone, Vote
-from wsc.core.payload import Payload
-from wsc.core.reduce_order import Subtree
+from wsc.core.messages import messages
+from wsc.core.messages.messages import Envelope, StepDone, Vote
+from wsc.core.messages.payload import Payload
+from wsc.core.messages.reduce_order import Subtree
+from wsc.core.messages.watch import ORIGINS, Finding
 from wsc.core.units import MIB
-from wsc.core.watch import ORIGINS, Finding
 
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""

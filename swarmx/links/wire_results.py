@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from swarmx.links.memory import MemorySlab
-from wsc.core.payload import Payload
+from wsc.core.messages.payload import Payload
 from wsc.numerics.precision import DTYPES, NAMES
 
 Results = tuple[tuple[int, tuple[float | torch.Tensor | None, ...]], ...]

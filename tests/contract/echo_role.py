@@ -15,7 +15,7 @@ import torch
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, LinkKind, open_link
 from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.messages import Envelope, Message, WeightsReady
+from wsc.core.messages.messages import Envelope, Message, WeightsReady
 
 NAME = "echo"
 ON_OTHER_HOSTS = "auto between hosts"

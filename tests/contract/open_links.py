@@ -9,7 +9,7 @@ import torch
 
 from swarmx.links.link import Link, LinkKind
 from tests.contract.echo_role import ON_OTHER_HOSTS, open_kind
-from wsc.core.messages import Envelope, WeightsReady, WeightsReleased
+from wsc.core.messages.messages import Envelope, WeightsReady, WeightsReleased
 
 KINDS = (*get_args(LinkKind), ON_OTHER_HOSTS)
 

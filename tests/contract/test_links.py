@@ -20,8 +20,8 @@ from wsc.core.errors import (
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
-from wsc.core.messages import Abort, Envelope, GradientReady, NormPartial, WeightsReady
-from wsc.core.reduce_order import Subtree
+from wsc.core.messages.messages import Abort, Envelope, GradientReady, NormPartial, WeightsReady
+from wsc.core.messages.reduce_order import Subtree
 from wsc.core.units import MIB
 
 DTYPES = (

@@ -17,8 +17,8 @@ from tests.contract.open_links import KINDS, random_bytes, ready, released
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.messages import Envelope, GradientReady
-from wsc.core.reduce_order import Subtree
+from wsc.core.messages.messages import Envelope, GradientReady
+from wsc.core.messages.reduce_order import Subtree
 from wsc.core.units import MIB
 
 

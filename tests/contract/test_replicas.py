@@ -15,7 +15,7 @@ from tests.contract.test_roles import assert_same, holder, office, weights
 from tests.contract.test_transactions import JOB, StoppableOffice, StoppedError, expected
 from tests.support.sorting_office import ORDERS, SortingOffice
 from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.messages import Envelope, StepDone, UpdateSkipped
+from wsc.core.messages.messages import Envelope, StepDone, UpdateSkipped
 from wsc.core.program.schedule import collected_by
 
 PAIRS = (("wgt-0", "rpl-0"), ("wgt-1", "rpl-1"))

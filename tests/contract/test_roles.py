@@ -27,7 +27,7 @@ from tests.support.sorting_office import (
 )
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.installation import Installation
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     Abort,
     BatchReady,
     BatchReleased,
@@ -44,7 +44,7 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.reduce_order import Subtree
+from wsc.core.messages.reduce_order import Subtree
 from wsc.core.role import Job, Value
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))

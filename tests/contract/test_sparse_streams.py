@@ -17,7 +17,7 @@ from tests.support.local_machine import Regression, compile_model, installation,
 from tests.support.sorting_office import ORDERS, Choose, SortingOffice, oldest_first
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.messages import GradientReady, WeightsReady
+from wsc.core.messages.messages import GradientReady, WeightsReady
 from wsc.core.role import Job
 from wsc.core.sparsity.levels import Constant
 from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity

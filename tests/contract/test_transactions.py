@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.contract.test_roles import assert_same, holder, office, weights
 from tests.support.sorting_office import ORDERS, SortingOffice
-from wsc.core.messages import StepDone
+from wsc.core.messages.messages import StepDone
 from wsc.core.role import Job, Progress, Value
 
 SERVERS = ("wgt-0", "wgt-1")

@@ -14,7 +14,7 @@ from swarmx.links.endpoint import Address
 from swarmx.links.link import LinkKind, open_link
 from tests.contract.echo_role import read_address
 from wsc.core.errors import WaferStreamError
-from wsc.core.messages import Envelope, WeightsReady
+from wsc.core.messages.messages import Envelope, WeightsReady
 
 PATIENCE_S = 60.0
 

@@ -34,7 +34,7 @@ from wsc.core.errors import (
     ClusterJobInitError,
     ConfigError,
 )
-from wsc.core.messages import node_name
+from wsc.core.messages.messages import node_name
 from wsc.core.role import Job
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles

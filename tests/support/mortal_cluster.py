@@ -19,7 +19,7 @@ from tests.support.local_machine import Regression, compile_model, installation,
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.installation import Installation
-from wsc.core.messages import Envelope
+from wsc.core.messages.messages import Envelope
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Threadless, Waiting
 

@@ -20,7 +20,7 @@ from tests.support.local_machine import (
     random_batches,
     sgd,
 )
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     BatchReady,
     Envelope,
     GradientReady,

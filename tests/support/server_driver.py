@@ -13,7 +13,7 @@ from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import PARAMETERS, program
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale, LossScaleRule
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
@@ -23,10 +23,10 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
+from wsc.core.messages.reduce_order import root
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.reduce_order import root
 from wsc.core.role import Cores, Job, RoleContext
 
 Kind = TypeVar("Kind")

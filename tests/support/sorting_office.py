@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from appliance.local import LocalRoles
 from appliance.placement.cores import UnlimitedCores
 from tests.support.arenas import StrictArena, StrictSlab
-from wsc.core.messages import Envelope
-from wsc.core.partial_sum import PartialSum
+from wsc.core.messages.messages import Envelope
+from wsc.core.messages.partial_sum import PartialSum
 from wsc.core.role import Job, Report, RoleContext, RoleSpec
 
 Route = tuple[str, str]

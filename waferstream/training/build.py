@@ -33,7 +33,7 @@ from wsc.core.errors import DataError
 from wsc.core.hyper_schedules.base import scheduler_name
 from wsc.core.hyper_schedules.build import argument_names
 from wsc.core.hyper_schedules.composed import ScalePerParamLR
-from wsc.core.watch import Watch
+from wsc.core.messages.watch import Watch
 from wsc.host.sources import sources_digest
 
 log = logging.getLogger("waferstream")

@@ -18,8 +18,8 @@ from timing.timed_steps import TimedSteps
 from waferstream.reports.event_writer import EventWriter
 from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.messages.watch import TensorNorms, global_norms
 from wsc.core.units import seconds
-from wsc.core.watch import TensorNorms, global_norms
 from wsc.host.progress_bar import ProgressBar
 
 TRAIN_LOSS, EVAL_LOSS = "train/loss", "eval/loss"

@@ -20,14 +20,14 @@ import torch
 from wsc.core.activities import Interval
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
-from wsc.core.message_numbers import MessageNumbers
-from wsc.core.messages import Envelope, Message
+from wsc.core.messages.message_numbers import MessageNumbers
+from wsc.core.messages.messages import Envelope, Message
+from wsc.core.messages.payload import Arena
+from wsc.core.messages.watch import NOTHING, Finding, TensorNorms, Watch
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.payload import Arena
 from wsc.core.program.program import Mode, NormInput, TensorSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.verification import UNVERIFIED, Verification
-from wsc.core.watch import NOTHING, Finding, TensorNorms, Watch
 from wsc.host.disk import LOCAL_DISK, Disk
 
 Value = float | torch.Tensor | None
@@ -207,7 +207,7 @@ class JobState(Threadless, Generic[AnyRole]):
 
 
 class Role(Protocol):
-    """A role of the cluster. See wsc.core.messages for who sends what to whom."""
+    """A role of the cluster. See wsc.core.messages.messages for who sends what to whom."""
 
     name: str
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.messages import Vote, node_name
+from wsc.core.messages.messages import Vote, node_name
 from wsc.core.program.schedule import Rounds
 from wsc.core.rng import stream_key
 

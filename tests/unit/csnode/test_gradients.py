@@ -14,9 +14,9 @@ from csnode.gradients import GradientSums, SlabMemory
 from tests.support.arenas import StrictArena
 from tests.support.small_programs import program
 from tests.support.subtrees import merged_subtrees
-from wsc.core.partial_sum import one_by_one
+from wsc.core.messages.partial_sum import one_by_one
+from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.reduce_order import Subtree
 from wsc.core.sparsity.nonzeros import Index
 
 PROGRAM = program()

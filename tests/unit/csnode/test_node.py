@@ -13,9 +13,9 @@ from csnode.running import Running
 from tests.support.errors import raises
 from tests.support.node_driver import NodeDriver
 from wsc.core.errors import ApplianceError, ApplianceResourceExhausted
-from wsc.core.messages import BatchReady, BatchReleased, GradientReady, WeightsReleased
+from wsc.core.messages.messages import BatchReady, BatchReleased, GradientReady, WeightsReleased
+from wsc.core.messages.reduce_order import leaf
 from wsc.core.program.segment import Segment
-from wsc.core.reduce_order import leaf
 
 
 def test_node_round_matches_autograd() -> None:

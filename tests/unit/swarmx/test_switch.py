@@ -11,7 +11,7 @@ from tests.support.arenas import StrictArena
 from tests.support.small_programs import program
 from tests.support.subtrees import merged_subtrees
 from wsc.core.installation import InputFeed, Installation
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
@@ -19,9 +19,9 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
+from wsc.core.messages.reduce_order import Subtree, leaf, root
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.reduce_order import Subtree, leaf, root
 from wsc.core.role import Job, RoleContext
 
 NUM_MICRO_BATCHES = 5

@@ -8,7 +8,7 @@ from swarmx.topology import Tree, swarmx_nodes
 from tests.support.errors import raises
 from timing.hardware import SwarmXSpec
 from wsc.core.errors import ConfigError
-from wsc.core.messages import node_name
+from wsc.core.messages.messages import node_name
 
 ONE_TO_FOUR = SwarmXSpec()
 TWO_ONE_TO_TWO = SwarmXSpec(fan_out=2)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.payload import Payload
+from wsc.core.messages.payload import Payload
 from wsc.core.program.program import BYTES_PER_ELEMENT, TensorSpec
 from wsc.core.program.stream_plan import Bucket
 from wsc.core.sparsity.nonzero_bytes import ENCODINGS, aligned

@@ -25,7 +25,7 @@ from timing.record import Record
 from wsc.compiler.compiled import Compiled
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, CheckpointError
-from wsc.core.watch import Watch
+from wsc.core.messages.watch import Watch
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 SIZE = ClusterSize(2, num_servers=2)

@@ -6,7 +6,7 @@ import pytest
 
 from appliance.health.link_waits import LinkWaits, between_hosts, longest_waits
 from wsc.core.activities import Interval
-from wsc.core.messages import Envelope, WeightsReleased
+from wsc.core.messages.messages import Envelope, WeightsReleased
 from wsc.core.role import Job, Report
 
 HOSTS = {"br-0": "10.0.0.1", "wgt-0": "10.0.0.1", "br-1": "10.0.0.2", "csx-0": "10.0.0.2"}

@@ -14,7 +14,7 @@ from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.errors import DataError
 from wsc.core.installation import InputFeed, Installation
-from wsc.core.messages import BatchReady, BatchReleased, Envelope
+from wsc.core.messages.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.program.program import Program
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams

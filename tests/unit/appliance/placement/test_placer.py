@@ -13,7 +13,7 @@ from swarmx.topology import Tree
 from tests.support.errors import raises
 from timing.hardware import MachineSpec
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages import node_name, switch_name
+from wsc.core.messages.messages import node_name, switch_name
 
 HOSTS = tuple(Host(f"id-{i}", f"10.0.0.{i}", capacity=4, cores=2 + i) for i in range(3))
 

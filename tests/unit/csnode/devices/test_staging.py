@@ -16,8 +16,8 @@ from csnode.gradients import GradientSum, SlabMemory
 from tests.support.arenas import StrictArena
 from tests.support.deferred_queues import DeferredQueues
 from tests.support.small_programs import program
+from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.reduce_order import Subtree
 
 BUCKET = plan_streams(program(), 1).gradients[-1]
 ORDERS = st.builds(random.Random, st.integers(0, 2**32 - 1))

@@ -22,7 +22,7 @@ from wsc.core.errors import (
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages import Envelope, WeightsReady, WeightsReleased
+from wsc.core.messages.messages import Envelope, WeightsReady, WeightsReleased
 from wsc.core.units import MIB
 
 
@@ -181,7 +181,7 @@ def test_open_grpc_endpoint_does_not_delay_the_exit() -> None:
     """A process that fails before it closes its endpoints, with streams open, still ends."""
     code = (
         "from swarmx.links.grpc_link import open_grpc\n"
-        "from wsc.core.messages import Envelope, WeightsReleased\n"
+        "from wsc.core.messages.messages import Envelope, WeightsReleased\n"
         "a = open_grpc('a', 'ours', '127.0.0.1', start_timeout_s=10)\n"
         "a.connect({'a': a.address})\n"
         "a.send(Envelope('a', 'a', WeightsReleased(1, 0, 0)))\n"

@@ -13,8 +13,8 @@ import torch
 from swarmx.links.link import open_link
 from swarmx.links.memory import SharedArena, SharedPayload
 from tests.support.envelopes import payload_of
-from wsc.core.messages import Envelope, WeightsReady
-from wsc.core.payload import Arena
+from wsc.core.messages.messages import Envelope, WeightsReady
+from wsc.core.messages.payload import Arena
 
 
 class Held(NamedTuple):

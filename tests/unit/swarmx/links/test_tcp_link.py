@@ -29,7 +29,7 @@ from wsc.core.errors import (
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages import Envelope, WeightsReady, WeightsReleased
+from wsc.core.messages.messages import Envelope, WeightsReady, WeightsReleased
 
 SESSION = "ours"
 PREFIX = struct.Struct("<II")  # length of the header, number of the frame

@@ -21,7 +21,7 @@ from wsc.core.errors import (
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages import Envelope, NormPartial, WeightsReady, WeightsReleased
+from wsc.core.messages.messages import Envelope, NormPartial, WeightsReady, WeightsReleased
 from wsc.core.units import KIB
 
 

@@ -22,7 +22,7 @@ from swarmx.links.wire import (
 from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.messages import (
+from wsc.core.messages.messages import (
     Abort,
     BatchReady,
     BatchReleased,
@@ -41,8 +41,8 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.reduce_order import Subtree
-from wsc.core.watch import Finding
+from wsc.core.messages.reduce_order import Subtree
+from wsc.core.messages.watch import Finding
 
 SLAB = MemoryArena().allocate(48)
 MESSAGES = (

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from tests.support.errors import raises
-from wsc.core.messages import Vote
+from wsc.core.messages.messages import Vote
 from wsc.core.program.schedule import Rounds
 from wsc.core.verification import (
     Ballot,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.subtrees import merged_subtrees
-from wsc.core.reduce_order import Merger, Subtree, leaf, root
+from wsc.core.messages.reduce_order import Merger, Subtree, leaf, root
 
 Part = tuple[Subtree, str]
 """A subtree of micro-batches and its sum, written out."""

@@ -1,7 +1,8 @@
 """Partial sums of gradients, borrowed from their sender or owned by the role that adds them.
 
 CS nodes, switches and weight servers all add partial sums in the reduce order
-(wsc.core.reduce_order). They differ only in the memory that a sum takes and in who computes.
+(wsc.core.messages.reduce_order). They differ only in the memory that a sum takes and in who
+computes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from wsc.core.messages import Envelope
-from wsc.core.payload import Payload
+from wsc.core.messages.messages import Envelope
+from wsc.core.messages.payload import Payload
 
 Operands = Iterable[tuple[torch.Tensor, ...]]
 ForEach = Callable[[Callable[..., object], Operands], object]

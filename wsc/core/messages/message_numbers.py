@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.messages import Envelope, Tally
+from wsc.core.messages.messages import Envelope, Tally
 
 
 class MessageNumbers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceNanError
-from wsc.core.watch import Finding, TensorNorms, first_of, global_norms
+from wsc.core.messages.watch import Finding, TensorNorms, first_of, global_norms
 
 
 def test_first_finding_is_that_of_a_plain_loop() -> None:

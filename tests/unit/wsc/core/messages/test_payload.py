@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from wsc.core.payload import byte_ranges, payload_bytes, unpack
+from wsc.core.messages.payload import byte_ranges, payload_bytes, unpack
 from wsc.core.program.program import BYTES_PER_ELEMENT, TensorSpec
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)

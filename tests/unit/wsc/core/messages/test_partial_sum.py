@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.arenas import StrictArena
-from wsc.core.messages import Envelope, WeightsReleased
-from wsc.core.partial_sum import Credit, PartialSum
-from wsc.core.reduce_order import Merger, leaf, root
+from wsc.core.messages.messages import Envelope, WeightsReleased
+from wsc.core.messages.partial_sum import Credit, PartialSum
+from wsc.core.messages.reduce_order import Merger, leaf, root
 
 COUNT = 5
 GENERATOR = torch.Generator().manual_seed(0)

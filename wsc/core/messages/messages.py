@@ -21,9 +21,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from wsc.core.payload import Payload
-from wsc.core.reduce_order import Subtree
-from wsc.core.watch import Finding
+from wsc.core.messages.payload import Payload
+from wsc.core.messages.reduce_order import Subtree
+from wsc.core.messages.watch import Finding
 
 if TYPE_CHECKING:
     import torch
@@ -223,7 +223,7 @@ def credit_of(message: Message) -> Credit | None:
 class Envelope:
     """A message with the names of its sender and receiver.
 
-    ``number`` counts the messages of this direction (wsc.core.message_numbers); 0 is none.
+    ``number`` counts the messages of this direction (wsc.core.messages.message_numbers); 0 is none.
     ``sent_ns`` is the time of day at which a link between hosts took it; 0 within a host.
     """
 

@@ -2,8 +2,8 @@
 
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.message_numbers import MessageNumbers
-from wsc.core.messages import Abort, BatchReleased, Envelope, Tally
+from wsc.core.messages.message_numbers import MessageNumbers
+from wsc.core.messages.messages import Abort, BatchReleased, Envelope, Tally
 
 
 def messages(source: str, target: str, count: int) -> list[Envelope]:
