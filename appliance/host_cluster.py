@@ -19,9 +19,9 @@ from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, to
 from memoryx.server import ServerSpec, WeightServer
 from simulator.cluster_timing import ClusterTiming
 from timing.hardware import MachineSpec
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.messages import NormTotal
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Report
 

@@ -20,7 +20,7 @@ from wsc.core.errors import (
 from wsc.core.installation import Installation
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Envelope, is_server
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
 from wsc.core.role import (
     Job,

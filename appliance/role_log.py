@@ -24,7 +24,7 @@ from appliance.coordinator.roles import Roles
 from appliance.spec import RoleLogSpec
 from wsc.core.installation import Installation
 from wsc.core.messages.messages import COORDINATOR, Envelope
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
 from wsc.core.role import (
     Job,

@@ -27,7 +27,7 @@ from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts, remove_parts
 from wsc.checkpoint.writer import reserve_tensors
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.program import TensorSpec
 from wsc.host.files import write_json
 

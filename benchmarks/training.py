@@ -16,7 +16,7 @@ from benchmarks.streaming.workload import ADAMW, Workload
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.core.installation import InputFeed
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.numerics.precision import StreamPrecision
 
 

@@ -29,8 +29,8 @@ from csnode.streamed_weights import StreamedWeights
 from wsc.core.activities import Place
 from wsc.core.errors import ApplianceError, WaferStreamError
 from wsc.core.installation import Installation
-from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.messages.payload import Payload, byte_ranges
+from wsc.core.optimizer.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program.label_means import SEED_INPUT
 from wsc.core.program.program import Program
 from wsc.core.program.schedule import SegmentStep

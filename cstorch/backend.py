@@ -23,9 +23,9 @@ from timing.timed_steps import TimedSteps
 from wsc.compiler.compiled import Compiled
 from wsc.core.activities import Place
 from wsc.core.installation import InputFeed, Installation
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.watch import Watch
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
 
 

@@ -30,7 +30,7 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.scale import CAPTURED_SIZES, capture_both
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError, ConfigError
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.loading import Loading
 from wsc.core.program.micro_batches import (
     FILL_WAFER,

@@ -32,8 +32,8 @@ from cstorch.tracing.step_value import StepValue
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.installation import InputFeed
-from wsc.core.loss_scale import LossScale
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.micro_batches import Cut
 from wsc.core.program.program import Mode
 

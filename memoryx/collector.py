@@ -23,7 +23,7 @@ from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal, se
 from wsc.core.messages.partial_sum import PartialSum
 from wsc.core.messages.payload import Payload
 from wsc.core.messages.reduce_order import Merger
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Program
 from wsc.core.program.stream_plan import Bucket
 

@@ -30,7 +30,7 @@ from memoryx.flash_spec import FlashSpec
 from memoryx.memory import laid_out, views_at
 from memoryx.optim.rule import Shape, rule_named, state_bytes
 from wsc.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError, ConfigError
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import MASTER_BYTES, TensorSpec
 from wsc.core.units import KIB, format_bytes
 

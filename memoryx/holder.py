@@ -16,7 +16,7 @@ from memoryx.journal import Journal
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from wsc.core.installation import Installation
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.program.stream_plan import assign_servers
 from wsc.core.role import Job, Progress

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.messages import NormTotal, WeightsReady
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.role import Job, Report
 
 

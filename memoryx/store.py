@@ -12,10 +12,10 @@ from memoryx.optim.rule import Parameter, Shape, State, rule_named
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.packing import Packing
 from wsc.checkpoint import parameter_of
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.weight_averages import WeightAverage, advance
 from wsc.core.program.program import TensorSpec
 from wsc.core.sparsity.nonzeros import Index
-from wsc.core.weight_averages import WeightAverage, advance
 
 
 class WeightStore:

@@ -36,9 +36,9 @@ from wsc.compiler.half_tensor import HalfMode, to_half
 from wsc.compiler.results.step_means import close_step
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
+from wsc.core.optimizer.weight_averages import advance, averages_among
 from wsc.core.program.micro_batches import Cut
 from wsc.core.rng import stream_key
-from wsc.core.weight_averages import advance, averages_among
 from wsc.numerics.precision import StreamPrecision
 
 Gradients = list[torch.Tensor]

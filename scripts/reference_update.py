@@ -135,7 +135,7 @@ class SparseWeights:
 
 
 class LossScaling:
-    """The loss scale of a run: fixed, or dynamic as in ``wsc.core.loss_scale``."""
+    """The loss scale of a run: fixed, or dynamic as in ``wsc.core.optimizer.loss_scale``."""
 
     def __init__(self, init: InitConfig) -> None:
         scaler = make_scaler(init)

@@ -34,7 +34,7 @@ from timing.stalls import StreamCheck
 from timing.timed_steps import TimedSteps
 from timing.timeline import State
 from wsc.compiler.derivation.scale import ScalableProgram
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.loading import UNKNOWN_LOADING, Loading
 from wsc.core.program.micro_batches import Cut
 from wsc.core.program.program import Program

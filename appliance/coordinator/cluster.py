@@ -20,9 +20,9 @@ from appliance.coordinator.step_results import StepResult
 from timing.trace import Activities
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.installation import Installation
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.watch import NOTHING, Watch
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
 
 

@@ -37,9 +37,9 @@ from wsc.checkpoint.writer import reserve_tensors
 from wsc.core.activities import Place
 from wsc.core.digest import weights_digest
 from wsc.core.installation import Installation
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.watch import NOTHING, Watch
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.role import Job, Report
 from wsc.core.verification import UNVERIFIED, Verification

@@ -9,7 +9,7 @@ from timing.attribution import StepTiming
 from timing.densities import StepSparsity
 from timing.record import Record
 from wsc.core.installation import Installation
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, Program
 
 

@@ -20,7 +20,7 @@ from appliance.health.link_waits import longest_waits
 from appliance.health.stragglers import Stragglers
 from memoryx.optim.cost import update_cost
 from wsc.core.installation import Installation
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, NormInput, Program
 from wsc.core.role import Job, Report, Value
 

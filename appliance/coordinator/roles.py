@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from wsc.core.installation import Installation
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Report
 from wsc.core.units import MIB

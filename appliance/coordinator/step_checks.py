@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from appliance.coordinator.step_results import StepResult
 from wsc.core.errors import ConfigError, NotFiniteStepError
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.watch import first_of
+from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.program.program import Mode
 from wsc.core.role import Report, Value
 

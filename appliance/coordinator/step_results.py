@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 import torch
 
 from timing.attribution import StepTiming
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.watch import TensorNorms
+from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.program.program import Program
 from wsc.core.role import Value
 

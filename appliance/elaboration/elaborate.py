@@ -41,7 +41,7 @@ from timing.start_up import StartUp, checkpoint_ps, start_up
 from wsc.compiler.compiled import Compiled
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages.messages import switch_name, worker_name
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.micro_batches import check_batch
 from wsc.core.program.program import TensorSpec
 from wsc.core.program.schedule import Rounds

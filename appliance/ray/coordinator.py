@@ -35,10 +35,10 @@ from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from timing.trace import Activities
 from wsc.core.installation import Installation
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.messages import COORDINATOR, is_server
 from wsc.core.messages.watch import NOTHING, Watch
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
 from wsc.core.role import RoleSpec
 

@@ -32,7 +32,7 @@ from appliance.spec import RuntimeSpec
 from swarmx.links.endpoint import Address
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Progress, Report, RoleSpec, WeightHolder
 

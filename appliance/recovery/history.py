@@ -15,7 +15,7 @@ from appliance.coordinator.cluster import Cluster, Standing
 from appliance.recovery.held_file import HeldFile
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.installation import Installation
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
 
 Call = Callable[[Cluster], Any]

@@ -30,9 +30,9 @@ from wsc.core.errors import (
     WaferStreamError,
 )
 from wsc.core.installation import Installation
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.watch import NOTHING, Watch
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
 
 log = logging.getLogger("waferstream")

@@ -19,7 +19,7 @@ from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.messages.watch import NOTHING
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.role import Job, Progress, Report, RoleSpec
 

@@ -23,7 +23,7 @@ from appliance.recovery.states import State, Story
 from wsc.core.errors import CheckpointError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.messages.messages import server_name
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.role import Job, Report, RoleSpec
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from waferstream.reports.benchmark import positive
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.sparsity.levels import Constant
 from wsc.core.sparsity.spec import WeightSparsity
 

@@ -17,7 +17,7 @@ from memoryx.store import WeightStore
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
 from wsc.core.units import GIB
 

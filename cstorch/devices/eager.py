@@ -30,8 +30,8 @@ from cstorch.tracing.step_value import StepValue
 from wsc.compiler.capture.live_weights import live_weights
 from wsc.compiler.results.step_means import close_step
 from wsc.core.errors import ConfigError
-from wsc.core.loss_scale import LossScale
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
 from wsc.core.role import Value
 from wsc.numerics.precision import StreamPrecision

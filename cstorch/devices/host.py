@@ -18,8 +18,8 @@ from cstorch.cluster.restored import load_weights
 from cstorch.devices.backend_type import BackendType
 from cstorch.optim.state import OptimizerState
 from wsc.core.errors import ConfigError
-from wsc.core.loss_scale import LossScale
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.numerics.precision import StreamPrecision
 

@@ -13,7 +13,7 @@ from memoryx.optim.rule import Rule
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
-from wsc.core.optimizer import ParamGroup
+from wsc.core.optimizer.spec import ParamGroup
 from wsc.core.sparsity.spec import WeightSparsity
 
 

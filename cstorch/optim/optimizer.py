@@ -23,7 +23,7 @@ from cstorch.tracing.recorder import active_recorder
 from memoryx.optim.rule import RULES, Rule
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 
 Hook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
 

@@ -17,7 +17,7 @@ from cstorch.tracing.recorder import recording
 from cstorch.tracing.start_key import start_key
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.micro_batches import Cut
 
 log = logging.getLogger("waferstream")

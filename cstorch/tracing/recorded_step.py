@@ -10,7 +10,7 @@ from cstorch.compile import model_of
 from cstorch.tracing.call import Call
 from cstorch.tracing.recorder import Recorder, update_of
 from wsc.compiler.compiled import Compiled
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 
 if TYPE_CHECKING:
     from wsc.compiler.derivation.recording import Recording

@@ -24,9 +24,9 @@ from cstorch.tracing.recorded import RecordedOptimizer, RecordedScaler, Recorded
 from cstorch.tracing.step_value import HyperValue, StepValue
 from wsc.compiler.capture.node_marks import loss_scale_placeholder
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.loss_scale import LossScale, LossScaleRule
-from wsc.core.optimizer import OptimizerSpec
-from wsc.core.weight_averages import averages_among
+from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
+from wsc.core.optimizer.spec import OptimizerSpec
+from wsc.core.optimizer.weight_averages import averages_among
 from wsc.numerics.cbfloat16 import PROXY
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from appliance.coordinator.step_results import StepResult
 from wsc.core.errors import ApplianceCompilationError, WaferStreamError
-from wsc.core.loss_scale import LossScale
+from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.role import Value
 
 

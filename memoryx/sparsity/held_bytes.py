@@ -8,7 +8,7 @@ from math import ceil
 
 from memoryx.optim.rule import STATE_BYTES_PER_ELEMENT, rule_named
 from memoryx.sparsity.packing import packed_bytes, place_dtype
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import MASTER_BYTES, Program
 from wsc.core.sparsity.nonzero_bytes import bitmap_bytes
 from wsc.core.sparsity.spec import WeightSparsity

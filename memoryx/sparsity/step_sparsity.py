@@ -20,7 +20,7 @@ from math import prod
 
 from memoryx.optim.cost import state_bytes_per_element
 from timing.densities import StepSparsity
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import MASTER_BYTES, TensorSpec
 from wsc.core.sparsity.spec import WeightSparsity
 

@@ -1,7 +1,8 @@
 """DINO: a student learns from its own moving average, the teacher (Oquab et al. 2023, DINOv2).
 
 The student sees small crops and large ones with hidden patches, the teacher whole large ones. No
-gradient trains the teacher: MemoryX averages the student's weights (wsc.core.weight_averages).
+gradient trains the teacher: MemoryX averages the student's weights
+(wsc.core.optimizer.weight_averages).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from modelzoo.models.dino_config import (
 from modelzoo.models.dino_parts import DinoLoss, Distillation, Head, KoLeoLoss, PatchLoss, Trunk
 from modelzoo.models.freezing import freeze
 from modelzoo.models.registry import register_model
+from wsc.core.optimizer.weight_averages import average_weights
 from wsc.core.program.micro_batches import Cut, check_groups
 from wsc.core.rng import stream_key
-from wsc.core.weight_averages import average_weights
 
 _LOSSES = {
     "DinoDistillationLoss": DinoLoss,

@@ -15,8 +15,8 @@ from torch import nn
 
 from modelzoo.lora_config import LoraConfig
 from wsc.core.errors import ConfigError
+from wsc.core.optimizer.weight_averages import averages_among
 from wsc.core.rng import stream_key
-from wsc.core.weight_averages import averages_among
 
 _VENDOR_NAMES = {
     "TransformerLayer": ("TransformerDecoderLayer", "TransformerEncoderLayer"),

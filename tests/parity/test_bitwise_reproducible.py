@@ -41,7 +41,7 @@ from tests.support.tiny_training import GPT, NUM_MICRO_BATCHES, Shape, init_conf
 from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
 from waferstream.training.build import make_optimizer
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.role import Job, Value
 
 DROPOUT = GPT | {

@@ -20,7 +20,7 @@ from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.messages.messages import Envelope
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Threadless, Waiting
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))

@@ -12,7 +12,6 @@ from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import PARAMETERS, program
 from wsc.core.installation import InputFeed, Installation
-from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.messages.messages import (
     Envelope,
     GradientReady,
@@ -24,7 +23,8 @@ from wsc.core.messages.messages import (
     WeightsReleased,
 )
 from wsc.core.messages.reduce_order import root
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
 from wsc.core.role import Cores, Job, RoleContext

@@ -176,7 +176,7 @@ def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed
     from memoryx.sparsity.held_bytes import held_bytes, packable  # noqa: PLC0415
     from waferstream.config.params import load_params  # noqa: PLC0415
     from waferstream.simulation.session import captured_studies, labels_of  # noqa: PLC0415
-    from wsc.core.optimizer import OptimizerSpec  # noqa: PLC0415
+    from wsc.core.optimizer.spec import OptimizerSpec  # noqa: PLC0415
 
     params = load_params(path)
     (study,) = captured_studies(params, [spec])

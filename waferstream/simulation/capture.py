@@ -41,7 +41,7 @@ from waferstream.training.build import (
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Program
 from wsc.core.sparsity.spec import WeightSparsity
 from wsc.host.files import replacing

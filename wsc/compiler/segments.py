@@ -20,7 +20,7 @@ from wsc.compiler.passes.layers import SegmentKey
 from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.storages import internals, needed_for
 from wsc.compiler.work import work_of
-from wsc.core.loss_scale import LOSS_SCALE_INPUT
+from wsc.core.optimizer.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program.kernel_source import KernelSource, kernel_source
 from wsc.core.program.label_means import SEED_INPUT
 from wsc.core.program.segment import Segment, Stash

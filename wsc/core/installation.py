@@ -13,7 +13,7 @@ from typing import Any
 
 from wsc.core.messages.messages import replica_name, server_name
 from wsc.core.messages.payload import payload_bytes
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.kernel_source import KernelSource
 from wsc.core.program.loading import UNKNOWN_LOADING, Loading
 from wsc.core.program.program import Mode, Program

@@ -19,12 +19,12 @@ import torch
 
 from wsc.core.activities import Interval
 from wsc.core.installation import Installation
-from wsc.core.loss_scale import LossScale
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Envelope, Message
 from wsc.core.messages.payload import Arena
 from wsc.core.messages.watch import NOTHING, Finding, TensorNorms, Watch
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.loss_scale import LossScale
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, NormInput, TensorSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.verification import UNVERIFIED, Verification

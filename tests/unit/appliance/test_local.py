@@ -14,7 +14,7 @@ from appliance.local import LocalRoles
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from wsc.core.messages.messages import Envelope, WeightsReleased
-from wsc.core.optimizer import OptimizerSpec
+from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
 from wsc.core.role import Job, Report, RoleContext, Threadless, Waiting
 

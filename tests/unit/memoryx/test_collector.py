@@ -19,9 +19,9 @@ from memoryx.sparsity.masks import Masks
 from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import program
-from wsc.core.loss_scale import LossScaleRule
 from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal
 from wsc.core.messages.reduce_order import Subtree, leaf, root
+from wsc.core.optimizer.loss_scale import LossScaleRule
 from wsc.core.program.stream_plan import plan_streams
 from wsc.core.role import Job, Report
 

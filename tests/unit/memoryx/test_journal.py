@@ -5,7 +5,7 @@ import torch
 from memoryx.journal import Journal
 from memoryx.store import WeightStore
 from tests.support.plain_sgd import SGD
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.program import TensorSpec
 
 NAMES = ("a", "b")

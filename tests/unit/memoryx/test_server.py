@@ -16,9 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.support.server_driver import NUM_MICRO_BATCHES, TRAINED, ServerDriver
 from tests.support.small_programs import PARAMETERS
 from tests.support.sorting_office import ORDERS
-from wsc.core.loss_scale import LossScaleRule
 from wsc.core.messages.messages import GradientReady, NormTotal, WeightsReady
 from wsc.core.messages.reduce_order import Subtree, root
+from wsc.core.optimizer.loss_scale import LossScaleRule
 from wsc.core.program.schedule import collected_by
 from wsc.core.program.stream_plan import Bucket
 from wsc.core.role import Job

@@ -21,10 +21,10 @@ from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.errors import CheckpointError, ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.decays import ConstantLR, LinearLR
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.weight_averages import WeightAverage
 from wsc.core.program.program import TensorSpec
 from wsc.core.program.stream_plan import assign_servers
-from wsc.core.weight_averages import WeightAverage
 
 SPECS = (
     TensorSpec("a", (2, 3), "float32"),

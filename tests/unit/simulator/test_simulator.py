@@ -16,7 +16,7 @@ from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.scale import ScalableProgram, capture_both
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.loading import Loading
 from wsc.core.program.stream_plan import plan_streams
 from wsc.core.units import PS_PER_S

@@ -51,8 +51,8 @@ from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.compiler.results.norm_results import NO_NORMS, NormStep, erase_unread, separate_norms
 from wsc.compiler.results.step_state import StateUpdate, separate_state
 from wsc.core.errors import ApplianceCompilationError
+from wsc.core.optimizer.weight_averages import averages_among
 from wsc.core.program.program import Rounding, StepState, TensorSpec
-from wsc.core.weight_averages import averages_among
 from wsc.numerics.precision import DTYPES, NAMES, StreamPrecision
 
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]

@@ -39,7 +39,8 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: str
     average_of: str = ""
-    """The parameter whose moving average a parameter is, if any (wsc.core.weight_averages)."""
+    """The parameter whose moving average a parameter is, if any
+    (wsc.core.optimizer.weight_averages)."""
 
     @cached_property
     def num_elements(self) -> int:

@@ -14,7 +14,7 @@ from tests.support.cstorch_program import cluster_of, executor, losses, running_
 from tests.support.errors import raises
 from tests.support.local_machine import Regression
 from wsc.core.errors import ApplianceCompilationError, ApplianceNanError, ConfigError
-from wsc.core.loss_scale import LossScale, LossScaleRule
+from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf")])

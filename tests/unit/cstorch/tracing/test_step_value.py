@@ -25,7 +25,7 @@ from tests.support.cstorch_program import (
 from tests.support.errors import raises
 from tests.support.local_machine import Regression
 from wsc.core.errors import WaferStreamError
-from wsc.core.loss_scale import LossScale
+from wsc.core.optimizer.loss_scale import LossScale
 
 USES = {
     "item": (lambda value: value.item(), 2.5),

@@ -11,10 +11,10 @@ from memoryx.optim.cost import NO_UPDATE, update_cost, waits_for_all
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.decays import ConstantLR
-from wsc.core.loss_scale import LossScaleRule
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.loss_scale import LossScaleRule
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.weight_averages import WeightAverage
 from wsc.core.program.program import TensorSpec
-from wsc.core.weight_averages import WeightAverage
 
 WEIGHT = TensorSpec("weight", (8, 4), "float32")
 

@@ -16,7 +16,7 @@ from tests.support.errors import raises
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.config import validate
 from wsc.core.errors import CheckpointError
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.program import TensorSpec
 from wsc.core.sparsity.levels import Constant
 from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity

@@ -22,7 +22,7 @@ from wsc.checkpoint.parts import read_parts
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.config import validate
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.program import TensorSpec
 from wsc.core.sparsity.levels import Constant, Exp
 from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity

@@ -29,7 +29,7 @@ from tests.support.errors import raises
 from tests.support.tiny_dino import DATA, DINO, HEAD, LOSS, SPREAD, TRUNK
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
-from wsc.core.weight_averages import averages_among
+from wsc.core.optimizer.weight_averages import averages_among
 
 GENERATOR = torch.Generator().manual_seed(0)
 LARGE, SMALL = torch.randn(3, 2, 3, 12, 12), torch.randn(3, 3, 3, 8, 8)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsc.core.hyper_schedules.base import HyperSchedule
-from wsc.core.loss_scale import LossScaleRule
+from wsc.core.optimizer.loss_scale import LossScaleRule
+from wsc.core.optimizer.weight_averages import WeightAverage
 from wsc.core.sparsity.spec import WeightSparsity
-from wsc.core.weight_averages import WeightAverage
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsc.core.loss_scale import LossScale, LossScaleRule
+from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
 
 
 def after(rule: LossScaleRule, start: float, finite: str) -> list[float]:

@@ -7,8 +7,13 @@ from torch import nn
 
 from wsc.compiler.capture.capture import masters_of
 from wsc.core.hyper_schedules.decays import LinearLR
+from wsc.core.optimizer.weight_averages import (
+    WeightAverage,
+    advance,
+    average_weights,
+    averages_among,
+)
 from wsc.core.program.stream_plan import assign_servers
-from wsc.core.weight_averages import WeightAverage, advance, average_weights, averages_among
 
 DECAY = LinearLR(initial_learning_rate=0.5, end_learning_rate=1.0, total_iters=2)
 
