@@ -23,7 +23,7 @@ from wsc.core.messages.messages import NormTotal
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 
 class HostCluster(Coordinator):

@@ -17,12 +17,12 @@ from wsc.core.errors import (
     ApplianceRuntimeServerError,
     WaferStreamError,
 )
-from wsc.core.installation import Installation
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Envelope, is_server
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
-from wsc.core.role import (
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import (
     Job,
     Progress,
     Report,

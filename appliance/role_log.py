@@ -22,11 +22,11 @@ import torch
 
 from appliance.coordinator.roles import Roles
 from appliance.spec import RoleLogSpec
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import COORDINATOR, Envelope
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
-from wsc.core.role import (
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import (
     Job,
     Progress,
     Report,

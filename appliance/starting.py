@@ -27,8 +27,8 @@ from timing.record import Record
 from wsc.core.errors import ConfigError
 from wsc.core.messages.messages import replica_name, server_name
 from wsc.core.program.program import TensorSpec
-from wsc.core.role import RoleSpec
-from wsc.core.verification import Verification
+from wsc.core.roles.role import RoleSpec
+from wsc.core.roles.verification import Verification
 
 _FEWEST_VERIFIED = 2
 """The least number of systems of which one can contradict another."""

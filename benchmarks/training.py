@@ -15,8 +15,8 @@ from appliance.starting import start_cluster
 from benchmarks.streaming.workload import ADAMW, Workload
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.core.installation import InputFeed
 from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
+from wsc.core.roles.installation import InputFeed
 from wsc.numerics.precision import StreamPrecision
 
 

@@ -26,9 +26,7 @@ from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from csnode.running import Executed, Passed, Running
 from csnode.streamed_weights import StreamedWeights
-from wsc.core.activities import Place
 from wsc.core.errors import ApplianceError, WaferStreamError
-from wsc.core.installation import Installation
 from wsc.core.messages.payload import Payload, byte_ranges
 from wsc.core.optimizer.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program.label_means import SEED_INPUT
@@ -36,7 +34,9 @@ from wsc.core.program.program import Program
 from wsc.core.program.schedule import SegmentStep
 from wsc.core.program.segment import Segment
 from wsc.core.rng import stream_key
-from wsc.core.role import Job, RoleContext
+from wsc.core.roles.activities import Place
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, RoleContext
 from wsc.numerics.half_types import nearest
 from wsc.numerics.keyed_random import KEY_INPUT
 from wsc.numerics.precision import DTYPES, dtype_in_program

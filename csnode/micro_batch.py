@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from wsc.core.program.segment import Segment
-from wsc.core.role import Value
+from wsc.core.roles.role import Value
 
 Kernel = Callable[..., tuple[Any, ...]]
 

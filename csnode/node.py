@@ -23,7 +23,6 @@ from csnode.results import note_results, with_results
 from csnode.running import Running
 from csnode.sram_ledger import SramLedger
 from csnode.voting import Voting
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import (
     BatchReady,
     BatchReleased,
@@ -40,7 +39,8 @@ from wsc.core.messages.payload import Payload
 from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.program import Mode
 from wsc.core.program.schedule import SegmentStep
-from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, JobState, Report, RoleContext, Waiting
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from csnode.micro_batch import MicroBatch
 from wsc.core.messages.messages import StepDone
 from wsc.core.program.program import Program
-from wsc.core.role import Report
+from wsc.core.roles.role import Report
 
 
 def note_results(

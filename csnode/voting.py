@@ -1,4 +1,7 @@
-"""The votes of a CS node on gradients that a second node computes, too (wsc.core.verification)."""
+"""The votes of a CS node on gradients that a second node computes, too.
+
+The rules are those of wsc.core.roles.verification.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from csnode.gradients import GradientSum
 from wsc.core.messages.messages import Vote
 from wsc.core.messages.partial_sum import PartialSum
 from wsc.core.program.schedule import Rounds
-from wsc.core.verification import Unit, Verification
+from wsc.core.roles.verification import Unit, Verification
 
 _DIGEST_BYTES = 16
 

@@ -21,12 +21,12 @@ from timing.program_report import ProgramReport
 from timing.start_up import StartUp
 from timing.timed_steps import TimedSteps
 from wsc.compiler.compiled import Compiled
-from wsc.core.activities import Place
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages.watch import Watch
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
+from wsc.core.roles.activities import Place
+from wsc.core.roles.installation import InputFeed, Installation
 
 
 class Backend(ModelHolder):

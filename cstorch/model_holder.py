@@ -28,8 +28,8 @@ from cstorch.tracing.loop import Loop
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_links, append_tensors
 from wsc.compiler.capture.traced_buffers import TracedBuffers
-from wsc.core.activities import Place
 from wsc.core.errors import WaferStreamError
+from wsc.core.roles.activities import Place
 
 
 class ModelHolder(ProgramSettings):

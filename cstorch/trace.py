@@ -31,11 +31,11 @@ from cstorch.tracing.recorder import names_of
 from cstorch.tracing.step_value import StepValue
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.installation import InputFeed
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.micro_batches import Cut
 from wsc.core.program.program import Mode
+from wsc.core.roles.installation import InputFeed
 
 
 def trace(function: Callable[..., Any]) -> TracedStep:

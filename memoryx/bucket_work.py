@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from memoryx.store import WeightStore
-from wsc.core.activities import Interval, place_of
 from wsc.core.messages.payload import Slab, unpack
 from wsc.core.program.program import Program
 from wsc.core.program.stream_plan import Bucket
-from wsc.core.role import Cores
+from wsc.core.roles.activities import Interval, place_of
+from wsc.core.roles.role import Cores
 from wsc.core.sparsity.packed_weights import PackedWeights
 from wsc.numerics.precision import CARRIED, write_stream
 

@@ -15,11 +15,11 @@ from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
-from wsc.core.installation import Installation
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.program.stream_plan import assign_servers
-from wsc.core.role import Job, Progress
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Progress
 from wsc.host.disk import LOCAL_DISK, Disk
 
 

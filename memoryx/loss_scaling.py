@@ -7,7 +7,7 @@ from dataclasses import replace
 from wsc.core.messages.messages import NormTotal, WeightsReady
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 
 class LossScaling:

@@ -8,7 +8,7 @@ import torch
 
 from memoryx.optim.clip import gradient_norms
 from wsc.core.program.program import NormInput, Program
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 Tensors = Mapping[str, torch.Tensor]
 

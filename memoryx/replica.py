@@ -33,7 +33,7 @@ from wsc.core.messages.messages import (
 )
 from wsc.core.program.program import TensorSpec
 from wsc.core.program.schedule import collected_by
-from wsc.core.role import Job, JobState, Progress, Report, RoleContext, Waiting
+from wsc.core.roles.role import Job, JobState, Progress, Report, RoleContext, Waiting
 
 
 @dataclass(frozen=True)

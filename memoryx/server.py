@@ -41,7 +41,7 @@ from wsc.core.messages.payload import Slab
 from wsc.core.program.program import TensorSpec
 from wsc.core.program.schedule import collected_by, streamed_by
 from wsc.core.program.stream_plan import Bucket
-from wsc.core.role import Job, JobState, Progress, Report, RoleContext, Waiting
+from wsc.core.roles.role import Job, JobState, Progress, Report, RoleContext, Waiting
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from memoryx.optim.clip import gradient_norms
 from wsc.core.messages.watch import ORIGINS, Finding, Origin, TensorNorms, layer_of
 from wsc.core.program.program import Program
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 Tensors = Mapping[str, torch.Tensor]
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import torch
 
-from wsc.core.activities import NOWHERE, ActivityLog, Interval, Place, place_of
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import (
     Envelope,
     GradientReady,
@@ -28,7 +26,9 @@ from wsc.core.messages.partial_sum import Credit, Operands, PartialSum, one_by_o
 from wsc.core.messages.reduce_order import Merger, Subtree
 from wsc.core.program.program import Mode
 from wsc.core.program.stream_plan import Bucket
-from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
+from wsc.core.roles.activities import NOWHERE, ActivityLog, Interval, Place, place_of
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, JobState, Report, RoleContext, Waiting
 
 BucketKey = tuple[int, int, int]  # step, round, bucket
 

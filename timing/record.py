@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import NamedTuple
 
-from wsc.core.activities import NOWHERE, Place
+from wsc.core.roles.activities import NOWHERE, Place
 
 DEFAULT_LIMIT = 500_000
 """Most activities of each clock: about 250 MB of memory and 300 MB of file."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from timing.record import Occupancy, Record
-from wsc.core.activities import RECOVER, Interval, Place
+from wsc.core.roles.activities import RECOVER, Interval, Place
 from wsc.core.units import PS_PER_NS, PS_PER_S
 from wsc.host.files import naming
 

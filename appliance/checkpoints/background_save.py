@@ -10,8 +10,8 @@ from typing import Any
 
 from wsc.checkpoint.parts import Part, has_parts, read_parts, remove_parts
 from wsc.checkpoint.writer import write_metadata, writing
-from wsc.core.activities import Interval
 from wsc.core.errors import CheckpointError
+from wsc.core.roles.activities import Interval
 from wsc.host.files import final_path
 
 _POLL_S = 0.02  # between two looks at the files of the weight servers

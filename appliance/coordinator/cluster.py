@@ -19,11 +19,11 @@ from appliance.coordinator.measured_record import MeasuredRecord
 from appliance.coordinator.step_results import StepResult
 from timing.trace import Activities
 from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.installation import Installation
 from wsc.core.messages.watch import NOTHING, Watch
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
+from wsc.core.roles.installation import Installation
 
 
 @dataclass(frozen=True)

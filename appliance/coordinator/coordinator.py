@@ -34,15 +34,15 @@ from simulator.cluster_timing import ClusterTiming
 from timing.trace import Activities
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import reserve_tensors
-from wsc.core.activities import Place
 from wsc.core.digest import weights_digest
-from wsc.core.installation import Installation
 from wsc.core.messages.watch import NOTHING, Watch
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.role import Job, Report
-from wsc.core.verification import UNVERIFIED, Verification
+from wsc.core.roles.activities import Place
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Report
+from wsc.core.roles.verification import UNVERIFIED, Verification
 
 
 class Coordinator:

@@ -8,9 +8,9 @@ from simulator.cluster_timing import ClusterTiming
 from timing.attribution import StepTiming
 from timing.densities import StepSparsity
 from timing.record import Record
-from wsc.core.installation import Installation
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, Program
+from wsc.core.roles.installation import Installation
 
 
 class EmulatedClock:

@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from wsc.core.installation import Installation
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
-from wsc.core.role import Job, Report
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Report
 from wsc.core.units import MIB
 
 PART_BYTES = 16 * MIB

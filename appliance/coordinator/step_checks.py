@@ -10,7 +10,7 @@ from wsc.core.errors import ConfigError, NotFiniteStepError
 from wsc.core.messages.watch import first_of
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.program.program import Mode
-from wsc.core.role import Report, Value
+from wsc.core.roles.role import Report, Value
 
 
 def check_skipped(loss_scale: LossScale, first_step: int) -> None:

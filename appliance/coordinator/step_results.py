@@ -23,7 +23,7 @@ from timing.attribution import StepTiming
 from wsc.core.messages.watch import TensorNorms
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.program.program import Program
-from wsc.core.role import Value
+from wsc.core.roles.role import Value
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from wsc.compiler.results.step_means import closed
-from wsc.core.installation import Installation
 from wsc.core.program.program import Mode, Program
-from wsc.core.role import Value
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Value
 
 Update = Callable[..., tuple[Any, ...]]
 

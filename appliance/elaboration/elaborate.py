@@ -39,14 +39,14 @@ from timing.hardware import MachineSpec
 from timing.sram import SramPlan, check_fits
 from timing.start_up import StartUp, checkpoint_ps, start_up
 from wsc.compiler.compiled import Compiled
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages.messages import switch_name, worker_name
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.micro_batches import check_batch
 from wsc.core.program.program import TensorSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.role import RoleSpec
+from wsc.core.roles.installation import InputFeed, Installation
+from wsc.core.roles.role import RoleSpec
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from appliance.faults.plan import NEEDS_A_PROCESS, OF_MESSAGES, Fault, FaultPlan
 from appliance.faults.strike import damaged, flip_next_gradient, full_disk, strike
 from csnode.node import CSNode
 from wsc.core.errors import ConfigError
-from wsc.core.installation import Installation
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import (
     COORDINATOR,
@@ -34,7 +33,8 @@ from wsc.core.messages.messages import (
 )
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.role import (
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import (
     Job,
     Progress,
     Report,

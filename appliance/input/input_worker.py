@@ -11,9 +11,7 @@ import torch
 
 from appliance.input.batches import GlobalBatches
 from appliance.input.label_weights import LabelWeights
-from wsc.core.activities import ActivityLog, Place
 from wsc.core.errors import DataError
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import (
     BatchReady,
     BatchReleased,
@@ -28,7 +26,9 @@ from wsc.core.messages.payload import (
     payload_bytes,
 )
 from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
+from wsc.core.roles.activities import ActivityLog, Place
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, JobState, Report, RoleContext, Waiting
 from wsc.numerics.precision import NAMES
 
 

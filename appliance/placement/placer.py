@@ -26,7 +26,7 @@ from wsc.core.messages.messages import (
     switch_name,
     worker_name,
 )
-from wsc.core.role import RoleSpec
+from wsc.core.roles.role import RoleSpec
 
 
 @dataclass(frozen=True)

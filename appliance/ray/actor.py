@@ -25,10 +25,10 @@ from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address, Endpoint, aborted, stalled
 from swarmx.links.link import Link, open_link
 from wsc.core.errors import ApplianceDeadlockError
-from wsc.core.installation import Installation
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Abort, Envelope
-from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
 from wsc.host.disk import LOCAL_DISK, Disk
 
 _NO_LINK = Address("", "")

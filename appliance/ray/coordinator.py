@@ -34,13 +34,13 @@ from appliance.recovery.roles import RecoverableRoles
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from timing.trace import Activities
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import COORDINATOR, is_server
 from wsc.core.messages.watch import NOTHING, Watch
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
-from wsc.core.role import RoleSpec
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import RoleSpec
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -26,9 +26,9 @@ from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
 from wsc.core.errors import WaferStreamError
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import COORDINATOR, Abort, Envelope
-from wsc.core.role import RoleSpec
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import RoleSpec
 
 _PATIENCE_S = 0.3  # between two orders to end a job
 _REACHED_S = 1.0

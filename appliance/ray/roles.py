@@ -31,10 +31,10 @@ from appliance.ray.survey import placer_on, survey
 from appliance.spec import RuntimeSpec
 from swarmx.links.endpoint import Address
 from wsc.core.errors import ApplianceDeadlockError
-from wsc.core.installation import Installation
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
-from wsc.core.role import Job, Progress, Report, RoleSpec, WeightHolder
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Progress, Report, RoleSpec, WeightHolder
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -23,7 +23,7 @@ from appliance.ray.presence import Presence
 from appliance.ray.survey import await_free_cpus, placer_on, survey, with_free_cpus
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.role import RoleSpec
+from wsc.core.roles.role import RoleSpec
 
 log = logging.getLogger("waferstream")
 

@@ -14,9 +14,9 @@ from typing import Any
 from appliance.coordinator.cluster import Cluster, Standing
 from appliance.recovery.held_file import HeldFile
 from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.installation import Installation
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
+from wsc.core.roles.installation import Installation
 
 Call = Callable[[Cluster], Any]
 

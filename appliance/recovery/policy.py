@@ -33,7 +33,7 @@ from wsc.core.errors import (
     WaferStreamError,
 )
 from wsc.core.messages.messages import node_name, server_name
-from wsc.core.verification import DisputedBitsError
+from wsc.core.roles.verification import DisputedBitsError
 
 Action = Literal["retry", "replace", "shrink", "give up"]
 

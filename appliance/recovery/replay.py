@@ -29,11 +29,11 @@ from wsc.core.errors import (
     CheckpointError,
     WaferStreamError,
 )
-from wsc.core.installation import Installation
 from wsc.core.messages.watch import NOTHING, Watch
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
+from wsc.core.roles.installation import Installation
 
 log = logging.getLogger("waferstream")
 

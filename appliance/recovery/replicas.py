@@ -17,11 +17,11 @@ from appliance.coordinator.roles import in_parts
 from appliance.recovery.roles import RecoverableRoles
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
-from wsc.core.installation import Installation
 from wsc.core.messages.watch import NOTHING
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.role import Job, Progress, Report, RoleSpec
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Progress, Report, RoleSpec
 
 
 class ReplicatedRoles:

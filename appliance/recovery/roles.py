@@ -7,8 +7,8 @@ from typing import Protocol
 
 from appliance.coordinator.roles import Roles
 from wsc.core.errors import WaferStreamError
-from wsc.core.installation import Installation
-from wsc.core.role import Progress, RoleSpec
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Progress, RoleSpec
 
 
 class RecoverableRoles(Roles, Protocol):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from wsc.core.activities import RECOVER, Interval, Place
 from wsc.core.messages.messages import COORDINATOR
 from wsc.core.program.program import Mode
-from wsc.core.role import Job, Progress, Report
+from wsc.core.roles.activities import RECOVER, Interval, Place
+from wsc.core.roles.role import Job, Progress, Report
 
 
 class Salvage:

@@ -21,11 +21,11 @@ from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.salvage import Salvage
 from appliance.recovery.states import State, Story
 from wsc.core.errors import CheckpointError, WaferStreamError
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import server_name
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.role import Job, Report, RoleSpec
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Report, RoleSpec
 
 Result = TypeVar("Result")
 Elaborate = Callable[[int], Sequence[RoleSpec]]

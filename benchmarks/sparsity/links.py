@@ -17,10 +17,10 @@ from benchmarks.sparsity.model import Layers, update_of
 from csnode.engine.spec import TORCH, EngineSpec
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Envelope, GradientReady, WeightsReady
-from wsc.core.role import Job, RoleSpec
+from wsc.core.roles.installation import InputFeed, Installation
+from wsc.core.roles.role import Job, RoleSpec
 from wsc.numerics.precision import CARRIED, StreamPrecision
 
 MACHINE = MachineSpec()

@@ -22,7 +22,7 @@ from csnode.gradients import GradientSum, GradientSums, SlabMemory, SumMemory
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.messages.partial_sum import Operands, one_by_one
 from wsc.core.messages.payload import Payload
-from wsc.core.role import RoleContext
+from wsc.core.roles.role import RoleContext
 
 
 class Mark(Protocol):

@@ -24,7 +24,7 @@ from csnode.gradients import GradientSum, SlabMemory, owned_sum
 from wsc.core.messages.partial_sum import PartialSum
 from wsc.core.messages.payload import Payload
 from wsc.core.program.stream_plan import Bucket
-from wsc.core.role import Cores
+from wsc.core.roles.role import Cores
 
 _ALIGNMENT = 64  # bytes, as of slabs: views of any dtype begin at a multiple
 

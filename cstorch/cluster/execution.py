@@ -28,12 +28,12 @@ from cstorch.remote.weights import Weights
 from timing.start_up import StartUp
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceNanError, WaferStreamError
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages.messages import node_name
 from wsc.core.messages.watch import NOTHING
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
+from wsc.core.roles.installation import InputFeed, Installation
 from wsc.core.units import format_ps
 
 log = logging.getLogger("waferstream")

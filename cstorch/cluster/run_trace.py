@@ -10,8 +10,8 @@ from pathlib import Path
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Cluster
 from timing.trace import Activities, write_trace
-from wsc.core.activities import ActivityLog, Interval, earliest
 from wsc.core.errors import WaferStreamError
+from wsc.core.roles.activities import ActivityLog, Interval, earliest
 
 PROGRAM = "program"
 """The track of the user's process."""

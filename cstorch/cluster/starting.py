@@ -14,7 +14,7 @@ from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights
-from wsc.core.installation import Installation
+from wsc.core.roles.installation import Installation
 from wsc.host.terminal import spinning
 
 log = logging.getLogger("waferstream")

@@ -33,7 +33,7 @@ from wsc.core.errors import ConfigError
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
-from wsc.core.role import Value
+from wsc.core.roles.role import Value
 from wsc.numerics.precision import StreamPrecision
 
 

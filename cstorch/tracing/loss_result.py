@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from cstorch.tracing.loop import Closure
-from wsc.core.role import Value
+from wsc.core.roles.role import Value
 
 LOSS = "loss"
 

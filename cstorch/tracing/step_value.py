@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from appliance.coordinator.step_results import StepResult
 from wsc.core.errors import ApplianceCompilationError, WaferStreamError
 from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.role import Value
+from wsc.core.roles.role import Value
 
 
 class Reader(Protocol):

@@ -26,7 +26,6 @@ from tests.support.sorting_office import (
     oldest_first,
 )
 from timing.hardware import MachineSpec, SwarmXSpec
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import (
     Abort,
     BatchReady,
@@ -45,7 +44,8 @@ from wsc.core.messages.messages import (
     WeightsReleased,
 )
 from wsc.core.messages.reduce_order import Subtree
-from wsc.core.role import Job, Value
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Value
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(

@@ -18,7 +18,7 @@ from tests.support.sorting_office import ORDERS, Choose, SortingOffice, oldest_f
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages.messages import GradientReady, WeightsReady
-from wsc.core.role import Job
+from wsc.core.roles.role import Job
 from wsc.core.sparsity.levels import Constant
 from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 from wsc.numerics.precision import StreamPrecision

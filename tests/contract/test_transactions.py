@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.contract.test_roles import assert_same, holder, office, weights
 from tests.support.sorting_office import ORDERS, SortingOffice
 from wsc.core.messages.messages import StepDone
-from wsc.core.role import Job, Progress, Value
+from wsc.core.roles.role import Job, Progress, Value
 
 SERVERS = ("wgt-0", "wgt-1")
 JOB = Job("train", 1, 4, attempt=1)

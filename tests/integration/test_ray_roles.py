@@ -35,7 +35,7 @@ from wsc.core.errors import (
     ConfigError,
 )
 from wsc.core.messages.messages import node_name
-from wsc.core.role import Job
+from wsc.core.roles.role import Job
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
 from toy_roles import FOREVER, Player, PlayerSpec, Umpire, players

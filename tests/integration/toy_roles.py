@@ -10,9 +10,9 @@ import torch
 
 from appliance.ray.roles import RayRoles
 from wsc.core.errors import ConfigError
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import Envelope, WeightsReady
-from wsc.core.role import Job, Report, RoleContext, Threadless, Waiting
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Report, RoleContext, Threadless, Waiting
 
 FOREVER = Job("train", 1, 1_000_000_000)
 

@@ -42,7 +42,7 @@ from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
 from waferstream.training.build import make_optimizer
 from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.role import Job, Value
+from wsc.core.roles.role import Job, Value
 
 DROPOUT = GPT | {
     **SHALLOW,

@@ -23,8 +23,8 @@ from timing.hardware import MachineSpec
 from timing.record import Record
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.optimizer.spec import OptimizerSpec
+from wsc.core.roles.installation import InputFeed, Installation
 from wsc.numerics.precision import StreamPrecision
 
 FP32 = StreamPrecision("float32", "float32")

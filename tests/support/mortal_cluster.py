@@ -18,10 +18,10 @@ from simulator.cluster_timing import ClusterTiming
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
-from wsc.core.installation import Installation
 from wsc.core.messages.messages import Envelope
 from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Threadless, Waiting
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Report, Role, RoleContext, RoleSpec, RunningJob, Threadless, Waiting
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, activation_bytes=1)  # several rounds

@@ -28,7 +28,7 @@ from wsc.core.messages.messages import (
     Message,
     WeightsReady,
 )
-from wsc.core.role import Job, RoleContext
+from wsc.core.roles.role import Job, RoleContext
 
 NUM_MICRO_BATCHES, ROWS = 3, 6
 source = partial(random_batches, 1, ROWS)

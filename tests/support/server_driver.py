@@ -11,7 +11,6 @@ from memoryx.server import ServerSpec
 from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import PARAMETERS, program
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages.messages import (
     Envelope,
     GradientReady,
@@ -27,7 +26,8 @@ from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.role import Cores, Job, RoleContext
+from wsc.core.roles.installation import InputFeed, Installation
+from wsc.core.roles.role import Cores, Job, RoleContext
 
 Kind = TypeVar("Kind")
 TRAINED = ("first.weight", "first.bias", "last.weight")

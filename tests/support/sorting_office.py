@@ -19,7 +19,7 @@ from appliance.placement.cores import UnlimitedCores
 from tests.support.arenas import StrictArena, StrictSlab
 from wsc.core.messages.messages import Envelope
 from wsc.core.messages.partial_sum import PartialSum
-from wsc.core.role import Job, Report, RoleContext, RoleSpec
+from wsc.core.roles.role import Job, Report, RoleContext, RoleSpec
 
 Route = tuple[str, str]
 Choose = Callable[[list[Route]], Route]

@@ -21,7 +21,7 @@ from waferstream.reports.run_page import REPORT_NAME, Origin, run_page
 from waferstream.reports.summary import SUMMARY_NAME, RunSummary
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.summary import PICTURE_NAME
-from wsc.core.installation import Installation
+from wsc.core.roles.installation import Installation
 from wsc.host.files import replacing, write_json
 
 

@@ -26,7 +26,7 @@ from waferstream.training.summary import log_places, log_throughput, summarize
 from waferstream.training.tracing import TraceRequest
 from waferstream.training.trainer import Outcome, Trainer
 from wsc.core.config import validate
-from wsc.core.installation import Installation
+from wsc.core.roles.installation import Installation
 
 _TRAINING: tuple[Mode, ...] = ("train", "train_and_eval")
 

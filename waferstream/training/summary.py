@@ -22,8 +22,8 @@ from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSum
 from waferstream.training.history import History
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.trainer import Outcome
-from wsc.core.installation import Installation
 from wsc.core.program.micro_batches import closest_size
+from wsc.core.roles.installation import Installation
 from wsc.core.units import aligned
 from wsc.version import VERSION
 

@@ -22,9 +22,9 @@ from wsc.compiler.results.label_means import weigh_label_means
 from wsc.compiler.results.sample_sums import sums_over_samples
 from wsc.compiler.segments import build_segments
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.installation import SizedKernels
 from wsc.core.optimizer.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program.program import Program, TensorResult
+from wsc.core.roles.installation import SizedKernels
 from wsc.numerics.precision import StreamPrecision
 from wsc.version import VERSION
 

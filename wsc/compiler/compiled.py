@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter
 
-from wsc.core.installation import SizedKernels
 from wsc.core.program.kernel_source import KernelSource
 from wsc.core.program.program import Program
 from wsc.core.program.segment import Segment
+from wsc.core.roles.installation import SizedKernels
 from wsc.host.user_state import is_sealed, sealed
 
 FORMAT = 5

@@ -16,7 +16,7 @@ from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError,
 from wsc.core.messages.messages import Envelope, WeightsReleased
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import TensorSpec
-from wsc.core.role import Job, Report, RoleContext, Threadless, Waiting
+from wsc.core.roles.role import Job, Report, RoleContext, Threadless, Waiting
 
 JOB = Job("train", 1, 1)
 

@@ -7,7 +7,7 @@ import pytest
 from appliance.coordinator.roles import Roles
 from appliance.faults.shell import Faulty, FaultyHolder, FaultyJob
 from appliance.role_log import Logged, LoggedHolder, LoggedJob, LoggedRoles
-from wsc.core.role import Role, RunningJob, WeightHolder
+from wsc.core.roles.role import Role, RunningJob, WeightHolder
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from wsc.core.errors import (
     ProgramOrderError,
     WaferStreamError,
 )
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 
 def test_second_backend_is_refused(backend: cstorch.Backend) -> None:

@@ -23,7 +23,7 @@ from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal
 from wsc.core.messages.reduce_order import Subtree, leaf, root
 from wsc.core.optimizer.loss_scale import LossScaleRule
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 PROGRAM = program()
 PLAN = plan_streams(PROGRAM, 1)

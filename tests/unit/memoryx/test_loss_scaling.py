@@ -9,7 +9,7 @@ from swarmx.links.memory import MemoryArena
 from tests.support.plain_sgd import plain_sgd
 from wsc.core.messages.messages import NormTotal, WeightsReady
 from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 RULE = LossScaleRule(2000, 1.0, 2.0**15)
 SLAB = MemoryArena().allocate(torch.float32.itemsize)

@@ -9,7 +9,7 @@ import torch
 from memoryx.norms import NormNotes
 from tests.support.small_programs import program
 from wsc.core.program.program import NormInput, NormResults
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 WEIGHT = NormInput("weight", "first.weight")
 FROZEN = NormInput("weight", "last.frozen")

@@ -21,7 +21,7 @@ from wsc.core.messages.reduce_order import Subtree, root
 from wsc.core.optimizer.loss_scale import LossScaleRule
 from wsc.core.program.schedule import collected_by
 from wsc.core.program.stream_plan import Bucket
-from wsc.core.role import Job
+from wsc.core.roles.role import Job
 from wsc.numerics.precision import DTYPES
 
 

@@ -10,7 +10,7 @@ import torch
 from memoryx.watcher import Watcher
 from tests.support.small_programs import PARAMETERS, program
 from wsc.core.messages.watch import NOTHING, Finding, Watch
-from wsc.core.role import Job, Report
+from wsc.core.roles.role import Job, Report
 
 NAME = "last.weight"
 LAST_STEP = 3

@@ -10,7 +10,6 @@ from swarmx.switch import SwitchSpec
 from tests.support.arenas import StrictArena
 from tests.support.small_programs import program
 from tests.support.subtrees import merged_subtrees
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages.messages import (
     Envelope,
     GradientReady,
@@ -22,7 +21,8 @@ from wsc.core.messages.messages import (
 from wsc.core.messages.reduce_order import Subtree, leaf, root
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.role import Job, RoleContext
+from wsc.core.roles.installation import InputFeed, Installation
+from wsc.core.roles.role import Job, RoleContext
 
 NUM_MICRO_BATCHES = 5
 NO_FEED = InputFeed(tuple, ())

@@ -9,7 +9,7 @@ from appliance.faults.strike import full_disk
 from tests.support.traces import Trace, read_trace
 from timing.record import Record, SegmentFacts
 from timing.trace import Activities, write_trace
-from wsc.core.activities import Interval, Place
+from wsc.core.roles.activities import Interval, Place
 
 US_PS, GB = 10**6, 10**9
 BACKWARD = Place("train", 3, 0, "fc1", "backward")

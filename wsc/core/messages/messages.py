@@ -161,7 +161,7 @@ class StepDone:
 
     ``results`` are those of each micro-batch of a CS node, with its index, ``findings`` what the
     node found not finite. Both outlive the node in the weight servers. ``votes`` are those on
-    gradients that two nodes have computed (wsc.core.verification).
+    gradients that two nodes have computed (wsc.core.roles.verification).
     """
 
     step: int

@@ -22,7 +22,7 @@ from tests.support.local_machine import (
 )
 from timing.cost import segment_costs
 from timing.hardware import override
-from wsc.core.installation import Installation
+from wsc.core.roles.installation import Installation
 from wsc.core.sparsity.levels import AnyLevel, Constant, Exp
 from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
 

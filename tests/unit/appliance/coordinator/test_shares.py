@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from appliance.coordinator.shares import Shares, dealt_out, speeds_of
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.local_machine import train_regression
-from wsc.core.activities import Interval
 from wsc.core.program.schedule import Rounds
-from wsc.core.role import Report
+from wsc.core.roles.activities import Interval
+from wsc.core.roles.role import Report
 
 ROUNDS = Rounds(num_micro_batches=12, num_nodes=4, per_node=3)
 PLENTY = 12

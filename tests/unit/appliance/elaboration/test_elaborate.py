@@ -18,9 +18,9 @@ from timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, override
 from timing.sram import SramPlan, code_bytes
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.installation import Installation
 from wsc.core.program.schedule import Rounds
-from wsc.core.role import RoleSpec
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import RoleSpec
 
 Elaborated = tuple[
     Sequence[RoleSpec], list[ServerSpec], list[SwitchSpec], list[NodeSpec], list[WorkerSpec]

@@ -27,7 +27,7 @@ from tests.support.local_machine import Regression, compile_model, installation,
 from tests.support.tiny_run import run_here, write_run
 from timing.hardware import MachineSpec
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.installation import Installation
+from wsc.core.roles.installation import Installation
 
 
 def installed(size: ClusterSize) -> Installation:

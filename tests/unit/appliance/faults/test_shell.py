@@ -31,7 +31,7 @@ from wsc.core.errors import (
     ConfigError,
     WaferStreamError,
 )
-from wsc.core.installation import Installation
+from wsc.core.roles.installation import Installation
 
 SIZE = ClusterSize(num_csx=2)
 STEPS = 3

@@ -11,8 +11,8 @@ import yaml
 from appliance.health.stragglers import STEPS_IN_A_ROW, Stragglers
 from tests.support.tiny_run import run_here, write_run
 from waferstream.reports.summary import SUMMARY_NAME
-from wsc.core.activities import Interval, Place
-from wsc.core.role import Report
+from wsc.core.roles.activities import Interval, Place
+from wsc.core.roles.role import Report
 
 LINK = "10.0.0.1 to 10.0.0.2"
 

@@ -13,12 +13,12 @@ from tests.support.envelopes import payload_of
 from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.errors import DataError
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.program.program import Program
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.role import Job, RoleContext
+from wsc.core.roles.installation import InputFeed, Installation
+from wsc.core.roles.role import Job, RoleContext
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 BATCHES = random_batches(3, ROWS)

@@ -26,8 +26,8 @@ from tests.support.local_machine import (
 )
 from wsc.core.config import validate
 from wsc.core.errors import ApplianceError, ConfigError
-from wsc.core.installation import Installation
-from wsc.core.verification import Ballot, Dispute, DisputedBitsError, Unit
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.verification import Ballot, Dispute, DisputedBitsError, Unit
 
 STEPS = 6
 ONE_RESTART = AutoRestart(max_num_restarts=1)

@@ -31,8 +31,8 @@ from tests.support.local_machine import (
 )
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.installation import Installation
-from wsc.core.role import Job, Report
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Job, Report
 
 SIZE = ClusterSize(2, num_servers=2)
 source = partial(random_batches, 3, 10)

@@ -27,8 +27,8 @@ from tests.support.mortal_cluster import (
 )
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, DataError
-from wsc.core.installation import Installation
 from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
+from wsc.core.roles.installation import Installation
 
 LOSSES = st.dictionaries(st.integers(1, 1000), st.sampled_from(["csx", "br", "wrk"]), max_size=3)
 

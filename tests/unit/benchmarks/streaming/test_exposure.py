@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.streaming.exposure import Bar, bars_of, exposure_of
 from timing.trace import Activities, write_trace
-from wsc.core.activities import Interval, Place
+from wsc.core.roles.activities import Interval, Place
 
 US = 1e-6
 

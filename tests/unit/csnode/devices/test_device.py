@@ -16,7 +16,7 @@ from tests.support.errors import raises
 from tests.support.small_programs import program
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program.stream_plan import plan_streams
-from wsc.core.role import RoleContext
+from wsc.core.roles.role import RoleContext
 
 BUCKET = plan_streams(program(), 1).gradients[-1]
 SLAB = StrictArena().allocate(BUCKET.num_bytes)

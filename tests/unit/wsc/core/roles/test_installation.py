@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from tests.support.small_programs import program
-from wsc.core.installation import InputFeed, Installation
 from wsc.core.program.program import TensorSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
+from wsc.core.roles.installation import InputFeed, Installation
 
 
 def test_largest_payload_is_a_bucket_or_the_inputs() -> None:

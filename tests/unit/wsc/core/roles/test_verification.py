@@ -7,7 +7,7 @@ import pytest
 from tests.support.errors import raises
 from wsc.core.messages.messages import Vote
 from wsc.core.program.schedule import Rounds
-from wsc.core.verification import (
+from wsc.core.roles.verification import (
     Ballot,
     Comparison,
     Dispute,

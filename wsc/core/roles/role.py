@@ -17,8 +17,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 import numpy as np
 import torch
 
-from wsc.core.activities import Interval
-from wsc.core.installation import Installation
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Envelope, Message
 from wsc.core.messages.payload import Arena
@@ -27,7 +25,9 @@ from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, NormInput, TensorSpec
 from wsc.core.program.schedule import Rounds
-from wsc.core.verification import UNVERIFIED, Verification
+from wsc.core.roles.activities import Interval
+from wsc.core.roles.installation import Installation
+from wsc.core.roles.verification import UNVERIFIED, Verification
 from wsc.host.disk import LOCAL_DISK, Disk
 
 Value = float | torch.Tensor | None

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.small_programs import program
-from wsc.core.activities import ActivityLog, Interval, Place, earliest, place_of
 from wsc.core.program.stream_plan import plan_streams
+from wsc.core.roles.activities import ActivityLog, Interval, Place, earliest, place_of
 
 
 def test_log_keeps_its_limit_and_counts_the_rest() -> None:

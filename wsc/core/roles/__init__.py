@@ -1,0 +1,1 @@
+"""Roles and their jobs: installation, protocol, verification, recorded activities."""
