@@ -21,7 +21,7 @@ from memoryx.optim.cost import (
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming, RoundCache
 from simulator.costed_program import DENSE_STEP, CostedProgram
-from simulator.layouts import Layouts
+from simulator.costed_sizes import CostedSizes
 from simulator.periodicity import run_until_periodic
 from simulator.stream_checks import checked_streams
 from swarmx.topology import Tree, swarmx_nodes
@@ -79,7 +79,7 @@ class Simulator:
     ``update``, ``waits_for_all``, ``loading``, ``sparsity`` and ``sparse`` are as for
     ``CostedProgram.of``.
     Predictions share two caches: settled steps by micro-batch size, rounds and tree depth (with
-    jitter: systems), and the effects of rounds. Costs and SRAM plans are cached by ``Layouts``.
+    jitter: systems), and the effects of rounds. Costs and SRAM plans are cached by ``CostedSizes``.
     """
 
     program: ScalableProgram
@@ -152,7 +152,7 @@ class Simulator:
     @cached_property
     def _sample_flops(self) -> int:
         """Operations of matrix products and attention for one sample."""
-        smallest = self._layouts.smallest
+        smallest = self._sizes.smallest
         flops = (w.flops for s in smallest.segments for w in s.work if w.kind in ARITHMETIC_KINDS)
         return sum(flops) // smallest.micro_batch_size
 
@@ -163,14 +163,14 @@ class Simulator:
     @property
     def largest_micro_batch(self) -> int:
         """Largest micro-batch that fits with all recomputed that can be; 0 if none does."""
-        return self._layouts.largest_micro_batch
+        return self._sizes.largest_micro_batch
 
     def sram_plan(self, micro_batch_size: int) -> SramPlan:
         """Return the SRAM plan of one micro-batch, with what is recomputed for it.
 
         Raises ApplianceResourceExhausted if it does not fit the wafer.
         """
-        return self._layouts.sram_plan(micro_batch_size)
+        return self._sizes.sram_plan(micro_batch_size)
 
     def cluster_timing(
         self, costed: CostedProgram, num_csx: int, record: Record | None = None
@@ -185,15 +185,15 @@ class Simulator:
     def costed(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> CostedProgram:
         """Return the costed step at one micro-batch size."""
         cut = Cut.of(batch_size, micro_batch_size, num_csx)
-        return self._layouts.costed(micro_batch_size).with_cut(cut)
+        return self._sizes.costed(micro_batch_size).with_cut(cut)
 
     def swarmx_nodes(self, num_csx: int) -> int:
         """Return how many SwarmX nodes connect ``num_csx`` systems."""
         return swarmx_nodes(self.machine.swarmx, num_csx)
 
     @cached_property
-    def _layouts(self) -> Layouts:
-        return Layouts(self.program, self.machine, self._costed_program_of)
+    def _sizes(self) -> CostedSizes:
+        return CostedSizes(self.program, self.machine, self._costed_program_of)
 
     def _costed_program_of(self, program: Program) -> CostedProgram:
         return CostedProgram.of(

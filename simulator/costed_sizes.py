@@ -1,7 +1,7 @@
 """One step at any micro-batch size: recomputed segments, SRAM plan and costs.
 
 The larger the micro-batch, the more segments are recomputed for it to fit. Sizes for which the same
-segments are recomputed share a layout: its program, SRAM plan and costed program are made once and
+segments are recomputed share program, SRAM plan and costed program, which are made once and
 scaled from size to size.
 """
 
@@ -27,7 +27,7 @@ from wsc.core.program.program import Program
 
 
 @dataclass
-class _Layout:
+class _Recomputed:
     """What the micro-batch sizes share for which the same segments are recomputed.
 
     ``sram_plan`` and ``costed`` are at any of these sizes; ``costed`` is there from the first size
@@ -39,11 +39,11 @@ class _Layout:
     costed: CostedProgram | None = None
 
 
-class Layouts:
+class CostedSizes:
     """A step on the wafers of one machine at any micro-batch size; each result is kept.
 
     ``costed_program_of`` costs a program that fits the wafer. The caches of this class are
-    ``sram_plan`` and ``costed``, by micro-batch size, and ``_layout``, by recomputed segments.
+    ``sram_plan`` and ``costed``, by micro-batch size, and ``_recomputed``, by recomputed segments.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Layouts:
         self._costed_program_of = costed_program_of
         self.sram_plan = cache(self._sram_plan_at)
         self.costed = cache(self._costed_at)
-        self._layout = cache(self._recomputing)
+        self._recomputed = cache(self._recomputing)
 
     @cached_property
     def smallest(self) -> Program:
@@ -74,28 +74,28 @@ class Layouts:
 
         Raises ApplianceResourceExhausted if it does not fit the wafer.
         """
-        layout = self._layout(num_recomputed(self._capacities, micro_batch_size))
-        sram_plan = layout.sram_plan.with_program(layout.program.at(micro_batch_size, 1))
+        shared = self._recomputed(num_recomputed(self._capacities, micro_batch_size))
+        sram_plan = shared.sram_plan.with_program(shared.program.at(micro_batch_size, 1))
         check_fits(sram_plan)
         return sram_plan
 
     def _costed_at(self, micro_batch_size: int) -> CostedProgram:
         """Cost the step of a single micro-batch; errors as of ``sram_plan``."""
         sram_plan = self.sram_plan(micro_batch_size)
-        layout = self._layout(len(sram_plan.recomputed))
-        if layout.costed is None:
-            layout.costed = self._costed_program_of(sram_plan.program)
-            return layout.costed
-        return layout.costed.with_program(sram_plan.program, self._machine)
+        shared = self._recomputed(len(sram_plan.recomputed))
+        if shared.costed is None:
+            shared.costed = self._costed_program_of(sram_plan.program)
+            return shared.costed
+        return shared.costed.with_program(sram_plan.program, self._machine)
 
-    def _recomputing(self, count: int) -> _Layout:
+    def _recomputing(self, count: int) -> _Recomputed:
         """Recompute the first ``count`` segments of those that can be."""
         chosen = self._recomputable[:count]
         program = self._program
         if chosen:
             program = program.changed(lambda each: recompute(each, chosen, self._internals))
         sram_plan = SramPlan.of(program.at(CAPTURED_SIZES[0], 1), self._machine.system, chosen)
-        return _Layout(program, sram_plan)
+        return _Recomputed(program, sram_plan)
 
     @cached_property
     def _capacities(self) -> tuple[int, ...]:

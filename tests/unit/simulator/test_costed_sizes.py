@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from simulator.costed_program import CostedProgram
-from simulator.layouts import Layouts
+from simulator.costed_sizes import CostedSizes
 from tests.support.plain_steps import backward_step, mean_square
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -39,34 +39,34 @@ def costed_program_of(program: Program) -> CostedProgram:
 
 
 @pytest.fixture
-def layouts(program: ScalableProgram) -> Layouts:
-    return Layouts(program, MACHINE, costed_program_of)
+def step(program: ScalableProgram) -> CostedSizes:
+    return CostedSizes(program, MACHINE, costed_program_of)
 
 
-def test_the_largest_micro_batch_is_the_last_that_fits(layouts: Layouts) -> None:
+def test_the_largest_micro_batch_is_the_last_that_fits(step: CostedSizes) -> None:
     """One sample more is refused, with any recomputation."""
-    largest = layouts.largest_micro_batch
-    sram_plan = layouts.sram_plan(largest)
+    largest = step.largest_micro_batch
+    sram_plan = step.sram_plan(largest)
     assert sram_plan.program.micro_batch_size == largest
     assert sram_plan.recomputed
     with pytest.raises(ApplianceResourceExhausted):
-        layouts.sram_plan(largest + 1)
+        step.sram_plan(largest + 1)
 
 
-def test_little_is_recomputed_where_little_is_needed(layouts: Layouts) -> None:
+def test_little_is_recomputed_where_little_is_needed(step: CostedSizes) -> None:
     """A single sample needs nothing, and no smaller size needs more than a larger one."""
-    sizes = [1, layouts.largest_micro_batch // 2, layouts.largest_micro_batch]
-    counts = [len(layouts.sram_plan(size).recomputed) for size in sizes]
+    sizes = [1, step.largest_micro_batch // 2, step.largest_micro_batch]
+    counts = [len(step.sram_plan(size).recomputed) for size in sizes]
     assert counts[0] == 0
     assert counts == sorted(counts)
 
 
-def test_a_scaled_timetable_is_the_one_made_afresh(layouts: Layouts) -> None:
+def test_a_scaled_costed_program_is_the_one_made_afresh(step: CostedSizes) -> None:
     """It does not depend on earlier sizes, with the same or other segments recomputed."""
-    largest = layouts.largest_micro_batch
+    largest = step.largest_micro_batch
     for size in (largest, 1, 2, largest - 1, 3):
-        found = layouts.costed(size)
-        fresh = costed_program_of(layouts.sram_plan(size).program)
+        found = step.costed(size)
+        fresh = costed_program_of(step.sram_plan(size).program)
         assert found.program.micro_batch_size == size
         assert (found.costs, found.load_ps, found.schedule) == (
             fresh.costs,
@@ -83,7 +83,7 @@ def test_what_was_made_is_kept(program: ScalableProgram) -> None:
         made.append(program.micro_batch_size)
         return costed_program_of(program)
 
-    layouts = Layouts(program, MACHINE, noting)
-    assert layouts.costed(1) is layouts.costed(1)
-    layouts.costed(2)
+    step = CostedSizes(program, MACHINE, noting)
+    assert step.costed(1) is step.costed(1)
+    step.costed(2)
     assert made == [1]
