@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import torch
 import yaml
 
-from timing.kernels.op_costs import COST_FUNCTIONS
 from wsc.compiler.ops import KIND_OF, REMEDIES, kind_of_overload
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "ops.md"
@@ -18,12 +17,14 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "ops.md"
 _HEAD = """\
 # Ops
 
-Aten ops that a traced step may consist of, with the version of PyTorch that `pyproject.toml` pins.
-PyTorch reduces modules and functions to these (`nn.Linear` to `addmm`, `nn.Conv2d` to
-`convolution`). `python -m scripts.op_table` writes this page; a test compares the two.
+Look here whether an op of your model runs, and
+[what to write instead](#refused-and-what-to-write-instead) where it does not;
+`run.py --params FILE --validate_only` checks a whole model. PyTorch reduces modules and functions
+to the aten ops below (`nn.Linear` to `addmm`, `nn.Conv2d` to `convolution`), in the version that
+`pyproject.toml` pins. `python -m scripts.op_table` writes this page; a test compares the two.
 
-- **kind**: the cost function that the op is costed by (`timing/kernels/op_costs.py`). A view costs
-  nothing.
+- **kind**: the cost function by which the op takes emulated time (`timing/kernels/op_costs.py`).
+  A view costs nothing.
 - **differentiates**: whether autograd has a formula that the project supports. Backward ops have
   none (no second derivatives), nor have ops whose result does not change smoothly with an operand.
 
@@ -44,7 +45,6 @@ class Row(NamedTuple):
 
     name: str
     kind: str
-    has_cost: bool
     differentiates: bool
 
 
@@ -62,10 +62,7 @@ def rows() -> list[Row]:
         has_formula = _is_composite(overload) or overload.name() in differentiable
         if has_formula and "backward" not in name:
             formulas.add(name)
-    return [
-        Row(name, kind, kind in COST_FUNCTIONS, name in formulas)
-        for name, kind in sorted(kinds.items())
-    ]
+    return [Row(name, kind, name in formulas) for name, kind in sorted(kinds.items())]
 
 
 def _overloads() -> Iterator[Any]:
@@ -111,15 +108,14 @@ def _differentiable() -> set[str]:
 
 def page() -> str:
     """Return the page as Markdown."""
-    yes_no = {True: "yes", False: "-"}
     lines = [
         _HEAD,
-        "| op | kind | has a cost | differentiates |",
-        "|---|---|---|---|",
+        "| op | kind | differentiates |",
+        "|---|---|---|",
     ]
     for row in rows():
-        marks = " | ".join(yes_no[mark] for mark in row[2:])
-        lines.append(f"| `{row.name}` | {row.kind} | {marks} |")
+        differentiates = "yes" if row.differentiates else "-"
+        lines.append(f"| `{row.name}` | {row.kind} | {differentiates} |")
     lines += ["", "## Refused, and what to write instead", "", "| op | instead |", "|---|---|"]
     lines += [f"| `{name}` | {remedy} |" for name, remedy in sorted(REMEDIES.items())]
     return "\n".join(lines) + "\n"
