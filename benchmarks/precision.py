@@ -200,12 +200,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = f"loss {curve.losses[-1]:.4f}, {seconds:.2f} s per step"
         print(f"{arm.model:8} {arm.name:21} {found}", flush=True)
         curves.append(curve)
-    if given.plot:
-        draw(curves, given.plot)
     if given.json:
         options = {key: value for key, value in vars(given).items() if key not in ("json", "plot")}
         rows = [{**vars(each), "arm": vars(each.arm)} for each in curves]
         write_json(given.json, {**result, "options": options, "curves": rows})
+    if given.plot:
+        draw(curves, given.plot)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
