@@ -38,7 +38,18 @@ class Hooks:
     @property
     def read_outlines_only(self) -> bool:
         """Whether all hooks read names, shapes and dtypes alone, as they state themselves."""
-        return all(getattr(hook, "reads_outlines_only", False) for hook in self._hooks.values())
+        return all(map(_reads_outlines_only, self._hooks.values()))
+
+    @contextmanager
+    def without_readers_of_outlines(self) -> Iterator[None]:
+        """Call only the hooks that may compute something of a tensor, inside the block."""
+        every = self._hooks
+        kept = ((id, hook) for id, hook in every.items() if not _reads_outlines_only(hook))
+        self._hooks = OrderedDict(kept)
+        try:
+            yield
+        finally:
+            self._hooks = every
 
     def register(self, hook: Hook) -> RemovableHandle:
         """Add a hook; return a handle whose ``remove()`` takes it away."""
@@ -47,6 +58,10 @@ class Hooks:
     def __call__(self, tensor: torch.Tensor, name: str) -> None:
         for hook in list(self._hooks.values()):
             hook(tensor, name)
+
+
+def _reads_outlines_only(hook: Hook) -> bool:
+    return getattr(hook, "reads_outlines_only", False)
 
 
 after_transfer = Hooks()

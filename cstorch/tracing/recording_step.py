@@ -6,8 +6,9 @@ where a step is recorded: a program that the compile cache has needs neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache as once
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.compile import Fit, model_of
-from cstorch.listeners.hooks import Names, itself, note_samples, traced_tensors
+from cstorch.listeners.hooks import Names, itself, note_samples, traced_tensors, while_traced
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
@@ -30,7 +31,7 @@ from wsc.compiler.compile import CompileRequest, compile_recorded, recorded_dige
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS
 from wsc.compiler.derivation.recording import Recording, record
-from wsc.core.errors import ConfigError
+from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 
 def record_step(
@@ -42,9 +43,42 @@ def record_step(
 ) -> RecordedStep:
     """Run the user's function on a micro-batch of ``size`` samples.
 
-    It runs once; that of a known ``forward`` pass whose layers are equal runs with few layers.
+    It runs once, and again for a program with micro-batches of a single sample among other sizes;
+    that of a known ``forward`` pass whose layers are equal runs with few layers.
     """
     layers = RepeatedLayers.of(model_of(backend), forward) if for_all_sizes else None
+    recorded = _record_layers(backend, call, size, for_all_sizes, layers)
+    assert recorded.recording is not None, "it has just been made"
+
+    @once
+    def of_one() -> Recording:
+        _check_repeatable(call)
+        with while_traced.without_readers_of_outlines():
+            again = _record_layers(backend, call, 1, for_all_sizes, layers)
+        assert again.recording is not None, "it has just been made"
+        return again.recording
+
+    return replace(recorded, recording=replace(recorded.recording, of_one=of_one))
+
+
+def _check_repeatable(call: Call) -> None:
+    """Raise ApplianceCompilationError if an argument is used up by the first run of the step."""
+    for leaf in call.leaves:
+        if isinstance(leaf, Iterator):
+            raise ApplianceCompilationError(
+                "a step that is recorded twice must not read an iterator",
+                code="step-reads-iterator",
+                value=type(leaf).__name__,
+                rule="Python runs again for a micro-batch of one sample beside larger ones",
+                remedy="pass a list, or set csx.performance.micro_batch_size to an integer that "
+                "divides the batch",
+            )
+
+
+def _record_layers(
+    backend: Backend, call: Call, size: int, for_all_sizes: bool, layers: RepeatedLayers | None
+) -> RecordedStep:
+    """Return a recorded step, with few of its equal layers if that gives the same."""
     deep = None if layers is None else _record_few_layers(backend, call, size, layers)
     return deep or _record(backend, call, size, for_all_sizes)
 

@@ -183,12 +183,13 @@ def test_weights_equal_those_of_the_loop(
         ("bert/extractive_summarization", write_documents),
         ("vision_transformer", write_images),
         ("t5", write_documents_of_t5),
+        ("llava", write_image_text),
     ],
 )
 def test_uneven_micro_batches_equal_those_of_the_loop(
     name: str, write: Callable[[Path], dict[str, Any]], tmp_path: Path
 ) -> None:
-    """Of two samples, two, and one: the step is recorded for every size."""
+    """Of two samples, two, and one: the step is recorded for both sizes."""
     data = {"shuffle_seed": 1, **write(tmp_path), "batch_size": 5}
     assert_equals_the_loop(section_of(name), data, (3,))
 

@@ -68,9 +68,14 @@ def compile_step(
     Raises:
         ApplianceCompilationError: The step cannot be captured, or an op has no kernel.
     """
+
+    def of_one() -> Recording:
+        one = [(name, tensor[:1]) for name, tensor in inputs]
+        return record(step, model, one, request.precision, buffers)
+
     several = request.num_short > 0
     recording = record(step, model, inputs, request.precision, buffers, for_all_sizes=several)
-    return compile_recorded(recording, request, cache)
+    return compile_recorded(replace(recording, of_one=of_one), request, cache)
 
 
 def compile_recorded(

@@ -125,6 +125,37 @@ def test_compile_at_other_sizes_runs_python_once(requested: Any, rows_that_fit: 
     assert calls == [[1.0, 2.0]]
 
 
+def compile_noting(rows: int, size: Any, factors: Any) -> list[tuple[int, list[float]]]:
+    """Compile a step that reads its argument ``factors``; return what each run of Python saw."""
+    seen: list[tuple[int, list[float]]] = []
+    with running_backend(compile_only=True) as backend:
+        backends.csx.performance.micro_batch_size = size
+        model = cstorch.compile(Regression(), backend)
+
+        @cstorch.trace
+        def step(batch: dict[str, torch.Tensor], factors: Any) -> torch.Tensor:
+            seen.append((int(batch["x"].shape[0] == 1), list(factors)))
+            loss: torch.Tensor = model(**batch)
+            return loss * sum(seen[-1][1])
+
+        for batch in executor(1, loader(lambda: random_batches(1, rows))):
+            step(batch, factors)
+    return seen
+
+
+@pytest.mark.parametrize(("rows", "size", "runs"), [(5, 2, [0, 1]), (7, 3, [0]), (3, 1, [1])])
+def test_python_runs_again_for_one_sample(rows: int, size: int, runs: list[int]) -> None:
+    """Beside larger micro-batches alone, since torch treats an extent of one in its own way."""
+    assert compile_noting(rows, size, (1.0, 2.0)) == [(run, [1.0, 2.0]) for run in runs]
+
+
+def test_step_that_runs_again_must_not_use_up_an_iterator() -> None:
+    """Python would find no factor in its second run."""
+    with raises(ApplianceCompilationError, "step-reads-iterator"):
+        compile_noting(5, 2, iter((1.0, 2.0)))
+    assert compile_noting(4, 2, iter((1.0, 2.0))) == [(0, [1.0, 2.0])]
+
+
 def test_a_step_that_counts_samples_in_python_needs_one_size() -> None:
     """``len`` is an int, so the recording holds for one size."""
 

@@ -4,11 +4,15 @@ A step that may be compiled at several sizes is recorded with the samples of a m
 symbol, for which each size is then put into its graph (``wsc.compiler.derivation.resize``). What
 that Python decided by the number of samples (a loop over samples, a branch) is a condition of the
 recording, and a size that breaks it is refused.
+
+One sample is no value of that symbol: torch treats an extent of one in its own way. With it more
+tensors are contiguous, so that ``F.linear`` rounds once instead of twice, and Python's branches on
+a single sample are not seen. So a step that runs on one sample is recorded again for that size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -45,20 +49,29 @@ class Recording:
     size: int
     shapes: ShapeEnv | None = None  # where the samples are a symbol
     depth: Depth | None = None  # where few layers were recorded
+    of_one: Callable[[], Recording] | None = None  # records the step for one sample
 
     def at(self, size: int) -> Captured:
         """Return a captured step of its own, at one micro-batch size.
 
+        One for all sizes gives that of one sample by ``of_one``.
+
         Raises:
             ApplianceCompilationError: The recording does not hold for this size.
         """
-        if self.shapes is None:
-            if size != self.size:
-                raise _depends_on_size(f"recorded at {self.size} samples, needed at {size}")
-            return _copied(self.captured)
-        self._check(self.shapes, size)
-        captured = resized(self.captured, self.shapes, size)
+        if size == 1 and self.shapes is not None and self.of_one is not None:
+            return self.of_one().at(1)
+        captured = self._shallow_at(size)
         return captured if self.depth is None else deepened(captured, *self.depth)
+
+    def _shallow_at(self, size: int) -> Captured:
+        """Return the step at a size, with the layers that were recorded."""
+        if self.shapes is not None:
+            self._check(self.shapes, size)
+            return resized(self.captured, self.shapes, size)
+        if size != self.size:
+            raise _depends_on_size(f"recorded at {self.size} samples, needed at {size}")
+        return _copied(self.captured)
 
     def with_all_layers(
         self, one_more: Recording, stack: Stack, parameters: tuple[TensorSpec, ...]
@@ -83,7 +96,11 @@ class Recording:
 
     def _check(self, shapes: ShapeEnv, size: int) -> None:
         """Raise unless everything that was decided by the number of samples holds for ``size``."""
-        (symbol,) = shapes.var_to_range
+        ((symbol, extents),) = shapes.var_to_range.items()
+        if size < extents.lower:
+            raise _depends_on_size(
+                f"recorded for {extents.lower} samples or more, needed at {size}"
+            )
         only = shapes.replacements.get(symbol, size)
         if only != size:
             raise _depends_on_size(f"recorded for {only} samples only, needed at {size}")
@@ -103,8 +120,7 @@ def record(
 ) -> Recording:
     """Run the user's step once; arguments and errors as of ``capture``.
 
-    Recording for all sizes takes longer. A micro-batch of one sample is recorded for its own size,
-    because torch treats an extent of one in its own way.
+    Recording for all sizes takes longer. A micro-batch of one sample is recorded for its own size.
     """
     size = inputs[0][1].shape[0]
     if not for_all_sizes or size == 1:

@@ -89,12 +89,13 @@ class _Growth:
 
     def of(self, a: Any, b: Any) -> set[int]:
         """Return the powers of the terms of a value; empty for a constant."""
-        if not isinstance(a, fx.Node):
+        a, b = _unchanged(a), _unchanged(b)
+        if not (isinstance(a, fx.Node) and isinstance(b, fx.Node)):
             power = self._power(a, b)
             return {power} if power else set()
         name, operands = op_name(a), list(zip(a.args, b.args, strict=False))
-        if name in _UNCHANGED:
-            return self.of(*operands[0])
+        if op_name(b) != name:
+            return {0}
         if name in _ADDED:
             return self.of(*operands[0]) | self.of(*operands[1])
         if name in _FACTORS:
@@ -108,11 +109,18 @@ class _Growth:
 
     def _power(self, a: Any, b: Any) -> int:
         """Return the power of a number with these values at both sizes; 0 if it has none."""
-        if not isinstance(a, int | float) or not a or not b or a == b:
+        if not (isinstance(a, int | float) and isinstance(b, int | float)) or not a or not b:
             return 0
         ratio = self.larger / self.smaller
         found = (power for power in (1, -1) if isclose(a / b, ratio**power, rel_tol=1e-9))
         return next(found, 0)
+
+
+def _unchanged(value: Any) -> Any:
+    """Return what a value follows from by ops that keep its power; one size may lack some."""
+    while isinstance(value, fx.Node) and op_name(value) in _UNCHANGED:
+        value = value.args[0]
+    return value
 
 
 def _elements(node: Any) -> int:

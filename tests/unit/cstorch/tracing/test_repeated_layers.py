@@ -92,17 +92,18 @@ class Deep(Regression):
         return layers
 
 
-def artifact(folder: Path, identity: str | None) -> tuple[list[str], bytes]:
+def artifact(folder: Path, identity: str | None, size: int) -> tuple[list[str], bytes]:
     """Compile a step of an uneven batch; return what a hook hears, and the compiled program."""
     heard: dict[str, None] = {}
 
-    def hear(_tensor: torch.Tensor, name: str) -> None:
+    def hear(tensor: torch.Tensor, name: str) -> None:
+        assert tensor.shape[0] != 1, "a recording of one sample beside larger ones is not heard"
         heard[name] = None
 
     hear.reads_outlines_only = True  # type: ignore[attr-defined]
     handle = register_traced_tensor_hook(hear)
     with running_backend(compile_dir=folder, compile_only=True) as backend:
-        backends.csx.performance.micro_batch_size = 4
+        backends.csx.performance.micro_batch_size = size
         model = cstorch.compile(Deep(), backend)
         optimizer = cstorch.optim.SGD(model.parameters(), lr=0.1)
         forward = Forward(lambda batch: model(**batch), identity)
@@ -119,8 +120,14 @@ def artifact(folder: Path, identity: str | None) -> tuple[list[str], bytes]:
     return sorted(heard), found.read_bytes()
 
 
-def test_artifact_of_repeated_layers_is_that_of_all(tmp_path: Path) -> None:
-    """Digest, schedule, kernels and streams byte for byte; hooks hear of every layer."""
+@pytest.mark.parametrize(("size", "recorded"), [(4, [6, 5]), (2, [6, 5, 6, 5])])
+def test_artifact_of_repeated_layers_is_that_of_all(
+    size: int, recorded: list[int], tmp_path: Path
+) -> None:
+    """Digest, schedule, kernels and streams byte for byte; hooks hear of every layer.
+
+    Of seven samples, so that micro-batches of two leave one of a single sample.
+    """
     sizes: list[int] = []
     original = RepeatedLayers.first
 
@@ -129,6 +136,6 @@ def test_artifact_of_repeated_layers_is_that_of_all(tmp_path: Path) -> None:
         return original(repeated, count)
 
     with mock.patch.object(RepeatedLayers, "first", noted):
-        few = artifact(tmp_path / "few", "code")
-    assert sizes == [6, 5]
-    assert few == artifact(tmp_path / "all", None)
+        few = artifact(tmp_path / "few", "code", size)
+    assert sizes == recorded
+    assert few == artifact(tmp_path / "all", None, size)

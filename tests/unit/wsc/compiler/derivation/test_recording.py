@@ -1,6 +1,7 @@
 """One recording gives the step at every size that its Python allows."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -62,7 +63,7 @@ def _made(node: fx.Node, storages: dict[int, int]) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("size", [2, 3, 8])
 def test_recording_for_all_sizes_is_that_of_one(size: int) -> None:
     """Ops, shapes, layers and directions are those of a recording at this size."""
     scaled = Changed(lambda x: x.reshape(x.shape[0] * 2, 2).reshape(-1, 4) / x.shape[0])
@@ -106,6 +107,24 @@ def test_recording_refuses_sizes_that_python_would_treat_otherwise(
     assert recording.at(holds).inputs[0].shape == (holds, 4)
     with raises(ApplianceCompilationError, "step-depends-on-micro-batch-size"):
         recording.at(breaks)
+
+
+def test_recording_asks_for_another_one_of_one_sample() -> None:
+    """The symbol of a recording stands for two samples and more, and shows no decision on one."""
+
+    def of_one() -> Recording:
+        asked.append(1)
+        return recorded(model, 1)
+
+    asked: list[int] = []
+    model = Changed(lambda x: x * 2 if x.shape[0] == 1 else x)
+    with raises(ApplianceCompilationError, "step-depends-on-micro-batch-size"):
+        recorded(model, 3).at(1)
+    recording = replace(recorded(model, 3), of_one=of_one)
+    assert lines(recording.at(2)) == lines(recorded(model, 2).at(2))
+    assert not asked
+    assert lines(recording.at(1)) == lines(recorded(model, 1, for_all_sizes=False).at(1))
+    assert asked
 
 
 def test_recording_of_one_size_has_no_other() -> None:

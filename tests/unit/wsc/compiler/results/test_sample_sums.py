@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from tests.support.errors import raises
 from tests.support.local_machine import FP32
-from wsc.compiler.capture.capture import separated
+from wsc.compiler.capture.capture import Captured, separated
 from wsc.compiler.derivation.recording import record
 from wsc.compiler.results.sample_sums import sums_over_samples
 from wsc.core.errors import ApplianceCompilationError
@@ -16,8 +16,8 @@ from wsc.core.errors import ApplianceCompilationError
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def found(*results: Loss) -> tuple[tuple[int, ...], bool]:
-    """Return the sums among results, of which the first is the loss, at five and four samples."""
+def found(*results: Loss, sizes: tuple[int, int] = (5, 4)) -> tuple[tuple[int, ...], bool]:
+    """Return the sums among results, of which the first is the loss, at two numbers of samples."""
     model = torch.nn.Linear(3, 3)
 
     def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -25,9 +25,11 @@ def found(*results: Loss) -> tuple[tuple[int, ...], bool]:
         values[0].backward()
         return values
 
-    batch = [("x", torch.zeros(5, 3)), ("y", torch.zeros(5, 3))]
-    recording = record(step, model, batch, FP32, for_all_sizes=True)
-    return sums_over_samples(separated(recording.at(5)), separated(recording.at(4)))
+    def captured(size: int) -> Captured:
+        batch = [("x", torch.zeros(size, 3)), ("y", torch.zeros(size, 3))]
+        return separated(record(step, model, batch, FP32).at(size))
+
+    return sums_over_samples(*map(captured, sizes))
 
 
 @pytest.mark.parametrize(
@@ -70,3 +72,15 @@ def test_a_mean_and_a_sum_in_one_result_are_refused() -> None:
     """No weight of a micro-batch fits both."""
     with raises(ApplianceCompilationError, "result-neither-mean-nor-sum"):
         found(lambda x, _: x.mean() + x.sum())
+
+
+def test_a_single_sample_may_be_computed_by_other_ops() -> None:
+    """It is recorded by a run of its own, in which Python may take other branches."""
+
+    def viewed(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return x.sum() if len(x) == 1 else x.sum().view(1).squeeze()
+
+    def mean(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.l1_loss(x, y) if len(x) == 1 else (x - y).abs().mean()
+
+    assert found(mean, viewed, sizes=(2, 1)) == ((1,), False)
