@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -220,7 +221,30 @@ def _without_values(model: nn.Module) -> nn.Module:
     for weight in model.parameters():
         empty = torch.empty_like(weight, device="meta")
         memo[id(weight)] = nn.Parameter(empty, weight.requires_grad)
-    return copy.deepcopy(model, memo)
+    copied = copy.deepcopy(model, memo)
+    for module in copied.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, FunctionType) and value.__closure__:
+                setattr(module, name, _with_copies(value, memo))
+    return copied
+
+
+def _with_copies(function: FunctionType, memo: Mapping[int, Any]) -> FunctionType:
+    """Return a function that uses the copies of modules and tensors; deepcopy keeps its cells."""
+    cells = tuple(_cell_of_copy(cell, memo) for cell in function.__closure__ or ())
+    copied = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
+    )
+    copied.__kwdefaults__ = function.__kwdefaults__
+    return copied
+
+
+def _cell_of_copy(cell: CellType, memo: Mapping[int, Any]) -> CellType:
+    try:
+        value = cell.cell_contents
+    except ValueError:  # empty
+        return cell
+    return CellType(memo[id(value)]) if id(value) in memo else cell
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:

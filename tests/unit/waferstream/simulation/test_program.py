@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -121,6 +122,31 @@ def test_simulate_takes_a_model_with_buffers() -> None:
     found = cstorch.simulate(model, BATCH, loss_fn=nn.CrossEntropyLoss())
     assert found.result.model.parameters == 8 * 4 + 4
     assert torch.equal(model.shift, torch.arange(8.0))
+
+
+class Closure(nn.Module):
+    """Calls its layers through a function that is no method, as a block of minGPT does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        layers = self.layers
+
+        def through(x: torch.Tensor) -> Any:
+            return layers(x)
+
+        self.through: Callable[[torch.Tensor], Any] = through
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.through(x)
+
+
+def test_function_of_a_module_uses_the_weights_that_are_simulated() -> None:
+    found = [
+        cstorch.simulate(model, BATCH, loss_fn=nn.CrossEntropyLoss()).points[0].emulated
+        for model in (Closure(), Closure().layers)
+    ]
+    assert found[0] == found[1]
 
 
 class Words(nn.Module):
