@@ -27,6 +27,8 @@ from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
 CLASS = "class"
 """The key of a section that names a class of the user's."""
 
+_MISSING = "add it; for a value that a file cannot state, name a function that makes the object"
+
 USER_CODE = "WAFERSTREAM_USER_CODE"
 """Environment variable; ``refuse`` for params files of strangers, so that they run no code."""
 
@@ -77,7 +79,7 @@ def checked_class(section: Mapping[str, Any], where: str) -> Callable[..., Any]:
             where=where,
             value=error,
             rule=f"{function.__name__}{signature}",
-            remedy=did_you_mean(wrong[0], known) if wrong else None,
+            remedy=did_you_mean(wrong[0], known) if wrong else _MISSING,
         ) from error
     return function
 
