@@ -97,7 +97,10 @@ def _introduction(report: Report) -> str:
     files = ", ".join(f"{source.name} ({source.rows} rows)" for source in report.sources)
     predictions = report.predictions
     return (
-        "This page is generated, except its chapter on limits:\n\n"
+        "How far to trust the emulated clock: look up the family of what you predict under "
+        "[Goals](#goals) and in the table below it, then the [limits of the model]"
+        "(#known-limits-of-the-model). The rest is the evidence: every row that was compared, and "
+        "every constant with its source. The page is generated, except its chapter on limits:\n\n"
         "```bash\n"
         "python -m validation --markdown docs/fidelity.md --picture docs/fidelity.png \\\n"
         "    --readme README.md\n"
