@@ -119,7 +119,8 @@ def _sentence(text: str) -> str:
 
 
 def _parser(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the table of a parser's arguments, group by group."""
+    """Yield the table of a parser's arguments; a group with a title has a table of its own."""
+    has_table = False
     for group in parser._action_groups:
         actions = [
             action
@@ -128,10 +129,13 @@ def _parser(parser: argparse.ArgumentParser) -> Iterator[str]:
         ]
         if not actions:
             continue
-        if group.title not in ("positional arguments", "options"):
+        has_title = group.title not in ("positional arguments", "options")
+        if has_title:
             yield f"\n**{group.title}**\n"
-        yield "| argument | values | meaning |"
-        yield "|---|---|---|"
+        if has_title or not has_table:
+            yield "| argument | values | meaning |"
+            yield "|---|---|---|"
+        has_table = True
         for action in actions:
             yield f"| {' | '.join(map(_cell, _argument(action)))} |"
 
