@@ -22,6 +22,7 @@ from waferstream.reports.summary import SUMMARY_NAME, RunSummary
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.summary import PICTURE_NAME
 from wsc.core.roles.installation import Installation
+from wsc.core.units import format_count
 from wsc.host.files import replacing, write_json
 
 
@@ -40,10 +41,7 @@ def write_results(folder: RunFolder, summary: RunSummary, curves: Curves) -> Non
     folder.save_performance(summary)
     if not summary.train and not summary.eval:
         return
-    title = (
-        f"{summary.model.name}, {summary.model.parameters / 1e6:.1f} M parameters, "
-        f"{summary.num_csx} x {summary.system}"
-    )
+    title = title_of(summary)
     picture, whole = folder.path / PICTURE_NAME, folder.model_dir / PICTURE_NAME
     own = Curves(summary.train, tuple((step, loss) for step, loss, _ in summary.eval))
     loss_picture(picture, own.train, own.evaluation, title)
@@ -52,6 +50,13 @@ def write_results(folder: RunFolder, summary: RunSummary, curves: Curves) -> Non
             shutil.copyfile(picture, partial)
     else:
         loss_picture(whole, curves.train, curves.evaluation, title)
+
+
+def title_of(summary: RunSummary) -> str:
+    """Return what the figure of a run is headed with: model and systems."""
+    parameters = format_count(summary.model.parameters)
+    model = f"{summary.model.name}, {parameters} parameters"
+    return f"{model}, {summary.num_csx} x {summary.system}"
 
 
 def write_report(

@@ -1,0 +1,16 @@
+"""The title of a run's figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.support.summaries import summary
+from waferstream.reports.summary import ModelSummary
+from waferstream.training.results import title_of
+
+
+def test_title_names_models_of_any_size() -> None:
+    run = summary(num_csx=2)
+    assert title_of(run) == "gpt2, 3.3 million parameters, 2 x CS-2"
+    small = replace(run, model=ModelSummary("GPT", 28_500))
+    assert title_of(small) == "GPT, 28.5 thousand parameters, 2 x CS-2"
