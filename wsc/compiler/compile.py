@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers, recompute_regions
 from wsc.compiler.results.label_means import weigh_label_means
-from wsc.compiler.results.sample_sums import sums_over_samples
+from wsc.compiler.results.sample_sums import loss_adds_samples, sums_over_samples
 from wsc.compiler.segments import build_segments
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.loss_scale import LOSS_SCALE_INPUT
@@ -27,6 +28,8 @@ from wsc.core.program.program import Program, TensorResult
 from wsc.core.roles.installation import SizedKernels
 from wsc.numerics.precision import StreamPrecision
 from wsc.version import VERSION
+
+log = logging.getLogger("waferstream")
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,12 @@ def compile_recorded(
 ) -> tuple[Compiled, bool]:
     """Compile a recorded step at the size of the request; results and errors as above."""
     steps, totals = _steps_of(recording, request)
+    if request.num_micro_batches > 1 and loss_adds_samples(steps[0]):
+        log.warning(
+            "The loss is a sum over samples: it is averaged over %d micro-batches, and its "
+            "gradients are, too. A mean over samples is that of the whole batch",
+            request.num_micro_batches,
+        )
     digest = step_digest(steps, request)
     if cache is not None and (found := cache.load(digest)) is not None:
         return found, True

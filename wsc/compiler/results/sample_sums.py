@@ -70,6 +70,26 @@ def sums_over_samples(larger: Captured, smaller: Captured) -> tuple[tuple[int, .
     return totals, {1} in losses
 
 
+def loss_adds_samples(captured: Captured) -> bool:
+    """Return whether the loss has a term with ``reduction="sum"`` that nothing multiplies.
+
+    Other sums cannot be told from means at one size.
+    """
+    return any(_adds_samples(seed.args[0]) for seed in captured.seeds)
+
+
+def _adds_samples(node: Any) -> bool:
+    if not isinstance(node, fx.Node):
+        return False
+    name = op_name(node)
+    if name in _ADDED:
+        return any(map(_adds_samples, node.args[:2]))
+    if name in _UNCHANGED - {"mean"}:
+        return _adds_samples(node.args[0])
+    place = _REDUCTION_ARGUMENT.get(name, len(node.args))
+    return node.args[place : place + 1] == (_SUM,)
+
+
 def _pairs(larger: Captured, smaller: Captured) -> Iterator[tuple[fx.Node | None, fx.Node | None]]:
     """Yield the same result at both sizes; None for one that depends on the step state."""
     for place in range(larger.num_results):

@@ -10,14 +10,14 @@ from tests.support.errors import raises
 from tests.support.local_machine import FP32
 from wsc.compiler.capture.capture import Captured, separated
 from wsc.compiler.derivation.recording import record
-from wsc.compiler.results.sample_sums import sums_over_samples
+from wsc.compiler.results.sample_sums import loss_adds_samples, sums_over_samples
 from wsc.core.errors import ApplianceCompilationError
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def found(*results: Loss, sizes: tuple[int, int] = (5, 4)) -> tuple[tuple[int, ...], bool]:
-    """Return the sums among results, of which the first is the loss, at two numbers of samples."""
+def captured_at(size: int, *results: Loss) -> Captured:
+    """Return the step of results, of which the first is the loss, at a number of samples."""
     model = torch.nn.Linear(3, 3)
 
     def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -25,11 +25,29 @@ def found(*results: Loss, sizes: tuple[int, int] = (5, 4)) -> tuple[tuple[int, .
         values[0].backward()
         return values
 
-    def captured(size: int) -> Captured:
-        batch = [("x", torch.zeros(size, 3)), ("y", torch.zeros(size, 3))]
-        return separated(record(step, model, batch, FP32).at(size))
+    batch = [("x", torch.zeros(size, 3)), ("y", torch.zeros(size, 3))]
+    return separated(record(step, model, batch, FP32).at(size))
 
-    return sums_over_samples(*map(captured, sizes))
+
+def found(*results: Loss, sizes: tuple[int, int] = (5, 4)) -> tuple[tuple[int, ...], bool]:
+    """Return the sums among results, of which the first is the loss, at two numbers of samples."""
+    larger, smaller = sizes
+    return sums_over_samples(captured_at(larger, *results), captured_at(smaller, *results))
+
+
+@pytest.mark.parametrize(
+    ("loss", "adds"),
+    [
+        (lambda x, y: F.mse_loss(x, y, reduction="sum"), True),
+        (lambda x, y: F.mse_loss(x, y, reduction="sum") - 0.5 * x.sum(), True),
+        (lambda x, y: F.mse_loss(x, y, reduction="sum") / x.shape[0], False),
+        (lambda x, y: F.mse_loss(x, y, reduction="none").sum() / x.shape[0], False),
+        (F.mse_loss, False),
+    ],
+)
+def test_sum_that_is_sure_is_found_at_one_size(loss: Loss, adds: bool) -> None:
+    """A user who takes it for the sum of the whole batch is warned."""
+    assert loss_adds_samples(captured_at(4, loss)) is adds
 
 
 @pytest.mark.parametrize(
