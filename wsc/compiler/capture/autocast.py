@@ -6,7 +6,8 @@ fp32 as a rule, so the operands of a function can have different float types:
 | functions                        | float operands                                              |
 |----------------------------------|-------------------------------------------------------------|
 | products: linear, matmul,        | the compute type, as under torch.autocast: fp32 activations |
-| convolutions, attention, einsum  | are rounded where a product first reads them                |
+| convolutions, attention, einsum, | are rounded where a product first reads them                |
+| recurrent layers and cells       |                                                             |
 | losses                           | fp32                                                        |
 | softmax, log_softmax             | fp32 at levels 0 and 1, unchanged at level 2                |
 | norms with weights               | weights are fp32 beside an fp32 input or fp32 statistics;   |
@@ -27,12 +28,14 @@ casts. It serves a plain PyTorch loop as well, which then computes the same bits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -42,7 +45,7 @@ _NAMES = {
     "product": "linear bilinear matmul __matmul__ __rmatmul__ mm bmm mv dot addmm addbmm addmv "
     "baddbmm einsum tensordot chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d "
     "conv_transpose2d conv_transpose3d scaled_dot_product_attention multi_head_attention_forward "
-    "prelu",
+    "prelu lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     "loss": "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
     "binary_cross_entropy binary_cross_entropy_with_logits poisson_nll_loss gaussian_nll_loss "
     "hinge_embedding_loss cosine_embedding_loss margin_ranking_loss soft_margin_loss "
@@ -62,9 +65,26 @@ active_level: ContextVar[int | None] = ContextVar("active_level", default=None)
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
 
-def autocast(precision: StreamPrecision) -> AbstractContextManager[object]:
-    """Return the context of a step's forward pass; it changes nothing where weights are fp32."""
-    return nullcontext() if precision.stream == "float32" else _Autocast(precision)
+_check_input = nn.RNNBase.check_input
+
+
+@contextmanager
+def autocast(precision: StreamPrecision) -> Iterator[None]:
+    """Let functions of a step's forward pass cast; nothing changes where weights are fp32."""
+    if precision.stream == "float32":
+        yield
+        return
+    with _Autocast(precision), patch.object(nn.RNNBase, "check_input", _check_cast_input):
+        yield
+
+
+def _check_cast_input(
+    module: nn.RNNBase, input: torch.Tensor, batch_sizes: torch.Tensor | None
+) -> None:
+    """Check what a recurrent layer is given, but for its type, which its function casts."""
+    if input.dtype in _FLOATS:
+        input = input.to(module.all_weights[0][0].dtype)
+    _check_input(module, input, batch_sizes)
 
 
 class _Autocast(TorchFunctionMode):

@@ -33,6 +33,13 @@ PRODUCTS: dict[str, Callable[[], torch.Tensor]] = {
     "conv": lambda: F.conv1d(single, half),
     "attention": lambda: F.scaled_dot_product_attention(half, half, half, single),
     "keyword": lambda: F.linear(input=single, weight=weight),
+    "lstm": lambda: nn.LSTM(4, 4).bfloat16()(single)[0],
+    "gru": lambda: nn.GRU(4, 4, num_layers=2, bidirectional=True).bfloat16()(single)[0],
+    "rnn": lambda: nn.RNN(4, 4).bfloat16()(single)[0],
+    "rnn of relu": lambda: nn.RNN(4, 4, nonlinearity="relu").bfloat16()(single)[0],
+    "lstm cell": lambda: nn.LSTMCell(4, 4).bfloat16()(single[0])[0],
+    "gru cell": lambda: nn.GRUCell(4, 4).bfloat16()(single[0]),
+    "rnn cell": lambda: nn.RNNCell(4, 4).bfloat16()(single[0]),
 }
 
 
