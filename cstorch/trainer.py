@@ -112,12 +112,13 @@ class Trainer:
         """Train on a loader; return the losses at an interval of ``log_steps``.
 
         Args:
-            dataloader: A loader of global batches (tuples or dicts), as torch's DataLoader, or a
-                function that makes one. Every input worker gets a copy.
+            dataloader: A loader of global batches (tuples or dicts; without ``loss_fn`` also
+                tensors), as torch's DataLoader, or a function that makes one. Every input worker
+                gets a copy.
 
         Raises:
-            ConfigError: The loss is no scalar and there is no ``loss_fn``, or a batch is neither a
-                tuple nor a dict.
+            ConfigError: The loss is no scalar and there is no ``loss_fn``, or a batch is of
+                another kind.
             ProgramOrderError: The trainer was shut down, or another one was made after it.
         """
         if existing_backend() is not self.backend:
@@ -168,11 +169,15 @@ class Trainer:
         if isinstance(batch, tuple | list) and batch:
             arguments = list(batch)
             return arguments, {}, arguments.pop() if self._loss_fn else None
+        is_tensor = isinstance(batch, torch.Tensor)
+        if is_tensor and self._loss_fn is None:
+            return [batch], {}, None
         raise ConfigError(
             "a batch must be a tuple or a dict",
             code="batch-not-tuple-or-dict",
             where="cstorch.Trainer",
-            value=type(batch).__name__,
+            value="Tensor" if is_tensor else type(batch).__name__,
+            rule="a tensor alone has no target for loss_fn",
             remedy="yield (input, target), or a dict of the model's arguments",
         )
 

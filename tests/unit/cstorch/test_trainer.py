@@ -157,10 +157,33 @@ def test_output_that_is_no_scalar_needs_loss_fn() -> None:
     assert "loss_fn" in str(caught.value.remedy)
 
 
+class Autoencoder(nn.Module):
+    """A model whose target is its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return functional.mse_loss(self.layer(input), input)
+
+
+def test_batch_may_be_a_tensor_where_no_target_is_due() -> None:
+    """It is the one argument of the model."""
+    inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    losses = []
+    for batch in (inputs, (inputs,)):
+        torch.manual_seed(0)
+        losses.append(trainer_of(Autoencoder()).fit([batch] * 5))
+    assert losses[0] == losses[1]
+    assert losses[0][4] < losses[0][0]
+
+
 def test_batch_of_another_kind_is_refused() -> None:
     """The error says what a batch is."""
-    with raises(ConfigError, "batch-not-tuple-or-dict"):
-        trainer_of(layer()).fit([torch.ones(8, 4)])
+    with raises(ConfigError, "batch-not-tuple-or-dict") as caught:
+        trainer_of(layer(), loss_fn=functional.mse_loss).fit([torch.ones(8, 4)])
+    assert caught.value.value == "Tensor"
     with raises(ConfigError, "target-not-found"):
         trainer_of(layer(), loss_fn=functional.mse_loss).fit([{"input": torch.ones(8, 4)}])
 
