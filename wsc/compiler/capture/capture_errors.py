@@ -38,6 +38,9 @@ _LIBRARIES = tuple(
 _NO_GRADIENT = "does not require grad and does not have a grad_fn"
 """What torch says of a backward pass from a tensor that nothing trained has led to."""
 
+_ONE_VALUE = "Expected more than 1 value per channel when training"
+"""What torch says of batch norm where a micro-batch has one sample without further extents."""
+
 
 @contextmanager
 def explain(model: nn.Module) -> Iterator[None]:
@@ -63,20 +66,35 @@ def explain(model: nn.Module) -> Iterator[None]:
             where=user_line(error),
         ) from error
     except Exception as error:
-        if _NO_GRADIENT in str(error):
-            raise ApplianceCompilationError(
-                "the loss must depend on a parameter that is trained",
-                code="loss-without-gradient",
-                where=user_line(error),
-                remedy="let a parameter require a gradient, and compute the loss from it, not from "
-                "a detached tensor",
-            ) from error
-        raise ApplianceCompilationError(
-            f"the traced step of {type(model).__name__} failed: {type(error).__name__}: {error}",
-            code="traced-step-failed",
-            where=user_line(error),
-            rule=_STATIC,
-        ) from error
+        raise _failure(model, error) from error
+
+
+def _failure(model: nn.Module, error: Exception) -> ApplianceCompilationError:
+    """Return the error of a traced step that torch has refused."""
+    where = user_line(error)
+    if _NO_GRADIENT in str(error):
+        return ApplianceCompilationError(
+            "the loss must depend on a parameter that is trained",
+            code="loss-without-gradient",
+            where=where,
+            remedy="let a parameter require a gradient, and compute the loss from it, not from "
+            "a detached tensor",
+        )
+    if _ONE_VALUE in str(error):
+        return ApplianceCompilationError(
+            "batch norm has one value for each channel of a micro-batch of one sample",
+            code="batch-norm-of-one-value",
+            where=where,
+            rule="its statistics are those of a micro-batch, not of the batch",
+            remedy="set csx.performance.micro_batch_size to at least 2, in cstorch.backends.csx or "
+            "in the params file",
+        )
+    return ApplianceCompilationError(
+        f"the traced step of {type(model).__name__} failed: {type(error).__name__}: {error}",
+        code="traced-step-failed",
+        where=where,
+        rule=_STATIC,
+    )
 
 
 def user_line(error: BaseException) -> str | None:

@@ -184,6 +184,25 @@ def test_error_names_op_line_and_remedy(
     assert (remedy or "") in (error.remedy or "")
 
 
+class Normed(Regression):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return super().forward(self.norm(x), y)  # here
+
+
+def test_batch_norm_of_one_sample_asks_for_a_larger_micro_batch() -> None:
+    """Two samples have statistics."""
+    batch = random_batches(1, 4)[0]
+    with raises(ApplianceCompilationError, "batch-norm-of-one-value") as caught:
+        compile_model(Normed(), batch, 4)
+    assert "micro_batch_size" in (caught.value.remedy or "")
+    assert (caught.value.where or "").endswith("# here")
+    compile_model(Normed(), batch, 2)
+
+
 def test_loss_that_nothing_trained_leads_to_is_named() -> None:
     """As of a model whose parameters are all frozen."""
     model = Regression()
