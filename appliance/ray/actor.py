@@ -16,10 +16,10 @@ import torch
 from appliance.health.link_waits import LinkWaits
 from appliance.health.pulse import PulseWriter
 from appliance.placement.cores import CorePool, cores_of_host
-from appliance.ray.far_disk import FarDisk
 from appliance.ray.heap import give_back_freed, keep_freed
+from appliance.ray.hosts.far_disk import FarDisk
+from appliance.ray.hosts.presence import Presence
 from appliance.ray.metrics import RoleMetrics
-from appliance.ray.presence import Presence
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address, Endpoint, aborted, stalled

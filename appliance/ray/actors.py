@@ -19,11 +19,11 @@ import ray
 from ray.exceptions import RayError
 
 from appliance.ray.actor import LEAVE_JOB, RoleActor
-from appliance.ray.connection import lost_process
+from appliance.ray.connection.connection import lost_process
 from appliance.ray.gather import outcomes
-from appliance.ray.places import Places, task_options
-from appliance.ray.presence import Presence
-from appliance.ray.survey import silent_hosts
+from appliance.ray.hosts.places import Places, task_options
+from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.survey import silent_hosts
 from appliance.user_code import UserCode
 from swarmx.links.memory import unmap_lost_blocks
 

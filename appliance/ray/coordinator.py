@@ -24,11 +24,11 @@ from appliance.health.watch import HealthWatch
 from appliance.placement.placer import Placer
 from appliance.ray.actor import HostedProcess
 from appliance.ray.actors import signal_processes, wait_until_ended
-from appliance.ray.connection import enter, leave, lost_process
+from appliance.ray.connection.connection import enter, leave, lost_process
 from appliance.ray.gather import check_ray, gather
-from appliance.ray.hosts import look_at, watch_over
-from appliance.ray.places import on_host, release
-from appliance.ray.presence import Presence
+from appliance.ray.hosts.places import on_host, release
+from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.pulses import look_at, watch_over
 from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.recovery.roles import RecoverableRoles
 from appliance.spec import RuntimeSpec

@@ -12,9 +12,9 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from appliance.placement.host_memory import why_killed
-from appliance.ray.connection import lost_process
-from appliance.ray.presence import Presence
-from appliance.ray.survey import silent_hosts
+from appliance.ray.connection.connection import lost_process
+from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.survey import silent_hosts
 from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,

@@ -22,12 +22,12 @@ from appliance.health.link_waits import between_hosts
 from appliance.health.watch import HealthWatch
 from appliance.placement.placer import Placer
 from appliance.ray.actors import start_actor, wait_until_ended
-from appliance.ray.connection import enter, leave
+from appliance.ray.connection.connection import enter, leave
 from appliance.ray.gather import gather
-from appliance.ray.hosts import watch_over
-from appliance.ray.places import Places
-from appliance.ray.presence import Presence
-from appliance.ray.survey import placer_on, survey
+from appliance.ray.hosts.places import Places
+from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.pulses import watch_over
+from appliance.ray.hosts.survey import placer_on, survey
 from appliance.spec import RuntimeSpec
 from swarmx.links.endpoint import Address
 from wsc.core.errors import ApplianceDeadlockError

@@ -15,12 +15,12 @@ from ray.exceptions import RayError
 from appliance.coordinator.coordinator import Coordinator
 from appliance.placement.placer import Placement, Placer
 from appliance.ray.actors import clear_actors, signal_processes, start_actor, wait_until_ended
-from appliance.ray.connection import enter, leave, lost_process
+from appliance.ray.connection.connection import enter, leave, lost_process
 from appliance.ray.coordinator import HostedCoordinator, RayCluster, coordinator_actor
 from appliance.ray.gather import check_ray
-from appliance.ray.places import Places
-from appliance.ray.presence import Presence
-from appliance.ray.survey import await_free_cpus, placer_on, survey, with_free_cpus
+from appliance.ray.hosts.places import Places
+from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.survey import await_free_cpus, placer_on, survey, with_free_cpus
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.roles.role import RoleSpec

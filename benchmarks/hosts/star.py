@@ -42,5 +42,5 @@ class StarPlacer(Placer):
 
 
 def star_on(hosts: Sequence[Host], runtime: RuntimeSpec, fan_out: int) -> StarPlacer:
-    """Return the placer of a star, in place of ``appliance.ray.survey.placer_on``."""
+    """Return the placer of a star, in place of ``appliance.ray.hosts.survey.placer_on``."""
     return StarPlacer(tuple(hosts), fan_out, "SPREAD", runtime.server_placement)

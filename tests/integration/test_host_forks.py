@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import ray
 
-from appliance.ray.connection import enter, leave
-from appliance.ray.host_forks import HostForks
+from appliance.ray.connection.connection import enter, leave
+from appliance.ray.forks.host_forks import HostForks
 from appliance.spec import RuntimeSpec
 from tests.support.processes import command_of, wait_for_end
 
@@ -38,7 +38,7 @@ def test_actor_of_a_host_is_a_child_of_its_fork_server(host: str) -> None:
     remote: Any = ray.remote(num_cpus=0, **options)(Parent)
     actor = remote.remote()
     server: int = ray.get(actor.pid.remote())
-    assert b"appliance.ray.fork_server" in command_of(server)
+    assert b"appliance.ray.forks.fork_server" in command_of(server)
     forks.close()
     assert wait_for_end({server}) == set()
     assert ray.get(actor.pid.remote()) != server

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.ray import fork_server
+from appliance.ray.forks import fork_server
 from appliance.spec import AutoRestart
 from cstorch import step_closure
 from tests.support.cstorch_program import executor, running_backend, training_step

@@ -17,12 +17,12 @@ import ray
 
 from appliance.health.pulse import Activity, Pulse
 from appliance.placement.placer import Host, Placer
-from appliance.ray import fork_server
-from appliance.ray.connection import enter
+from appliance.ray.connection.connection import enter
 from appliance.ray.coordinator import RayHosted
-from appliance.ray.hosts import RemoteHosts
-from appliance.ray.places import Places
-from appliance.ray.presence import Presence
+from appliance.ray.forks import fork_server
+from appliance.ray.hosts.places import Places
+from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.pulses import RemoteHosts
 from appliance.ray.roles import RayRoles
 from appliance.spec import RuntimeSpec
 from swarmx.links.link import LinkKind

@@ -237,7 +237,7 @@ def _placer(spec: ClusterSpec, hosts: Sequence[Host] | None) -> Placer:
     runtime, fan_out = spec.runtime, spec.machine.swarmx.fan_out
     if hosts is not None:
         return Placer(tuple(hosts), fan_out, runtime.placement, runtime.server_placement)
-    from appliance.ray.survey import Survey  # noqa: PLC0415  (takes half a second)
+    from appliance.ray.hosts.survey import Survey  # noqa: PLC0415  (takes half a second)
 
     found = Survey(runtime)
     try:

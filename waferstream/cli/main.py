@@ -199,7 +199,7 @@ def _ray_starting(
     if runtime.kind == "local":
         yield
         return
-    from appliance.ray.connection import entering_early  # noqa: PLC0415
+    from appliance.ray.connection.connection import entering_early  # noqa: PLC0415
 
     with entering_early(runtime):
         yield

@@ -18,7 +18,7 @@ TRAIN = "--mode=train"
 WITHOUT_COMPILER = """
 import sys
 from importlib import import_module
-from appliance.ray.fork_server import PRELOADED
+from appliance.ray.forks.fork_server import PRELOADED
 from waferstream.cli.main import main
 
 for name in (*PRELOADED, "waferstream.training.session"):

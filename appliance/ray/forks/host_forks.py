@@ -2,7 +2,8 @@
 
 The script with which a joined Ray starts workers was chosen when its hosts were started, so a
 worker is forked through its runtime environment: ``py_executable`` names the launcher of a fork
-server of that host (appliance.ray.fork_server). An actor keeps the server, which ends with it.
+server of that host (appliance.ray.forks.fork_server). An actor keeps the server, which ends with
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from appliance.ray.fork_server import start_server
+from appliance.ray.forks.fork_server import start_server
 from appliance.user_code import UserCode
 
 LEAST_ROLES = 3

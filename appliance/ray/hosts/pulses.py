@@ -18,9 +18,9 @@ from ray.exceptions import RayError
 
 from appliance.health.pulse import Pulse, read_pulse
 from appliance.health.watch import HealthWatch, Limits
-from appliance.ray.places import task_options
-from appliance.ray.presence import Presence
-from appliance.ray.survey import silent_hosts
+from appliance.ray.hosts.places import task_options
+from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.survey import silent_hosts
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ApplianceRuntimeServerError
 

@@ -22,9 +22,9 @@ import ray
 from ray._private import parameter, services, worker
 from ray.exceptions import RayError
 
-from appliance.ray.address import accepts, check_address
-from appliance.ray.fork_server import end_workers, is_launcher, workers_forked
-from appliance.ray.session_folders import mark_session, remove_ended_sessions
+from appliance.ray.connection.address import accepts, check_address
+from appliance.ray.connection.session_folders import mark_session, remove_ended_sessions
+from appliance.ray.forks.fork_server import end_workers, is_launcher, workers_forked
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.units import MIB

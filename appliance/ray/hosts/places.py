@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import (
 )
 
 from appliance.placement.placer import Host, Placement, Placer
-from appliance.ray.host_forks import LEAST_ROLES, HostForks
+from appliance.ray.forks.host_forks import LEAST_ROLES, HostForks
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages.messages import node_name

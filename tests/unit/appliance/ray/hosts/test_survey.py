@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 import pytest
 import ray
 
-from appliance.ray.survey import _asked
+from appliance.ray.hosts.survey import _asked
 from tests.support.errors import raises
 from wsc.core.errors import ClusterJobInitError
 

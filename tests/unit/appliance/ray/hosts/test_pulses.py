@@ -8,9 +8,9 @@ import pytest
 import ray
 
 from appliance.health.pulse import Activity, Pulse
-from appliance.ray import hosts as module
-from appliance.ray.hosts import RemoteHosts
-from appliance.ray.presence import Presence
+from appliance.ray.hosts import pulses as module
+from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.pulses import RemoteHosts
 from swarmx.links.endpoint import Address
 
 WORKING = Pulse(Activity.WORK, 0.5, 0, 51, "a message")

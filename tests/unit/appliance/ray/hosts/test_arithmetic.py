@@ -5,10 +5,10 @@ import sys
 import pytest
 import torch
 
-from appliance.ray.arithmetic import arithmetic_digest, compare_arithmetic
+from appliance.ray.hosts.arithmetic import arithmetic_digest, compare_arithmetic
 from wsc.core.errors import ClusterJobInitError
 
-SHOW = "from appliance.ray.arithmetic import arithmetic_digest as d; print(d())"
+SHOW = "from appliance.ray.hosts.arithmetic import arithmetic_digest as d; print(d())"
 
 
 def test_digest_repeats_and_leaves_the_threads_as_they_are() -> None:

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from appliance.ray.session_folders import mark_session, remove_ended_sessions
+from appliance.ray.connection.session_folders import mark_session, remove_ended_sessions
 
 _MARK = """
 import sys
 from pathlib import Path
-from appliance.ray.session_folders import mark_session
+from appliance.ray.connection.session_folders import mark_session
 for name in sys.argv[1:]:
     mark_session(Path(name))
 """

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.ray.host_facts import PACKAGES, Facts, compare, portable_look
+from appliance.ray.hosts.host_facts import PACKAGES, Facts, compare, portable_look
 from wsc.core.errors import ClusterJobInitError
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.ray import fork_server, worker_launcher
+from appliance.ray.forks import fork_server, worker_launcher
 from tests.support.processes import descendants, wait_for_end
 
 _SCRIPT = """

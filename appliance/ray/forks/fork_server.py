@@ -5,7 +5,7 @@ processor time for each role. The fork server imports all but Ray once, while Ra
 and stays for all clusters of the process. It has one thread and computes nothing, so that a fork
 copies no lock and no state of a random generator. Ray is imported by each worker: the import reads
 the environment of the worker, with its job and its token. On a joined Ray each host with several
-roles has a fork server of its own (appliance.ray.host_forks).
+roles has a fork server of its own (appliance.ray.forks.host_forks).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from unittest import mock
 
 import numpy as np
 
-from appliance.ray.worker_launcher import ADDRESS, SERVER_WORD
+from appliance.ray.forks.worker_launcher import ADDRESS, SERVER_WORD
 
 _LAUNCHER = Path(__file__).with_name("worker_launcher.py")
-_HERE = Path(__file__).parents[2]
+_HERE = Path(__file__).parents[3]
 _SETTINGS = ("PYTHON", "TORCH", "OMP_", "MKL_", "LD_", "CUDA_", "GRPC_")
 """Environment variables that imports read: a server that was started with others is outdated."""
 
@@ -55,7 +55,7 @@ _REQUEST_S = 5.0
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from appliance.ray.fork_server import serve
+from appliance.ray.forks.fork_server import serve
 serve(int(sys.argv[2]))
 """
 

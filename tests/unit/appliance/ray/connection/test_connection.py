@@ -16,8 +16,8 @@ import pytest
 import ray
 from ray._private import services, worker
 
-from appliance.ray import address, connection
-from appliance.ray.connection import enter, entering_early, leave
+from appliance.ray.connection import address, connection
+from appliance.ray.connection.connection import enter, entering_early, leave
 from appliance.spec import RuntimeSpec
 from tests.support.errors import raises
 from wsc.core.errors import ClusterJobInitError

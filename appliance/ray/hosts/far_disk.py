@@ -19,7 +19,7 @@ import numpy as np
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from appliance.ray.places import task_options
+from appliance.ray.hosts.places import task_options
 from wsc.core.units import MIB
 from wsc.host.disk import LOCAL_DISK, OpenFile, write_at
 

@@ -1,0 +1,1 @@
+"""The connection to Ray: its address, its start, its end, its folders."""

@@ -1,0 +1,1 @@
+"""The hosts of a Ray cluster: facts, reservations, processes, pulses, disks."""
