@@ -19,7 +19,7 @@ from appliance.spec import ClusterSpec
 from csnode.engine.calls import KernelCall, calls_of
 from csnode.engine.closed_forms import counted_cycles, kernel_cycles, region_grid
 from waferstream.config.overrides import INIT, Override
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.simulation.capture import capture_step
 from waferstream.training.backend import make_backend

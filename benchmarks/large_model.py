@@ -22,7 +22,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 
-from waferstream.config.params import Params, load_params
+from waferstream.config.params import Params
+from waferstream.config.phases import load_params
 from waferstream.reports.benchmark import new_file, new_result
 from waferstream.training.session import run_session
 from wsc.core.errors import WaferStreamError

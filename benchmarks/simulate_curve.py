@@ -25,7 +25,7 @@ from timing.cost import layouts_on
 from timing.kernels.collectives import reduce
 from timing.kernels.resident import gradient_block
 from timing.kernels.streaming import service
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.scaling.sweep import parse_sweep
 from waferstream.simulation.capture import capture_step

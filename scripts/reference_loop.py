@@ -29,7 +29,8 @@ from scripts.reference_update import (
     make_optimizer,
     place_eps,
 )
-from waferstream.config.params import InitConfig, Params, load_params
+from waferstream.config.params import InitConfig, Params
+from waferstream.config.phases import load_params
 from waferstream.training.build import make_model
 from wsc.compiler.capture.autocast import autocast
 from wsc.compiler.half_tensor import HalfMode, to_half

@@ -14,7 +14,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.reports.curve import CurveResult
 from waferstream.reports.curve_page import write_curve
 from waferstream.reports.curve_report import table_text, verdict

@@ -21,7 +21,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from appliance.spec import ClusterSpec
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.reports import style
 from waferstream.reports.curve import CurveResult
 from waferstream.reports.curve_picture import DOTS, counts_axis, draw_rates

@@ -19,7 +19,7 @@ from benchmarks.fuzz.mutations import of_bytes, of_trees
 from swarmx.links.memory import MemorySlab
 from swarmx.links.packed_message import decode_message, encode_message
 from swarmx.links.wire import DamagedMessageError, decode_header, encode_header, envelope_of
-from waferstream.config.params import load_phases
+from waferstream.config.phases import load_phases
 from wsc.compiler.compiled import (
     Compiled,
     DamagedArtifactError,

@@ -30,7 +30,7 @@ import yaml
 
 from waferstream.cli.main import main as run
 from waferstream.cli.model_tool import write_weights
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.training.one_shot import pruned_model
 from wsc.core.config import load_yaml

@@ -18,7 +18,8 @@ import torch
 
 from modelzoo.models.registry import parameter_shapes, training_example
 from validation.rows.row import CannotPredict, Row
-from waferstream.config.params import TrainerConfig, load_params
+from waferstream.config.params import TrainerConfig
+from waferstream.config.phases import load_params
 from waferstream.simulation.study import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack

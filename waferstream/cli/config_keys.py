@@ -14,7 +14,7 @@ from appliance.spec import load_cluster
 from waferstream.cli.tools import Command, argument, print_rows
 from waferstream.config.keys import ConfigKey, all_keys, find_keys
 from waferstream.config.legacy import is_legacy
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.config.schema import FileKind, schema_of
 from wsc.core.config import load_yaml
 

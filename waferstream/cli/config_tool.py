@@ -20,7 +20,8 @@ from waferstream.cli.tools import (
     tell_paths,
 )
 from waferstream.config.legacy import convert_legacy, is_legacy
-from waferstream.config.params import Params, load_params
+from waferstream.config.params import Params
+from waferstream.config.phases import load_params
 from wsc.core.config import dump_yaml, load_yaml
 from wsc.core.errors import ConfigError, did_you_mean
 from wsc.host.files import replacing

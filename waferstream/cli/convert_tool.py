@@ -17,7 +17,7 @@ from modelzoo.converters.family import Conversion
 from modelzoo.converters.weights import Weights
 from waferstream.cli.model_tool import write_weights
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell_paths
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.reader import Reader
 from wsc.core.config import dump_yaml

@@ -13,7 +13,7 @@ from appliance.input.batches import GlobalBatches, is_read_by_step
 from modelzoo.data.registry import DATA_PROCESSORS, build_source, processor_class
 from waferstream.cli.model_tool import field_rows, first_line
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from wsc.core.errors import ConfigError
 
 

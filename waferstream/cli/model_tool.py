@@ -13,7 +13,7 @@ import torch
 from modelzoo.models.registry import MODELS, model_family
 from waferstream.cli.config_tool import STOCK, stock_variants
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell_paths
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.training.build import make_model
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_tensors, write_metadata

@@ -7,7 +7,7 @@ import pytest
 import modelzoo
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import model_config
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 
 FILES = sorted((Path(modelzoo.__file__).parent / "params").glob("*.yaml"))
 

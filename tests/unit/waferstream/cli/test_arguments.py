@@ -18,7 +18,7 @@ from waferstream.cli.flag_values import parse_scalar
 from waferstream.cli.main import cluster_of
 from waferstream.cli.run_flags import RUN_FLAGS
 from waferstream.config.overrides import apply_overrides
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from wsc.core.errors import ConfigError
 
 PARAMS = """

@@ -11,7 +11,7 @@ import yaml
 
 from tests.support.tiny_run import TINY
 from tests.support.tools import rows, tool
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 
 LEGACY = {
     "train_input": {"data_processor": "DummyDataProcessor", "batch_size": 8},

@@ -14,7 +14,7 @@ from modelzoo.models.registry import build_model
 from tests.support.tools import rows, tool
 from waferstream.cli.convert_tool import read_hf, write_hf
 from waferstream.cli.main import main
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.training.restoring import load_weights
 from wsc.checkpoint.reader import Reader
 

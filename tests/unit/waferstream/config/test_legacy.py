@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from waferstream.config.legacy import RUNCONFIG, convert_legacy
-from waferstream.config.params import Params, load_params
+from waferstream.config.params import Params
+from waferstream.config.phases import load_params
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 

@@ -12,7 +12,8 @@ from baselines.gpu import KINDS
 from tests.support.reference_rows import published_rows
 from validation.families.gpu import FAMILIES
 from validation.families.gpu_runs import gpu_run
-from waferstream.config.params import Params, load_params
+from waferstream.config.params import Params
+from waferstream.config.phases import load_params
 from waferstream.scaling.gpus import (
     ACCURACY_NOTE,
     NO_TOKENS_NOTE,

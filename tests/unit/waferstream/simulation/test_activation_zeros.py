@@ -12,7 +12,8 @@ from torch import nn
 
 from tests.support.errors import raises
 from tests.support.tiny_run import write_run
-from waferstream.config.params import Params, load_params
+from waferstream.config.params import Params
+from waferstream.config.phases import load_params
 from waferstream.reports.activation_zeros import ProductZeros
 from waferstream.simulation.activation_zeros import (
     counted_zeros,

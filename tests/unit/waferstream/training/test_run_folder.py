@@ -14,7 +14,7 @@ from appliance.faults.strike import full_disk
 from appliance.spec import ClusterSpec
 from tests.support.errors import raises
 from tests.support.tiny_run import digest_of, run_here, write_run
-from waferstream.config.params import load_params
+from waferstream.config.phases import load_params
 from waferstream.training import results
 from waferstream.training.run_folder import RunFolder, claimed
 from wsc.core.errors import ConfigError
