@@ -12,7 +12,8 @@ from torch import nn
 
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture.annotations import recompute_marks
-from wsc.compiler.capture.capture import Captured, Step, separated
+from wsc.compiler.capture.capture import Step
+from wsc.compiler.capture.captured import Captured, separated
 from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.recording import Recording, record

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.ops import kind_of_overload, op_kind, op_name
 from wsc.compiler.storages import overwritten
 from wsc.numerics.half_types import nearest, nearest_, stochastic, stochastic_

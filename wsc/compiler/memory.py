@@ -16,7 +16,7 @@ from math import prod
 
 from torch import fx
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.ops import op_name
 from wsc.compiler.storages import storages_of, tensors_of
 from wsc.compiler.work import work_of

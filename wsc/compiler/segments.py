@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from torch import fx
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.lower_half import PLACE, lowering_of
 from wsc.compiler.memory import Memory
 from wsc.compiler.passes.layers import SegmentKey

@@ -23,7 +23,6 @@ version that pyproject.toml requires.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,6 +40,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from wsc.compiler.capture.annotations import annotate_layers, marked_backward, recorded_layers
 from wsc.compiler.capture.capture_errors import explain, recorded_lines
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.capture.host_draws import refuse_host_draws
 from wsc.compiler.capture.host_reads import RefuseHostReads
 from wsc.compiler.capture.known_values import KnownValues
@@ -48,11 +48,11 @@ from wsc.compiler.capture.live_weights import live_weights
 from wsc.compiler.capture.shape_rules import own_shape_rules
 from wsc.compiler.capture.traceable import traceable_forms
 from wsc.compiler.capture.traced_buffers import TracedBuffers
-from wsc.compiler.results.norm_results import NO_NORMS, NormStep, erase_unread, separate_norms
-from wsc.compiler.results.step_state import StateUpdate, separate_state
+from wsc.compiler.results.norm_results import NO_NORMS
+from wsc.compiler.results.step_state import StateUpdate
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.weight_averages import averages_among
-from wsc.core.program.program import Rounding, StepState, TensorSpec
+from wsc.core.program.program import StepState, TensorSpec
 from wsc.numerics.precision import DTYPES, NAMES, StreamPrecision
 
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
@@ -60,70 +60,6 @@ Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 
 FlatStep = Callable[[list[torch.Tensor], list[torch.Tensor]], list[torch.Tensor]]
 """A step as a function of streamed weights and batch."""
-
-
-@dataclass(frozen=True)
-class Captured:
-    """A step as a graph, with the meaning of its inputs and outputs."""
-
-    module: fx.GraphModule
-    parameters: tuple[TensorSpec, ...]  # masters, in registration order
-    inputs: tuple[TensorSpec, ...]  # of one micro-batch
-    trained: tuple[str, ...]  # parameters that receive a gradient, in registration order
-    stream_dtype: str
-    rounding: Rounding
-    num_results: int  # of the user's step
-    result_positions: tuple[int, ...]  # of what the graph returns before the gradients
-    replaced: tuple[str, ...]  # buffers whose new values the graph returns after the gradients
-    buffers: TracedBuffers
-    update: StateUpdate  # set by ``separated``
-    norms: NormStep  # set by ``separated``
-
-    @property
-    def graph(self) -> fx.Graph:
-        """The graph of the step."""
-        return self.module.graph
-
-    @property
-    def weights(self) -> dict[fx.Node, str]:
-        """Parameter name of each weight placeholder."""
-        placeholders = self.graph.find_nodes(op="placeholder")
-        return {node: spec.name for node, spec in zip(placeholders, self.parameters, strict=False)}
-
-    @property
-    def batch(self) -> dict[fx.Node, str]:
-        """Input name of each batch placeholder."""
-        placeholders = self.graph.find_nodes(op="placeholder")[len(self.parameters) :]
-        return {node: spec.name for node, spec in zip(placeholders, self.inputs, strict=False)}
-
-    @property
-    def state(self) -> dict[fx.Node, str]:
-        """Buffer name of each placeholder of a buffer that changes between steps."""
-        first = len(self.parameters) + len(self.inputs)
-        placeholders = self.graph.find_nodes(op="placeholder")[first:]
-        reads = self.update.state.reads
-        return {node: spec.name for node, spec in zip(placeholders, reads, strict=False)}
-
-    @property
-    def seeds(self) -> tuple[fx.Node, ...]:
-        """Gradients at which backward passes start."""
-        return tuple(node for node in self.graph.nodes if node.meta.get("seed"))
-
-    @property
-    def results(self) -> dict[int, fx.Node]:
-        """Values that the kernels return by position: those of the step, then contributions."""
-        return dict(zip(self.result_positions, self._outputs, strict=False))
-
-    @property
-    def gradients(self) -> dict[str, fx.Node]:
-        """Gradient node of each trained parameter."""
-        gradients = self._outputs[len(self.result_positions) :]
-        return dict(zip(self.trained, gradients, strict=False))
-
-    @property
-    def _outputs(self) -> tuple[fx.Node, ...]:
-        (output,) = self.graph.find_nodes(op="output")
-        return tuple(output.args[0])
 
 
 def capture(
@@ -216,41 +152,6 @@ def _recorded(
         module = tracer(weights, batch)
     annotate_layers(module.graph)
     return module
-
-
-def separated(captured: Captured) -> Captured:
-    """Return a captured step without what the coordinator computes: updates of buffers, norms.
-
-    The given one must not be used again.
-
-    Raises:
-        ApplianceCompilationError: The step state cannot be expressed
-            (wsc.compiler.results.step_state), or a result is computed from gradients
-            (wsc.compiler.results.norm_results).
-    """
-    outputs, num_results = captured._outputs, captured.num_results
-    num_gradients = len(captured.trained)
-    gradients = outputs[num_results : num_results + num_gradients]
-    names = dict(zip(gradients, captured.trained, strict=True))
-    norms, results = separate_norms(captured.module, outputs[:num_results], captured.weights, names)
-    (output,) = captured.graph.find_nodes(op="output")
-    output.args = ([*results.values(), *outputs[num_results:]],)
-    erase_unread(captured.graph, [outputs[place] for place in norms.results.results])
-    update, returned = separate_state(
-        captured.module,
-        captured.buffers,
-        results,
-        num_results,
-        gradients,
-        dict(zip(captured.replaced, outputs[num_results + num_gradients :], strict=True)),
-    )
-    return replace(
-        captured,
-        result_positions=tuple(position for position, _ in returned),
-        replaced=(),
-        update=update,
-        norms=norms,
-    )
 
 
 def _flat_step(

@@ -21,7 +21,7 @@ from torch._subclasses import FakeTensor
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_map_only
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack, with_number
 from wsc.compiler.derivation.layer_places import LayerPlaces, UnequalLayersError
 from wsc.compiler.storages import tensors_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack
 from wsc.compiler.passes.layers import layers_of
 

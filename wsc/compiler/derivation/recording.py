@@ -21,7 +21,8 @@ from torch import fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from wsc.compiler.capture.capture import Captured, Step, capture
+from wsc.compiler.capture.capture import Step, capture
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.compiler.derivation.deepen import deepened, is_like
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack

@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_map_only
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 
 
 def fill_from_input(captured: Captured, mark: str, name: str) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.core.program.program import BYTES_PER_ELEMENT
 from wsc.core.program.segment import Phase
 

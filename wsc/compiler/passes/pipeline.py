@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from wsc.compiler.capture.capture import Captured
 from wsc.compiler.capture.capture_errors import line_of_node
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.lower_half import PLACE, rounds_by_chance
 from wsc.compiler.ops import RANDOM_OPS, REMEDIES, op_kind, op_name
 from wsc.compiler.passes.layers import assign_segments

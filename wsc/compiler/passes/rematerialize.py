@@ -19,7 +19,7 @@ from typing import Any
 from torch import fx
 
 from wsc.compiler.capture.annotations import recompute_marks
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.storages import internals, overwritten, storages_of
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.ops import RANDOM_OPS, op_name
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.storages import needed_for, overwritten, tensors_of

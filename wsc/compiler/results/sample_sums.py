@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import fx
 
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.ops import op_name
 from wsc.compiler.storages import tensors_of
 from wsc.core.errors import ApplianceCompilationError

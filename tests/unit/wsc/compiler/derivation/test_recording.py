@@ -12,7 +12,7 @@ from tests.support.errors import raises
 from tests.support.local_machine import BF16, FP32, Regression, random_batches
 from tests.support.plain_steps import backward_step
 from tests.support.tiny_models import SIZES, TINY_MODELS
-from wsc.compiler.capture.capture import Captured
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.derivation.recording import Recording, record
 from wsc.compiler.storages import tensors_of
 from wsc.core.errors import ApplianceCompilationError

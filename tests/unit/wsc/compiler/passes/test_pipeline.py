@@ -14,7 +14,8 @@ from tests.support.kernels import run_eagerly, run_kernels
 from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from tests.support.plain_steps import backward_step
 from tests.support.tiny_training import GPT, LLAMA, LOADER
-from wsc.compiler.capture.capture import Captured, capture
+from wsc.compiler.capture.capture import capture
+from wsc.compiler.capture.captured import Captured
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes.pipeline import OPTIONAL, run_passes

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from tests.support.errors import raises
 from tests.support.local_machine import FP32
-from wsc.compiler.capture.capture import Captured, separated
+from wsc.compiler.capture.captured import Captured, separated
 from wsc.compiler.derivation.recording import record
 from wsc.compiler.results.sample_sums import loss_adds_samples, sums_over_samples
 from wsc.core.errors import ApplianceCompilationError
