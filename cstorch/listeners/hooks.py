@@ -72,11 +72,28 @@ while_traced = Hooks()
 
 
 _samples: ContextVar[int] = ContextVar("samples")
+_rows: ContextVar[dict[str, bool] | None] = ContextVar("rows", default=None)
 
 
-def num_samples() -> int:
-    """Return the samples of the batch, or micro-batch, of the step that runs now."""
-    return _samples.get()
+def has_rows(tensor: torch.Tensor, name: str) -> bool:
+    """Return whether a tensor has a row for each sample of the step that runs now.
+
+    An extent of one does not tell where a step is recorded again for one sample: then it is what
+    the first recording has found for the tensor of this name.
+    """
+    found = tensor.ndim > 0 and bool(tensor.shape[0] == _samples.get())
+    rows = _rows.get()
+    return found if rows is None else rows.setdefault(name, found)
+
+
+@contextmanager
+def noted_rows(rows: dict[str, bool]) -> Iterator[None]:
+    """Note in ``rows`` what ``has_rows`` finds first for each name, inside the block."""
+    token = _rows.set(rows)
+    try:
+        yield
+    finally:
+        _rows.reset(token)
 
 
 def note_samples(count: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from cstorch.current import current_backend
-from cstorch.listeners.hooks import num_samples
+from cstorch.listeners.hooks import has_rows
 from cstorch.tracing.closures import step_closure
 from wsc.host.files import replacing
 
@@ -40,7 +40,7 @@ class TensorListener(ABC):
 
     def __call__(self, tensor: torch.Tensor, name: str) -> None:
         """Hear what a module returns, and the gradient with respect to it."""
-        if not tensor.is_floating_point() or not tensor.ndim or tensor.shape[0] != num_samples():
+        if not tensor.is_floating_point() or not has_rows(tensor, name):
             return
         self._hear(tensor, name)
         backward = name.replace(".fwd", ".bwd")

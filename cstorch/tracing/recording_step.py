@@ -17,7 +17,14 @@ from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.compile import Fit, model_of
-from cstorch.listeners.hooks import Names, itself, note_samples, traced_tensors, while_traced
+from cstorch.listeners.hooks import (
+    Names,
+    itself,
+    note_samples,
+    noted_rows,
+    traced_tensors,
+    while_traced,
+)
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
@@ -47,13 +54,15 @@ def record_step(
     that of a known ``forward`` pass whose layers are equal runs with few layers.
     """
     layers = RepeatedLayers.of(model_of(backend), forward) if for_all_sizes else None
-    recorded = _record_layers(backend, call, size, for_all_sizes, layers)
+    rows: dict[str, bool] = {}  # of the tensors that hooks hear
+    with noted_rows(rows):
+        recorded = _record_layers(backend, call, size, for_all_sizes, layers)
     assert recorded.recording is not None, "it has just been made"
 
     @once
     def of_one() -> Recording:
         _check_repeatable(call)
-        with while_traced.without_readers_of_outlines():
+        with noted_rows(rows), while_traced.without_readers_of_outlines():
             again = _record_layers(backend, call, 1, for_all_sizes, layers)
         assert again.recording is not None, "it has just been made"
         return again.recording

@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+import cstorch
+from cstorch import backends
 from cstorch.listeners.hooks import register_traced_tensor_hook
 from cstorch.listeners.listener import (
     ActivationDump,
@@ -15,11 +18,36 @@ from cstorch.listeners.listener import (
     SummaryTensorListener,
     TensorListener,
 )
-from tests.support.cstorch_program import batches, executor, losses, running_backend, training_step
-from tests.support.local_machine import Regression
+from tests.support.cstorch_program import (
+    batches,
+    executor,
+    loader,
+    losses,
+    running_backend,
+    training_step,
+)
+from tests.support.local_machine import Regression, random_batches
 from tests.support.tiny_training import Shape
 
 Numbers = dict[str, float]
+
+
+class Bias(nn.Module):
+    """A row that is added to every sample."""
+
+    def forward(self) -> torch.Tensor:
+        return torch.ones(1, 4)
+
+
+class Shifted(Regression):
+    """A network with a module that returns one row, whatever the samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = Bias()
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return super().forward(x + self.bias(), y)
 
 
 def heard(listeners: list[TensorListener], shape: Shape, device: str = "CSX") -> list[float]:
@@ -73,6 +101,28 @@ def test_norms_and_summaries_are_those_of_the_batch(
         },
         rel=1e-4,
     )
+
+
+def test_one_row_is_no_sample_where_others_have_several() -> None:
+    """A step of three samples is recorded for two, and for one."""
+    found: Numbers = {}
+    listener = NormTensorListener("n", ["*.fwd"], lambda _, numbers: found.update(numbers))
+    handle = register_traced_tensor_hook(listener)
+    try:
+        with running_backend() as backend:
+            backends.csx.performance.micro_batch_size = 2
+            model = cstorch.compile(Shifted(), backend)
+
+            @cstorch.trace
+            def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+                return model(**batch)
+
+            losses(step, executor(1, loader(lambda: random_batches(1, 3))))
+    finally:
+        handle.remove()
+    first = Regression().layers[0](random_batches(1, 3)[0]["x"] + 1)
+    assert found["n/layers.0.fwd/norm"] == pytest.approx(float(first.detach().norm()), rel=1e-4)
+    assert "n/bias.fwd/norm" not in found
 
 
 def test_dump_has_the_activations_of_the_batch(
