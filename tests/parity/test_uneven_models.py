@@ -1,0 +1,50 @@
+"""Every family trains on micro-batches of two samples and one as in a plain loop, with dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import model_config
+from scripts import reference_loop
+from tests.support.keyed_draws import KeyedDraws
+from tests.support.tiny_models import TINY_MODELS
+from tests.support.tiny_training import Shape, init_config, train_on_cluster
+from tests.unit.modelzoo.models.test_registry import tiny
+
+# A mean over labels and the loss of unevenly chosen experts have no weight in common.
+OWN = {"mixtral": {"loss_scaling": "batch_size"}}
+
+
+def random_data(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of a loader of random samples, five of them in a batch."""
+    inputs = {
+        feature.name: {"shape": feature.shape, "high": feature.below}
+        for feature in model_config(section).features()
+    }
+    name = "SyntheticDataProcessor"
+    return {"data_processor": name, "batch_size": 5, "synthetic_inputs": inputs}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("in_half", [False, True])
+@pytest.mark.parametrize("name", sorted(TINY_MODELS))
+def test_weights_equal_those_of_the_loop(
+    name: str, in_half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit on three systems, with clipping."""
+    monkeypatch.setattr(reference_loop, "refuse_dropout", lambda _: None)
+    monkeypatch.setattr(
+        reference_loop,
+        "rounding",
+        lambda init, _, step, micro_batch: KeyedDraws(micro_batch, step, init.seed),
+    )
+    section = {**tiny(name, dropout=0.2), **OWN.get(name, {})}
+    precision = {"enabled": in_half, "max_gradient_norm": 0.5}
+    init, data = init_config(section, precision=precision), random_data(section)
+    batches = map(build_source(data, "test").batch, range(2))
+    expected = reference_loop.weights_sha256(reference_loop.train(init, batches, 5))
+    assert train_on_cluster(init, Shape(3), 2, data=data) == expected
