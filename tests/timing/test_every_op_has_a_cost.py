@@ -1,11 +1,10 @@
 """Every op kind has a closed form, and every captured op of a model costs cycles.
 
-The ops of torch.nn have their test where they are compiled, in tests/parity/test_torch_nn.py.
+Most ops have their test where they are compiled: those of the zoo's models, with dropout, in
+tests/unit/modelzoo/models/test_registry.py, those of torch.nn in tests/parity/test_torch_nn.py.
 """
 
 from __future__ import annotations
-
-import pytest
 
 from modelzoo.models.registry import training_example
 from tests.support.op_costs import check_costs
@@ -13,19 +12,7 @@ from tests.support.tiny_models import SIZES, TINY_MODELS
 from timing.kernels.op_costs import COST_FUNCTIONS
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.ops import KIND_OF
-from wsc.core.program.program import Program
 from wsc.numerics.precision import StreamPrecision
-
-
-def captured(name: str) -> Program:
-    """Return the training step of a model with one layer, since all of its layers are alike."""
-    config = {"name": name, **SIZES, **TINY_MODELS[name], "num_hidden_layers": 1}
-    example = training_example(config, micro_batch_size=2)
-    request = CompileRequest(
-        StreamPrecision(), micro_batch_size=2, num_micro_batches=1, target="test"
-    )
-    compiled, _ = compile_step(example.step, example.model, example.inputs, request)
-    return compiled.program
 
 
 def test_every_op_kind_has_a_cost_function() -> None:
@@ -33,7 +20,14 @@ def test_every_op_kind_has_a_cost_function() -> None:
     assert COST_FUNCTIONS.keys() == set(KIND_OF.values())
 
 
-@pytest.mark.parametrize("name", TINY_MODELS)
-def test_every_op_of_a_training_step_costs_cycles(name: str) -> None:
+def test_every_op_of_attention_without_dropout_costs_cycles() -> None:
     """Forward and backward; only views cost nothing."""
-    check_costs(captured(name))
+    model = {"name": "bert/token_classifier", **TINY_MODELS["bert/token_classifier"]}
+    example = training_example(SIZES | model | {"num_hidden_layers": 1}, micro_batch_size=2)
+    request = CompileRequest(
+        StreamPrecision(), micro_batch_size=2, num_micro_batches=1, target="test"
+    )
+    compiled, _ = compile_step(example.step, example.model, example.inputs, request)
+    ops = {work.op for segment in compiled.program.segments for work in segment.work}
+    assert "_scaled_dot_product_flash_attention_for_cpu" in ops
+    check_costs(compiled.program)

@@ -19,6 +19,7 @@ from modelzoo.models.registry import (
     training_example,
 )
 from tests.support.errors import raises
+from tests.support.op_costs import check_costs
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError
@@ -81,7 +82,7 @@ def test_model_overfits_one_batch(name: str) -> None:
 @EVERY
 @pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.nightly), 0.1])
 def test_training_example_compiles(name: str, dropout: float) -> None:
-    """From shapes alone, with and without dropout: every op has a kernel, every weight a gradient."""
+    """From shapes alone: every op has a kernel and costs cycles, every weight has a gradient."""
     config = tiny(name, dropout) | {"num_hidden_layers": 1}
     example = training_example(config, micro_batch_size=3)
     request = CompileRequest(
@@ -90,6 +91,7 @@ def test_training_example_compiles(name: str, dropout: float) -> None:
     compiled, _ = compile_step(example.step, example.model, example.inputs, request)
     assert compiled.program.mode == "train"
     assert set(compiled.program.trained) == {n for n, _ in example.model.named_parameters()}
+    check_costs(compiled.program)
 
 
 def test_training_example_of_a_large_model_takes_no_memory() -> None:
