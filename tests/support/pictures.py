@@ -16,14 +16,21 @@ from PIL import Image
 
 
 @contextmanager
-def drawn() -> Iterator[list[Figure]]:
-    """Collect the figures that are saved in the block, in order, and save them with few pixels."""
+def drawn(*, are_saved: bool = False) -> Iterator[list[Figure]]:
+    """Collect the figures that are saved in the block, in order.
+
+    Their files have few pixels if they ``are_saved``, else none: to save a figure lays it out again
+    and draws it, which its texts do not need.
+    """
     figures: list[Figure] = []
     save = Figure.savefig
 
-    def note(figure: Figure, *where: Any, **how: Any) -> None:
+    def note(figure: Figure, path: Path, **how: Any) -> None:
         figures.append(figure)
-        save(figure, *where, **{**how, "dpi": 50})
+        if are_saved:
+            save(figure, path, **{**how, "dpi": 50})
+        else:
+            path.touch()
 
     with patch.object(Figure, "savefig", note):
         yield figures

@@ -103,7 +103,7 @@ def test_curve_picture_draws_extrapolated_bars_paler(tmp_path: Path, counts: Seq
     covered = simulated_curve(counts, CAUSES, BAR)
     points = [replace(point, extrapolated=("why",)) for point in covered.points]
     beyond = replace(covered, points=(covered.points[0], *points[1:]))
-    with drawn() as figures:
+    with drawn(are_saved=True) as figures:
         curve_picture(tmp_path / "covered.png", "made up", covered)
         curve_picture(tmp_path / "beyond.png", "made up", beyond)
     assert "extrapolated" not in " ".join(words(figures[0]))
@@ -123,7 +123,7 @@ def test_gpu_picture_draws_a_single_fitting_point_as_a_dot(tmp_path: Path) -> No
         ),
         "a note",
     )
-    with drawn() as figures:
+    with drawn(are_saved=True) as figures:
         gpu_picture(path, "made up", result, gpus)
     axes = figures[0].axes[0]
     assert [np.size(line.get_xdata()) for line in axes.lines] == [2, 1]
