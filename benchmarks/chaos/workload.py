@@ -45,7 +45,8 @@ class Workload:
         """Write params and cluster files; return the flags of run.py.
 
         Args:
-            folder: Where the files and the model_dir are.
+            folder: Where the files and the model_dir are; beside it is the compile cache, which
+                the trainings with and without faults share.
             kind: ``ray``, or ``local`` for the training without faults.
             faults: ``runtime.faults`` of cluster.yaml.
         """
@@ -64,6 +65,7 @@ class Workload:
             f"--params={folder / 'params.yaml'}",
             f"--cluster={folder / 'cluster.yaml'}",
             f"--model_dir={folder / 'model_dir'}",
+            f"--compile_dir={folder.parent / 'compiled'}",
             f"--num_csx={NUM_CSX}",
             f"--num_wgt_servers={NUM_SERVERS}",
         ]
