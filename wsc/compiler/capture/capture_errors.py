@@ -165,8 +165,19 @@ class _ForwardLine:
 @contextmanager
 def recorded_lines() -> Iterator[None]:
     """Let nodes record the line that ``line_of_node`` reads, instead of the whole stack."""
-    with mock.patch.object(fx.proxy, "CapturedTraceback", _ForwardLine):
+    with (
+        mock.patch.object(fx.proxy, "CapturedTraceback", _ForwardLine),
+        mock.patch.object(fx.proxy.TracerBase, "_filter_traceback_frames", _all_frames),
+    ):
         yield
+
+
+def _all_frames(_tracer: object, frames: traceback.StackSummary) -> traceback.StackSummary:
+    """Return the frames of a ``_ForwardLine``, which has none of torch's files.
+
+    To know these files, torch would import AOTAutograd and torch.export.
+    """
+    return frames
 
 
 def line_of_node(stack_trace: str | None) -> str | None:
