@@ -42,7 +42,7 @@ def test_simulate_predicts_the_emulated_time_of_a_run(
     """
     changes = {**of_size(size), **LOADING, "init__model__num_hidden_layers": layers}
     flags = [*write_run(tmp_path, **changes), f"--num_csx={num_csx}"]
-    code, out, err = run_here([*flags, "--simulate"], capsys)
+    code, out, err = run_here([*flags, "--simulate"], capsys, draws=True)
     assert code == 0, err
     assert "Weights SHA-256" not in out
     assert not list((tmp_path / "model_dir").glob("*.mdl"))

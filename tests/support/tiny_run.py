@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -48,6 +48,12 @@ TINY = {
     }
 }
 
+_PICTURES = (
+    "waferstream.training.results.loss_picture",
+    "waferstream.reports.curve_picture.curve_picture",
+    "waferstream.reports.wafer_picture.wafer_picture",
+)
+
 
 def write_run(
     folder: Path, *, kind: str = "local", compiles: bool = False, **changes: Any
@@ -84,13 +90,17 @@ def write_run(
     ]
 
 
-def run_here(flags: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+def run_here(
+    flags: list[str], capsys: pytest.CaptureFixture[str], *, draws: bool = False
+) -> tuple[int, str, str]:
     """Exit code, standard output, standard error of a run in this process.
 
-    Where a picture of losses would be, a file has what it shows: to draw takes almost half of the
-    time of a tiny run.
+    Unless it ``draws``, a file has what a picture would show: to draw losses takes almost half of
+    the time of a tiny run, to draw a simulation most of its time.
     """
-    with patch("waferstream.training.results.loss_picture", _note_picture):
+    with ExitStack() as stack:
+        for picture in () if draws else _PICTURES:
+            stack.enter_context(patch(picture, _note_picture))
         code = main(flags, home=Path(flags[0].removeprefix("--params=")).parent)
     out, err = capsys.readouterr()
     assert "Traceback" not in out + err
