@@ -262,9 +262,13 @@ def test_mup_shrinks_what_layers_add() -> None:
 
 @pytest.mark.parametrize("section", [T5, TRANSFORMER], ids=["t5", "transformer"])
 def test_training_step_compiles_with_dropout(section: dict[str, Any]) -> None:
-    """From shapes alone: every op has a kernel, every weight a gradient."""
+    """From shapes alone: every op has a kernel, every weight a gradient.
+
+    A second layer of the decoder reads the position bias of the first one, as any further layer.
+    """
+    few = {"encoder_num_hidden_layers": 1, "decoder_num_hidden_layers": 2}
     twice = {"dropout_rate": 0.1, "use_pre_encoder_decoder_dropout": True}
-    example = training_example(section | twice, micro_batch_size=3)
+    example = training_example(section | few | twice, micro_batch_size=3)
     request = CompileRequest(
         StreamPrecision(), micro_batch_size=3, num_micro_batches=2, target="test"
     )
