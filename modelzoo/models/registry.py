@@ -80,6 +80,12 @@ def known_config(config: Mapping[str, Any], where: str = "model") -> ModelConfig
     return None if user_classes.CLASS in config else model_config(config, where)
 
 
+def group_of_samples(config: Mapping[str, Any], where: str = "model") -> int:
+    """Return how many consecutive samples share a loss; 1 for a class of the user's."""
+    known = known_config(config, where)
+    return 1 if known is None else known.group_of_samples
+
+
 def check_model(config: Mapping[str, Any], where: str = "model") -> None:
     """Check a model section without building the model; raise ConfigError."""
     if known_config(config, where) is None:

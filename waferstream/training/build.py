@@ -20,7 +20,7 @@ from cstorch.tracing.forward import Forward
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.lora import add_lora
 from modelzoo.models.model_config import ModelConfig
-from modelzoo.models.registry import build_model, known_config
+from modelzoo.models.registry import build_model, group_of_samples, known_config
 from modelzoo.published_names import published_name
 from modelzoo.user_classes import compute_loss, make_loss
 from waferstream.config.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
@@ -235,8 +235,12 @@ def check_batch_size(
 
 
 def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
-    """Refuse a global batch that leaves a system without a micro-batch."""
-    init.micro_batch_policy(scope).check(batch_size, init.backend.cluster_config.num_csx)
+    """Refuse a global batch that leaves a system without a micro-batch, or cuts a group."""
+    group, num_csx = (
+        group_of_samples(init.model.dump(), _MODEL),
+        init.backend.cluster_config.num_csx,
+    )
+    init.micro_batch_policy(scope).check(batch_size, num_csx, group)
 
 
 def check_vocabulary(model: ModelConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:

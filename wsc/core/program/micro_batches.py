@@ -131,14 +131,18 @@ class MicroBatchPolicy:
             case int():
                 return closest_size(batch_size, self.requested)
 
-    def check(self, batch_size: int, num_csx: int) -> None:
-        """Raise ConfigError unless every system gets a micro-batch of a global batch."""
+    def check(self, batch_size: int, num_csx: int, group_size: int = 1) -> None:
+        """Raise ConfigError unless every system gets a micro-batch of a global batch.
+
+        The micro-batches must have whole groups of ``group_size`` samples.
+        """
         if self.range is not None:
-            explored_sizes(batch_size, self.range, num_csx)
+            explored_sizes(batch_size, self.range, num_csx, group_size)
             return
         size = self.size(batch_size, num_csx)
         if isinstance(self.requested, int):
             check_batch(batch_size, size, num_csx)
+        check_groups(Cut.of(batch_size, size, num_csx), group_size)
 
     def describe(self, cut: Cut) -> str:
         """Return one line with batch, micro-batches and policy, for people."""
@@ -202,25 +206,34 @@ def closest_size(batch_size: int, wanted: int) -> int:
     return min(below, above, key=lambda size: (abs(size - wanted), size))
 
 
-def explored_sizes(batch_size: int, allowed: SizeRange, num_csx: int) -> list[int]:
+def explored_sizes(
+    batch_size: int, allowed: SizeRange, num_csx: int, group_size: int = 1
+) -> list[int]:
     """Return all sizes to compare, smallest first; ConfigError if the range holds none.
 
-    They are the valid sizes of a system's share, which fill every round.
+    They are the valid sizes of a system's share, which fill every round, as far as they cut no
+    group of ``group_size`` samples.
     """
     share = share_of(batch_size, num_csx)
     last = share if allowed.max is None else allowed.max
     few = range(1, isqrt(share) + 2)  # sizes of so many rounds, and so small sizes, are all
     found = {_size_of(share, count) for count in few}
     found |= {_size_of(share, -(-share // size)) for size in few}
-    sizes = sorted(size for size in found if allowed.min <= size <= last)
+    sizes = [
+        size
+        for size in sorted(found)
+        if allowed.min <= size <= last
+        and not cuts_groups(Cut.of(batch_size, size, num_csx), group_size)
+    ]
     if not sizes:
+        whole = f", in whole groups of {group_size} that share a loss" if group_size > 1 else ""
         raise ConfigError(
             "there is no micro-batch size to explore",
             code="no-size-to-explore",
             where=FLAG,
             value=f"{allowed.min} to {last}",
             rule=f"ceil({share} / k) for some k: a system's share of batch_size {batch_size} is "
-            f"{counted(share, 'sample')}",
+            f"{counted(share, 'sample')}{whole}",
             remedy="widen min and max",
         )
     return sizes

@@ -15,9 +15,14 @@ import torch
 from torch import nn
 
 from scripts.reference_loop import tree_sum
+from tests.support.errors import raises
+from tests.support.tiny_models import SIZES
 from tests.support.tiny_run import digest_of, run_here, write_run
 from tests.support.user_programs import CROSS_ENTROPY, user_trainer, write_program
+from waferstream.config.params import InitConfig
+from waferstream.training.build import check_share
 from wsc.checkpoint.reader import Reader
+from wsc.core.errors import ConfigError
 
 
 def test_model_of_the_user_trains_as_in_a_plain_loop(
@@ -167,3 +172,17 @@ def test_packed_documents_train_alike_on_any_number_of_systems(
         digests.add((name, digest_of(out)))
     assert len(digests) == 2
     assert len({digest for _, digest in digests}) == 2
+
+
+def test_evaluation_that_cuts_groups_is_refused_with_its_loader() -> None:
+    """Before training, whose micro-batches of four samples have whole groups."""
+    encoder = {"vocab_size": 8, **SIZES}
+    init = InitConfig.model_validate(
+        {
+            "model": {"name": "dpr", "encoder": encoder, "group_size": 4},
+            "callbacks": [{"ScopedTrainFlags": {"csx.performance.micro_batch_size": 4}}],
+        }
+    )
+    check_share(init, 24, "train")
+    with raises(ConfigError, "group-cut"):
+        check_share(init, 24, "validate")

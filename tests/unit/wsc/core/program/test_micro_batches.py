@@ -200,6 +200,22 @@ def test_explored_sizes_stay_in_their_range() -> None:
     assert explored_sizes(24, SizeRange(min=3, max=8), 1) == [3, 4, 5, 6, 8]
 
 
+def test_explored_sizes_have_whole_groups() -> None:
+    """Of four samples, in micro-batches of one size."""
+    assert explored_sizes(24, SizeRange(), 1, 4) == [4, 8, 12, 24]
+    assert explored_sizes(24, SizeRange(max=11), 2, 4) == [4]
+    with raises(ConfigError, "no-size-to-explore"):
+        explored_sizes(24, SizeRange(max=3), 1, 4)
+
+
+@pytest.mark.parametrize(("requested", "group"), [("auto", 4), (6, 4), (None, 16)])
+def test_check_refuses_to_cut_groups(requested: Any, group: int) -> None:
+    """Micro-batches of 24 samples are of 3, of 6, and of all."""
+    with raises(ConfigError, "group-cut"):
+        MicroBatchPolicy(requested).check(24, 1, group)
+    MicroBatchPolicy(requested).check(24, 1, 3)
+
+
 def test_explored_sizes_of_a_batch_of_billions() -> None:
     """Trying every size would never end."""
     assert explored_sizes(10**10, SizeRange(min=10**9), 2) == [10**9, 1_250_000_000, 1_666_666_667,
