@@ -22,7 +22,7 @@ from timing.sram import (
 )
 from timing.sram.liveness import Life, lives
 from timing.sram.recompute import internals_of, saving
-from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.compiler.derivation.scale import ScalableProgram
 from wsc.core.program.program import Program
 
 
@@ -62,7 +62,7 @@ class CostedSizes:
     @cached_property
     def smallest(self) -> Program:
         """The step at the smaller captured size, without recompute."""
-        return self._program.at(CAPTURED_SIZES[0], 1)
+        return self._program.smallest
 
     @property
     def largest_micro_batch(self) -> int:
@@ -94,7 +94,7 @@ class CostedSizes:
         program = self._program
         if chosen:
             program = program.changed(lambda each: recompute(each, chosen, self._internals))
-        sram_plan = SramPlan.of(program.at(CAPTURED_SIZES[0], 1), self._machine.system, chosen)
+        sram_plan = SramPlan.of(program.smallest, self._machine.system, chosen)
         return _Recomputed(program, sram_plan)
 
     @cached_property

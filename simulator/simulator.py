@@ -77,7 +77,8 @@ class Simulator:
     """Simulates a step of one model, on clusters of one kind of machine.
 
     ``update``, ``waits_for_all``, ``loading``, ``sparsity`` and ``sparse`` are as for
-    ``CostedProgram.of``.
+    ``CostedProgram.of``. ``one_group`` is the step as captured for a single group of samples, or a
+    single sample where none share a loss; without it, that step follows from ``program``.
     Predictions share two caches: settled steps by micro-batch size, rounds and tree depth (with
     jitter: systems), and the effects of rounds. Costs and SRAM plans are cached by ``CostedSizes``.
     """
@@ -90,6 +91,7 @@ class Simulator:
     loading: Loading = UNKNOWN_LOADING
     sparsity: StepSparsity = DENSE_STEP
     sparse: Sequence[WeightSparsity] = ()
+    one_group: Program | None = None
     _settled: dict[tuple[int, int, int], _Settled] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -103,6 +105,7 @@ class Simulator:
         machine: MachineSpec,
         num_servers: int,
         loading: Loading = UNKNOWN_LOADING,
+        one_group: Program | None = None,
     ) -> Simulator:
         """Return the simulator of a step that ends with an optimizer's update, or with none."""
         return cls(
@@ -114,6 +117,7 @@ class Simulator:
             loading=loading,
             sparsity=sparsity_by_optimizer(optimizer, program.parameter),
             sparse=() if optimizer is None else optimizer.sparsity,
+            one_group=one_group,
         )
 
     def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
@@ -170,7 +174,7 @@ class Simulator:
 
         Raises ApplianceResourceExhausted if it does not fit the wafer.
         """
-        return self._sizes.sram_plan(micro_batch_size)
+        return self._sizes_at(micro_batch_size).sram_plan(micro_batch_size)
 
     def cluster_timing(
         self, costed: CostedProgram, num_csx: int, record: Record | None = None
@@ -185,15 +189,26 @@ class Simulator:
     def costed(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> CostedProgram:
         """Return the costed step at one micro-batch size."""
         cut = Cut.of(batch_size, micro_batch_size, num_csx)
-        return self._sizes.costed(micro_batch_size).with_cut(cut)
+        return self._sizes_at(micro_batch_size).costed(micro_batch_size).with_cut(cut)
 
     def swarmx_nodes(self, num_csx: int) -> int:
         """Return how many SwarmX nodes connect ``num_csx`` systems."""
         return swarmx_nodes(self.machine.swarmx, num_csx)
 
+    def _sizes_at(self, micro_batch_size: int) -> CostedSizes:
+        one = self.one_group
+        is_one = one is not None and micro_batch_size == one.micro_batch_size
+        return self._one_group_alone if is_one else self._sizes
+
     @cached_property
     def _sizes(self) -> CostedSizes:
         return CostedSizes(self.program, self.machine, self._costed_program_of)
+
+    @cached_property
+    def _one_group_alone(self) -> CostedSizes:
+        assert self.one_group is not None, "its size was compared"
+        program = ScalableProgram.at_one_size(self.one_group)
+        return CostedSizes(program, self.machine, self._costed_program_of)
 
     def _costed_program_of(self, program: Program) -> CostedProgram:
         return CostedProgram.of(

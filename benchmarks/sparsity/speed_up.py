@@ -33,7 +33,6 @@ from validation.rows.row import Row
 from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.reports.curve_picture import DOTS
-from wsc.compiler.derivation.scale import CAPTURED_SIZES
 from wsc.core.program.micro_batches import FILL_WAFER
 from wsc.core.program.program import Program, TensorSpec
 from wsc.core.program.segment import OpWork, Segment
@@ -69,7 +68,7 @@ def step_speed_up(row: Row, batch_size: int, densities: Sequence[float]) -> list
     """
     trains = row.text("phase") == "train"
     program = program_of(row, "train" if trains else "eval")
-    smallest = program.at(CAPTURED_SIZES[0], 1)
+    smallest = program.smallest
 
     def step_ps(density: float) -> int:
         simulator = Simulator(

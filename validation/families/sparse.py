@@ -20,7 +20,6 @@ from timing.densities import DENSE, Densities, op_densities
 from validation.families.prediction import Family
 from validation.families.workloads import program_of
 from validation.rows.row import CannotPredict, Row
-from wsc.compiler.derivation.scale import CAPTURED_SIZES
 from wsc.core.program.program import Program
 from wsc.core.program.segment import ARITHMETIC_KINDS
 
@@ -60,7 +59,7 @@ def _ratio(count: Callable[[Program, Densities], float]) -> Callable[[Row], floa
         sparsity = row.number("sparsity_pct")
         if sparsity is None:
             raise CannotPredict("the share of zeros is not stated", code="sparsity-not-stated")
-        program = program_of(row, "eval").at(CAPTURED_SIZES[0], 1)
+        program = program_of(row, "eval").smallest
         densities = sparse_densities(program, 1 - sparsity / 100)
         return count(program, DENSE) / count(program, densities)
 

@@ -26,7 +26,7 @@ from validation.families.workloads import (
 from validation.published_programs.releases import release_of, software_speed
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_training_unit
-from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.compiler.derivation.scale import ScalableProgram
 from wsc.core.program.micro_batches import FILL_WAFER, rounds_of
 from wsc.core.units import seconds
 
@@ -113,7 +113,7 @@ def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
 
 
 def _largest(program: ScalableProgram, wafer: WaferSpec) -> int:
-    return largest_with_recompute(program.at(CAPTURED_SIZES[0], 1), wafer)
+    return largest_with_recompute(program.smallest, wafer)
 
 
 def _family(name: str, knows: Callable[[Row], bool], mode: Mode) -> Family:

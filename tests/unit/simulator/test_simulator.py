@@ -58,6 +58,32 @@ def test_it_agrees_with_a_functional_run_of_the_same_schedule(
     assert steps[-1] == prediction.timing
 
 
+def scores_at(size: int) -> Compiled:
+    """Compile a step whose vectors are laid out for products: those of one sample as they are."""
+
+    def loss(vectors: torch.Tensor) -> torch.Tensor:
+        heads = vectors.unflatten(-1, (2, 32)).transpose(1, 2)
+        return mean_square(heads @ heads.transpose(2, 3))
+
+    model = nn.Linear(64, 64)
+    step = backward_step(model, loss)
+    request = CompileRequest(StreamPrecision(), size, 24, "a test")
+    return compile_step(step, model, [("x", torch.zeros(size, 5, 64))], request)[0]
+
+
+def test_a_single_sample_takes_as_long_as_captured_alone() -> None:
+    """It is not copied, as more samples are; those follow from two captures."""
+    program, alone = capture_both(scores_at), scores_at(1).program
+    simulator = Simulator(program, MACHINE, one_group=alone)
+    for size, captured in ((1, alone), (3, scores_at(3).program)):
+        timing = simulator.predict(24 * size, size, 2).timing
+        driven = ClusterTiming(MACHINE, 2, 1)
+        driven.load_program(CostedProgram.of(captured, plan_streams(captured, 1), MACHINE))
+        assert [driven.step("train", step) for step in range(1, timing.step + 1)][-1] == timing
+    with_copies = Simulator(program, MACHINE).predict(24, 1, 2).timing
+    assert with_copies.duration_ps > simulator.predict(24, 1, 2).timing.duration_ps
+
+
 def test_a_step_may_wait_for_its_loader(program: ScalableProgram) -> None:
     """Simulated and driven alike; half the processes load for twice as long."""
     machine = MachineSpec.model_validate({"input": {"csv": {"sample_ps": PS_PER_S // 10}}})

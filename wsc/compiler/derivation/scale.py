@@ -5,6 +5,10 @@ operations of an op, except those of products: theirs follow from the extents, b
 be multiplied with each other. Two captures therefore determine all other sizes, and a search over
 micro-batch sizes or a curve over cluster sizes captures no more than twice. The derived programs
 are for timing: they hold no kernels and no views, which take no time.
+
+The smallest micro-batch, of a single sample or of a single group of samples that share a loss, is
+an exception: of an extent of one, torch makes a view where it copies otherwise. So the step of such
+a micro-batch is captured at its own size where a run records it so.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from wsc.core.program.program import Program, TensorSpec
 from wsc.core.program.segment import ARITHMETIC_KINDS, OpWork
 
 CAPTURED_SIZES = (2, 4)
-"""Micro-batch sizes to capture at; torch simplifies what has a single sample."""
+"""Groups of samples to capture at, samples where none share a loss; one would be simplified."""
 
 Affine = Callable[[int, int], int]
 """Value at the wanted size, from the values at the smaller and at the larger captured size."""
@@ -44,7 +48,7 @@ class _Work(NamedTuple):
 
 @dataclass(frozen=True)
 class ScalableProgram:
-    """A step captured at two micro-batch sizes.
+    """A step captured at two micro-batch sizes; one captured once is there at that size alone.
 
     Raises ApplianceCompilationError if the two captures do not consist of the same ops.
     """
@@ -64,6 +68,16 @@ class ScalableProgram:
                 value=f"{small.micro_batch_size} and {large.micro_batch_size} samples",
                 remedy="set csx.performance.micro_batch_size to an integer",
             )
+
+    @classmethod
+    def at_one_size(cls, program: Program) -> ScalableProgram:
+        """Return a step that is there at the size of its only capture."""
+        return cls(program, program)
+
+    @property
+    def smallest(self) -> Program:
+        """The step at the smaller captured size."""
+        return self.at(self.small.micro_batch_size, 1)
 
     @property
     def parameter(self) -> dict[str, TensorSpec]:
@@ -90,7 +104,7 @@ class ScalableProgram:
         more = micro_batch_size - small.micro_batch_size
 
         def affine(a: int, b: int) -> int:
-            return a + (b - a) * more // samples
+            return a + (b - a) * more // samples if more else a
 
         pairs, lists, of_segment = self._work
         ops = [_op(pair, affine) for pair in pairs]
@@ -125,7 +139,13 @@ def _op(pair: _Pair, affine: Affine) -> OpWork:
     return OpWork(a.op, a.kind, flops, shape, a.streams, a.reruns)
 
 
-def capture_both(capture: Callable[[int], Compiled]) -> ScalableProgram:
+def captured_sizes(group_size: int) -> tuple[int, int]:
+    """Return the sizes to capture at a step whose groups of samples no micro-batch may cut."""
+    small, large = CAPTURED_SIZES
+    return small * group_size, large * group_size
+
+
+def capture_both(capture: Callable[[int], Compiled], group_size: int = 1) -> ScalableProgram:
     """Capture a step at both sizes; ``capture`` compiles it at a given micro-batch size."""
-    small, large = (capture(size).program for size in CAPTURED_SIZES)
+    small, large = (capture(size).program for size in captured_sizes(group_size))
     return ScalableProgram(small, large)
