@@ -27,7 +27,7 @@ from simulator.simulator import Simulator
 from timing.program_report import program_report
 from timing.sram import data_bytes, largest_with_recompute, plan_sram, report_text
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.derivation.scale import CAPTURED_SIZES, capture_both
+from wsc.compiler.derivation.scale import capture_both, captured_sizes
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 from wsc.core.optimizer.spec import OptimizerSpec
@@ -107,17 +107,24 @@ def recorded_size(backend: Backend, tensors: Sequence[torch.Tensor]) -> tuple[in
     """Return the micro-batch size at which a step is recorded, and whether others may follow.
 
     Others follow where sizes are explored, where the batch does not divide, and where a smaller
-    size is taken because the first one does not fit. Raises ConfigError where the batch cannot be
-    cut as the policy asks.
+    size is taken because the first one does not fit. Nothing follows from a single group of
+    samples. Raises ConfigError where the batch cannot be cut as the policy asks.
     """
     policy, num_csx = flags.csx.performance.policy, backend.cluster_config.num_csx
-    batch_size = tensors[0].shape[0]
+    batch_size, group = tensors[0].shape[0], group_of_samples(model_of(backend))
     if policy.range is not None:
-        explored_sizes(batch_size, policy.range, num_csx)
-        return CAPTURED_SIZES[0], True
+        explored_sizes(batch_size, policy.range, num_csx, group)
+        return captured_sizes(group)[0], True
     size = policy.size(batch_size, num_csx)
+    if size <= group:
+        return size, False
     is_uneven = Cut.of(batch_size, size, num_csx).num_short > 0
     return size, is_uneven or (policy.depends_on_wafer and not _fits_surely(backend, tensors, size))
+
+
+def group_of_samples(model: nn.Module) -> int:
+    """Return how many consecutive samples share a loss, which a model states under this name."""
+    return getattr(model, "group_of_samples", 1)
 
 
 def _fits_surely(backend: Backend, tensors: Sequence[torch.Tensor], size: int) -> bool:
@@ -146,11 +153,8 @@ def first_cut(backend: Backend, batch_size: int, compile_at: CompileAt, loading:
 
 
 def _of_whole_groups(backend: Backend, cut: Cut) -> Cut:
-    """Return a cut; ConfigError if it cuts a group of samples that share a loss.
-
-    A model states their number as ``group_of_samples``.
-    """
-    check_groups(cut, getattr(model_of(backend), "group_of_samples", 1))
+    """Return a cut; ConfigError if it cuts a group of samples that share a loss."""
+    check_groups(cut, group_of_samples(model_of(backend)))
     return cut
 
 
@@ -235,8 +239,8 @@ def _fastest_size(
             rule="explore goes with compile_only",
             remedy="compile with --compile_only, then set the size that it names",
         )
-    config = backend.cluster_config
-    sizes = explored_sizes(batch_size, allowed, config.num_csx)
+    config, group = backend.cluster_config, group_of_samples(model_of(backend))
+    sizes = explored_sizes(batch_size, allowed, config.num_csx, group)
     optimizers: list[OptimizerSpec | None] = []
 
     def capture(size: int) -> Compiled:
@@ -244,9 +248,14 @@ def _fastest_size(
         optimizers.append(optimizer)
         return compiled
 
-    program = capture_both(capture)
+    program = capture_both(capture, group)
     simulator = Simulator.of(
-        program, optimizers[0], config.cluster.machine, backend.size().num_servers, loading
+        program,
+        optimizers[0],
+        config.cluster.machine,
+        backend.size().num_servers,
+        loading,
+        capture(group).program if sizes[0] == group > 1 else None,
     )
     trials = explore(simulator, batch_size, sizes, config.num_csx)
     best = fastest(trials)

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from cstorch import flags
 from cstorch.backend import Backend
-from cstorch.compile import Fit, model_of, recorded_size
+from cstorch.compile import Fit, model_of
 from cstorch.current import current_backend
 from cstorch.devices.eager import EagerStep
 from cstorch.devices.host import HostBackend
@@ -175,12 +175,12 @@ class TracedStep:
         Raises:
             ApplianceCompilationError: The body records other ops than at first.
         """
-        from cstorch.tracing.recording_step import digest_at, record_step  # noqa: PLC0415  (slow)
+        from cstorch.tracing.recording_step import Recordings, digest_at  # noqa: PLC0415  (slow)
 
         backend.settle()  # the body sees the state after the steps called so far
         fitted = self._installed
         assert fitted.fit is not None, "a step that is to be traced again has no key"
-        recorded = record_step(backend, call, *recorded_size(backend, call.tensors))
+        recorded = Recordings(backend, call).of(fitted.fit.cut.size)
         optimizer = recorded.optimizer_of(fitted.compiled, loop.last_step)
         is_same = digest_at(recorded, fitted.fit) == fitted.compiled.program.digest
         if not is_same or (optimizer is None) != (fitted.optimizer is None):

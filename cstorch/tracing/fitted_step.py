@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from cstorch.backend import Backend
-from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, recorded_size
+from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
@@ -66,18 +66,21 @@ def _compile_fitting(
     backend: Backend, call: Call, loop: Loop, forward: Forward | None, cache: ArtifactCache | None
 ) -> tuple[RecordedStep, Compiled, Fit, bool]:
     """Return a recorded step, its program and fit, and whether it came from the cache."""
-    from cstorch.tracing.recording_step import compiled_at, record_step  # noqa: PLC0415  (slow)
+    from cstorch.tracing.recording_step import Recordings, compiled_at  # noqa: PLC0415  (slow)
 
-    recorded = record_step(backend, call, *recorded_size(backend, call.tensors), forward)
+    recordings = Recordings(backend, call, forward)
 
     def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
+        recorded = recordings.of(size)
         compiled, _ = compiled_at(recorded, Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
     first = Fit(first_cut(backend, call.tensors[0].shape[0], compile_alone, loop.loading))
+    recorded = recordings.of(first.cut.size)
     compiled, was_cached = compiled_at(recorded, first, cache)
     fit = fit_to_wafer(backend, compiled.program)
     if fit != first:
+        recorded = recordings.of(fit.cut.size)
         compiled, was_cached = compiled_at(recorded, fit, cache)
     return recorded, compiled, fit, was_cached
 

@@ -16,7 +16,7 @@ import torch
 from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
-from cstorch.compile import Fit, model_of
+from cstorch.compile import Fit, group_of_samples, model_of, recorded_size
 from cstorch.listeners.hooks import (
     Names,
     itself,
@@ -39,6 +39,30 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS
 from wsc.compiler.derivation.recording import Recording, record
 from wsc.core.errors import ApplianceCompilationError, ConfigError
+
+
+class Recordings:
+    """The recordings that a step is compiled from, each made when it is first asked for.
+
+    One holds for all sizes in use. Only the step of a single group of samples that share a loss has
+    a recording of its own: torch makes views of an extent of one where it copies larger ones, and a
+    recording of more groups states that as a condition.
+    """
+
+    def __init__(self, backend: Backend, call: Call, forward: Forward | None = None) -> None:
+        self._backend = backend
+        self._call = call
+        self._forward = forward
+        self._record = once(self._recorded_at)
+
+    def of(self, size: int) -> RecordedStep:
+        """Return the recording of the user's function for micro-batches of ``size`` samples."""
+        if size == group_of_samples(model_of(self._backend)) > 1:
+            return self._record(size, False)
+        return self._record(*recorded_size(self._backend, self._call.tensors))
+
+    def _recorded_at(self, size: int, for_all_sizes: bool) -> RecordedStep:
+        return record_step(self._backend, self._call, size, for_all_sizes, self._forward)
 
 
 def record_step(

@@ -23,6 +23,7 @@ from tests.support.tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cl
 from timing.hardware import CS2
 from timing.sram import SramPlan, code_bytes, recomputable, recompute
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted, ConfigError
+from wsc.core.program.micro_batches import Explore, SizeRange
 
 Sizes = Callable[[], list[int]]
 """Returns the micro-batch sizes that were compiled, in order."""
@@ -247,6 +248,30 @@ def test_explore_stays_in_its_range(sizes: Sizes) -> None:
     """Sizes from min to max are compared."""
     train({"explore": {"min": 2, "max": 4}}, compile_only=True)
     assert sizes()[-1] == 4
+
+
+class Grouped(Regression):
+    """Its loss is of four samples, which are laid out anew where there are more."""
+
+    group_of_samples = 4
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        spread = x.unflatten(0, (-1, 4)).unflatten(-1, (2, 2)).transpose(1, 2).flatten(0, 1)
+        return super().forward(x, y) + spread.square().mean()
+
+
+@pytest.mark.parametrize(("most", "tried"), [(None, ["4", "8", "16"]), (7, ["4"])])
+def test_explore_tries_whole_groups_of_samples(
+    most: int | None, tried: list[str], sizes: Sizes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of 16 rows of each of two systems; a single group has a recording of its own."""
+    with running_backend(compile_only=True) as backend:
+        backends.csx.performance.micro_batch_size = Explore(explore=SizeRange(max=most))
+        cstorch.compile(Grouped(), backend)
+        data = loader(lambda: random_batches(1, ROWS))
+        losses(training_step(backend), executor(1, data))
+    assert re.findall(r"trying micro batch size (\d+)", caplog.text) == tried
+    assert sizes()[-1] in map(int, tried)
 
 
 def test_explore_is_for_compiling_only() -> None:
