@@ -72,7 +72,7 @@ class MeasuredRuns:
 def simulated(params_file: Path, counts: Sequence[int]) -> tuple[CurveResult, CurveResult]:
     """Return the strong and the weak scaling of a params file, with both systems in each."""
     params = load_params(params_file)
-    studies = captured_studies(params, machines_of(ClusterSpec(), SYSTEMS))
+    studies = captured_studies(params, machines_of(ClusterSpec(), SYSTEMS), counts)
     labels = labels_of(params, studies[0])
 
     def curve(weak: bool) -> CurveResult:

@@ -179,7 +179,7 @@ def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed
     from wsc.core.optimizer.spec import OptimizerSpec  # noqa: PLC0415
 
     params = load_params(path)
-    (study,) = captured_studies(params, [spec])
+    (study,) = captured_studies(params, [spec], [placement.num_systems])
     program = study.costed(placement.num_systems).program
     simulator, num_servers = study.simulator, spec.machine.memoryx.weight_servers
     rule = OptimizerSpec(labels_of(params, study).optimizer, (), sparsity=tuple(simulator.sparse))

@@ -1,8 +1,9 @@
 """The training step of a run as a program, captured without weights, data or cluster.
 
 Model, optimizer and step are built as for a run, on torch's meta device. The step is compiled at
-two micro-batch sizes, from which all other sizes follow. Of a deep model, a few layers are captured
-and the middle one is replicated. The captured step is cached as JSON beside the compile artifacts
+two micro-batch sizes, from which all larger sizes follow; where a micro-batch is a single group of
+samples, or a single sample, also at that size. Of a deep model, a few layers are captured and the
+middle one is replicated. The captured step is cached as JSON beside the compile artifacts
 of runs, under a digest of everything that decides it.
 """
 
@@ -27,7 +28,7 @@ from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.model_config import ModelConfig
-from modelzoo.models.registry import known_config
+from modelzoo.models.registry import group_of_samples, known_config
 from modelzoo.models.transformer_config import TransformerConfig
 from waferstream.config.callbacks import Lora
 from waferstream.config.params import InitConfig, Params, TrainerConfig
@@ -39,7 +40,7 @@ from waferstream.training.build import (
     training_step,
 )
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
-from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.compiler.derivation.scale import ScalableProgram, captured_sizes
 from wsc.core.errors import ConfigError, DataError
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Program
@@ -76,6 +77,8 @@ class CapturedStep:
     """The weights that have masks."""
     model_class: str = ""
     """Name of the class of the model."""
+    one_group: Program | None = None
+    """The step of the smallest micro-batch, where it was asked for."""
 
     @cached_property
     def program(self) -> ScalableProgram:
@@ -104,23 +107,50 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
             rule="a simulation predicts training steps",
         )
     batch = example_batch(init, fit.train_dataloader)
-    if _is_of_the_user(params.trainer):  # whose code may change, and is captured in seconds
-        return _capture(init, backend, batch)
-    assert backend.cache is not None, "a run has a compile_dir"
-    path = backend.cache.root / f"step_{_digest(init, batch)}.json"
-    cached = load_captured(path)
+    path = _cache_file(params.trainer, backend, batch)
+    cached = None if path is None else load_captured(path)
     if cached is not None:
         log.info("Captured step loaded from %s", path)
         return cached
+    sizes = _sizes(init)
     log.info(
         "Capturing the step at %d and at %d samples. A large model takes some seconds, once.",
-        *_captured_sizes(init),
+        *sizes,
     )
-    captured = _capture(init, backend, batch)
+    small, large = _capture(init, backend, batch, sizes)
+    captured = captured_step(small, large, batch, type(backend.model).__name__)
+    _store(captured, path)
+    return captured
+
+
+def with_one_group(step: CapturedStep, params: Params, backend: Backend) -> CapturedStep:
+    """Return a captured step with that of a single group of samples; the cache gets it, too."""
+    if step.one_group is not None:
+        return step
+    init, fit = params.trainer.init, params.trainer.fit
+    assert fit is not None, "checked when the step was captured"
+    batch, size = example_batch(init, fit.train_dataloader), group_of_samples(init.model.dump())
+    log.info("Capturing the step at %d as well, since that is the micro-batch", size)
+    (one,) = _capture(init, backend, batch, (size,))
+    whole = replace(step, one_group=one.program)
+    _store(whole, _cache_file(params.trainer, backend, batch))
+    return whole
+
+
+def _cache_file(trainer: TrainerConfig, backend: Backend, batch: Any) -> Path | None:
+    """Return the file of a captured step, None if code of the user's decides what is captured."""
+    if _is_of_the_user(trainer):  # whose code may change, and is captured in seconds
+        return None
+    assert backend.cache is not None, "a run has a compile_dir"
+    return backend.cache.root / f"step_{_digest(trainer.init, batch)}.json"
+
+
+def _store(step: CapturedStep, path: Path | None) -> None:
+    if path is None:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
-        partial.write_bytes(_CACHED.dump_json(captured))
-    return captured
+        partial.write_bytes(_CACHED.dump_json(step))
 
 
 def load_captured(path: Path) -> CapturedStep | None:
@@ -136,7 +166,7 @@ def load_captured(path: Path) -> CapturedStep | None:
 
 def example_batch(init: InitConfig, config: DataLoaderConfig) -> Any:
     """Return a few samples of the run's data, or zeros of the model's input shapes without data."""
-    samples = _captured_sizes(init)[-1]
+    samples = _sizes(init)[-1]
     section = {**config.dump(), "batch_size": samples}
     where = "trainer.fit.train_dataloader"
     check_section(section, where)
@@ -163,13 +193,6 @@ def _is_of_the_user(trainer: TrainerConfig) -> bool:
     assert trainer.fit is not None
     model, data = trainer.init.model, trainer.fit.train_dataloader
     return model.class_path is not None or data.class_path is not None
-
-
-def _capture(init: InitConfig, backend: Backend, batch: Any) -> CapturedStep:
-    small, large = _capture_deepened(init, backend, batch) or _capture_at(
-        init, backend, batch, _captured_sizes(init)
-    )
-    return captured_step(small, large, batch, type(backend.model).__name__)
 
 
 def captured_step(small: AtSize, large: AtSize, batch: Any, model_class: str) -> CapturedStep:
@@ -202,6 +225,12 @@ class AtSize(NamedTuple):
     optimizer: OptimizerSpec | None
 
 
+def _capture(init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]) -> list[AtSize]:
+    """Capture the step at each of the micro-batch sizes, with few layers if they are equal."""
+    deepened = _capture_deepened(init, backend, batch, sizes)
+    return deepened or _capture_at(init, backend, batch, sizes)
+
+
 def _capture_at(
     init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
 ) -> list[AtSize]:
@@ -221,7 +250,9 @@ def compile_at(step: TracedStep, batch: Any, sizes: Sequence[int]) -> list[AtSiz
     return [AtSize(compiled.program, optimizer) for compiled, optimizer in compiled_steps]
 
 
-def _capture_deepened(init: InitConfig, backend: Backend, batch: Any) -> list[AtSize] | None:
+def _capture_deepened(
+    init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
+) -> list[AtSize] | None:
     """Capture a few layers and replicate the middle one; None for few layers or unequal ones."""
     model = _config(init)
     if not isinstance(model, TransformerConfig):  # layers of a single stack can be replicated
@@ -229,9 +260,9 @@ def _capture_deepened(init: InitConfig, backend: Backend, batch: Any) -> list[At
     num_layers = model.num_hidden_layers
     if num_layers <= CAPTURED_LAYERS + 1:
         return None
-    shallow = _capture_at(_with_layers(init, CAPTURED_LAYERS), backend, batch, CAPTURED_SIZES)
+    shallow = _capture_at(_with_layers(init, CAPTURED_LAYERS), backend, batch, sizes)
     one_more = _with_layers(init, CAPTURED_LAYERS + 1)
-    (checked,) = _capture_at(one_more, backend, batch, CAPTURED_SIZES[:1])
+    (checked,) = _capture_at(one_more, backend, batch, sizes[:1])
     with torch.device("meta"):
         shapes = {name: tuple(p.shape) for name, p in make_model(init).named_parameters()}
     stack = Stack.checked(shallow[0].program, checked.program, num_layers, shapes)
@@ -259,11 +290,8 @@ def _optimizer_of_all_layers(optimizer: OptimizerSpec | None, stack: Stack) -> O
     return replace(optimizer, groups=tuple(groups), sparsity=tuple(sparsity))
 
 
-def _captured_sizes(init: InitConfig) -> tuple[int, ...]:
-    """Return the micro-batch sizes to capture at, which cut no group of samples."""
-    model = _config(init)
-    group = 1 if model is None else model.group_of_samples
-    return tuple(size * group for size in CAPTURED_SIZES)
+def _sizes(init: InitConfig) -> tuple[int, int]:
+    return captured_sizes(group_of_samples(init.model.dump()))
 
 
 def _config(init: InitConfig) -> ModelConfig | None:

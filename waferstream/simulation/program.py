@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CellType, FunctionType
@@ -17,6 +18,8 @@ import cstorch
 from appliance.input.batches import batch_leaves
 from appliance.jobs.queue import MOST_SYSTEMS
 from appliance.spec import ClusterSpec, load_cluster
+from cstorch.backend import Backend
+from cstorch.compile import group_of_samples
 from cstorch.current import existing_backend
 from cstorch.optim.group_spec import sparse_weights
 from cstorch.optim.optimizer import Optimizer
@@ -32,9 +35,10 @@ from waferstream.simulation.output import simulation_text
 from waferstream.simulation.session import Labels, simulate_study, write_simulation
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulation.study import Study
-from wsc.compiler.derivation.scale import CAPTURED_SIZES
+from wsc.compiler.derivation.scale import captured_sizes
 from wsc.core.errors import ConfigError
 from wsc.core.program.loading import UNKNOWN_LOADING
+from wsc.core.program.program import Program
 from wsc.core.sparsity.spec import WeightSparsity
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -102,15 +106,22 @@ def simulate(
     """
     counts = _checked_counts(num_csx)
     size, policy = _batch_size(batch), cstorch.backends.csx.performance.policy
-    policy.check(size * counts[-1] if weak_scaling else size, counts[-1])
+    group = group_of_samples(model)
+    policy.check(size * counts[-1] if weak_scaling else size, counts[-1], group)
     sparse = None if sparsity is None else _algorithm(sparsity)
     last = max(num_steps or 1, sparsity_step or 1)
     make = _Make(optimizer or _adamw, sparse, last)
-    step, simulator, labels = _captured(model, batch, counts[-1], loss_fn, make, cluster)
-    loop = LoopConfig(max_steps=num_steps)
-    charged, line = simulated_sparsity(step, loop, sparsity_step)
-    simulator = replace(simulator, sparsity=charged)
-    study = Study(simulator, size, step.tokens_per_sample, policy, weak_scaling, line)
+    with _capturing(counts[-1], cluster) as backend:
+        traced = _Traced.of(model, batch, loss_fn, make, backend)
+        step = traced.captured()
+        charged, line = simulated_sparsity(step, LoopConfig(max_steps=num_steps), sparsity_step)
+        simulator = replace(_simulator(step, backend), sparsity=charged)
+        tokens = step.tokens_per_sample
+        study = Study(simulator, size, tokens, policy, weak_scaling, line, group_of_samples=group)
+        if any(study.takes_one_group(count) for count in counts):
+            simulator = replace(simulator, one_group=traced.at(group))
+            study = replace(study, simulator=simulator)
+    labels = Labels(step.model_class, type(traced.optimizer).__name__)
     result = simulate_study(study, labels, counts, counts[-1], SimulationRequest())
     return Simulation(result, study)
 
@@ -142,15 +153,9 @@ def _algorithm(sparsity: Sparsity) -> SparsityAlgorithm:
     return cstorch.sparse.configure(sparsity)
 
 
-def _captured(
-    model: nn.Module,
-    batch: Any,
-    num_csx: int,
-    loss_fn: Callable[..., torch.Tensor] | None,
-    make_optimizer: _Make,
-    cluster: ClusterSpec | Path | str | None,
-) -> tuple[CapturedStep, Simulator, Labels]:
-    """Capture the step on at most ``num_csx`` systems, and name what is simulated."""
+@contextmanager
+def _capturing(num_csx: int, cluster: ClusterSpec | Path | str | None) -> Iterator[Backend]:
+    """Provide a backend that steps are captured on, for at most ``num_csx`` systems."""
     if existing_backend() is not None:
         raise ConfigError(
             "a simulation must come before the program's own backend",
@@ -162,24 +167,21 @@ def _captured(
         "CSX", cluster_config=_cluster_config(num_csx, cluster), validate_only=True
     )
     try:
-        copied = _without_values(model)
-        cstorch.compile(copied, backend)
-        optimizer = make_optimizer.of(copied)
-        captured = _capture(copied, loss_fn, optimizer, batch)
-        step = replace(captured, sparse=tuple(make_optimizer.sparse_weights(copied)))
-        simulator = Simulator(
-            step.program,
-            backend.cluster_config.cluster.machine,
-            backend.size().num_servers,
-            update=step.update,
-            waits_for_all=step.waits_for_all,
-            loading=UNKNOWN_LOADING,
-            sparse=step.sparse,
-        )
+        yield backend
     finally:
         backend.shutdown()
-    labels = Labels(step.model_class, type(optimizer).__name__)
-    return step, simulator, labels
+
+
+def _simulator(step: CapturedStep, backend: Backend) -> Simulator:
+    return Simulator(
+        step.program,
+        backend.cluster_config.cluster.machine,
+        backend.size().num_servers,
+        update=step.update,
+        waits_for_all=step.waits_for_all,
+        loading=UNKNOWN_LOADING,
+        sparse=step.sparse,
+    )
 
 
 def _cluster_config(
@@ -256,21 +258,48 @@ def _adamw(parameters: Iterable[nn.Parameter]) -> Optimizer:
     return cstorch.optim.AdamW(parameters, lr=1e-3)
 
 
-def _capture(
-    model: nn.Module,
-    loss_fn: Callable[..., torch.Tensor] | None,
-    optimizer: Optimizer,
-    batch: Any,
-) -> CapturedStep:
-    @cstorch.trace
-    def train(batch: Any) -> torch.Tensor:
-        loss = compute_loss(model, loss_fn, batch)
-        cstorch.amp.optimizer_step(loss, optimizer, cstorch.amp.GradScaler(1.0))
-        return loss
+@dataclass(frozen=True)
+class _Traced:
+    """A training step that can be captured at any micro-batch size."""
 
-    assert isinstance(train, TracedStep)
-    few = pytree.tree_map_only(
-        torch.Tensor, lambda x: _on_host(with_rows(CAPTURED_SIZES[-1], x)), batch
-    )
-    small, large = compile_at(train, few, CAPTURED_SIZES)
-    return captured_step(small, large, few, type(model).__name__)
+    model: nn.Module  # without values
+    optimizer: Optimizer
+    step: TracedStep
+    batch: Any  # the samples of the largest size to capture
+    sparse: tuple[WeightSparsity, ...]
+
+    @classmethod
+    def of(
+        cls,
+        given: nn.Module,
+        batch: Any,
+        loss_fn: Callable[..., torch.Tensor] | None,
+        make_optimizer: _Make,
+        backend: Backend,
+    ) -> _Traced:
+        model = _without_values(given)
+        cstorch.compile(model, backend)
+        optimizer = make_optimizer.of(model)
+
+        @cstorch.trace
+        def train(batch: Any) -> torch.Tensor:
+            loss = compute_loss(model, loss_fn, batch)
+            cstorch.amp.optimizer_step(loss, optimizer, cstorch.amp.GradScaler(1.0))
+            return loss
+
+        assert isinstance(train, TracedStep)
+        _, most = captured_sizes(group_of_samples(model))
+        few = pytree.tree_map_only(torch.Tensor, lambda x: _on_host(with_rows(most, x)), batch)
+        return cls(model, optimizer, train, few, tuple(make_optimizer.sparse_weights(model)))
+
+    def captured(self) -> CapturedStep:
+        """Return the step at the two sizes from which larger ones follow."""
+        sizes = captured_sizes(group_of_samples(self.model))
+        small, large = compile_at(self.step, self.batch, sizes)
+        step = captured_step(small, large, self.batch, type(self.model).__name__)
+        return replace(step, sparse=self.sparse)
+
+    def at(self, size: int) -> Program:
+        """Return the step at one size."""
+        (one,) = compile_at(self.step, self.batch, (size,))
+        return one.program

@@ -20,7 +20,7 @@ import torch
 
 from appliance.spec import ClusterSpec
 from cstorch.flags import restored
-from modelzoo.models.registry import known_config
+from modelzoo.models.registry import group_of_samples, known_config
 from modelzoo.models.transformer_config import LanguageConfig
 from timing.hardware import MachineSpec
 from timing.hardware.wafer import SYSTEMS
@@ -35,7 +35,7 @@ from waferstream.reports.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest, counts_of
 from waferstream.simulation.activation_zeros import zeros_of
-from waferstream.simulation.capture import capture_step
+from waferstream.simulation.capture import capture_step, with_one_group
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study, study_of
 from waferstream.training.backend import make_backend
@@ -68,7 +68,7 @@ def run_simulation(
     check_request(params, request, counts[-1])
     folder = _make_folder(params.trainer.init.model_dir)
     machines = machines_of(cluster, request.systems)
-    first, *others = captured_studies(params, machines, request)
+    first, *others = captured_studies(params, machines, counts, request)
     _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
     labels = labels_of(params, first)
     result = simulate_study(first, labels, counts, requested, request, params)
@@ -103,7 +103,8 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
     if fit is not None:
         policy = init.micro_batch_policy("train")
         systems = num_csx if request.weak else 1
-        policy.check(fit.train_dataloader.batch_size * systems, num_csx)
+        group = group_of_samples(init.model.dump(), "trainer.init.model")
+        policy.check(fit.train_dataloader.batch_size * systems, num_csx, group)
     model = known_config(init.model.dump(), "trainer.init.model")
     if model is not None and not isinstance(model, LanguageConfig):
         _check_budget(request, reads_tokens=False)
@@ -133,15 +134,26 @@ def machines_of(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpe
 
 
 def captured_studies(
-    params: Params, clusters: Sequence[ClusterSpec], request: SimulationRequest = PLAIN_REQUEST
+    params: Params,
+    clusters: Sequence[ClusterSpec],
+    counts: Sequence[int],
+    request: SimulationRequest = PLAIN_REQUEST,
 ) -> list[Study]:
-    """Capture the step once, and return its study on each machine."""
+    """Capture the step once, and return its study on each machine, for these numbers of systems.
+
+    Raises:
+        WaferStreamError: The step cannot be captured, or the batch cannot be shared.
+    """
     with restored():
         backend = make_backend(params, clusters[0])
         try:
             step = capture_step(params, backend)
             num_servers = backend.size().num_servers
-            return [study_of(params, cluster, step, num_servers, request) for cluster in clusters]
+            studies = [study_of(params, each, step, num_servers, request) for each in clusters]
+            if not any(study.takes_one_group(count) for study in studies for count in counts):
+                return studies
+            step = with_one_group(step, params, backend)
+            return [study_of(params, each, step, num_servers, request) for each in clusters]
         finally:
             backend.shutdown()
 

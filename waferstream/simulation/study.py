@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from appliance.spec import ClusterSpec
 from modelzoo.data.registry import data_processor
-from modelzoo.models.registry import known_config
+from modelzoo.models.registry import group_of_samples
 from simulator.costed_program import CostedProgram
 from simulator.exploration import explore, fastest
 from simulator.simulator import Prediction, Simulator
@@ -87,12 +87,19 @@ class Study:
         check_groups(Cut.of(self.batch(num_csx), size, num_csx), self.group_of_samples)
         return size
 
+    def takes_one_group(self, num_csx: int) -> bool:
+        """Tell whether a micro-batch is a single group of samples, or is compared with others."""
+        batch, group, allowed = self.batch(num_csx), self.group_of_samples, self.policy.range
+        if allowed is not None:
+            return group in explored_sizes(batch, allowed, num_csx, group)
+        return self.policy.size(batch, num_csx, self.simulator.largest_micro_batch) == group
+
     def _chosen_size(self, num_csx: int) -> int:
         batch = self.batch(num_csx)
         if self.policy.range is None:
-            self.policy.check(batch, num_csx)
+            self.policy.check(batch, num_csx, self.group_of_samples)
             return self.policy.size(batch, num_csx, self.simulator.largest_micro_batch)
-        sizes = explored_sizes(batch, self.policy.range, num_csx)
+        sizes = explored_sizes(batch, self.policy.range, num_csx, self.group_of_samples)
         trials = explore(self.simulator, batch, sizes, num_csx)
         return fastest(trials).micro_batch_size
 
@@ -214,8 +221,8 @@ def study_of(
         sparsity=sparsity,
         sparse=step.sparse,
         loading=training_loading(params.trainer),
+        one_group=step.one_group,
     )
-    model = known_config(params.trainer.init.model.dump(), "trainer.init.model")
     return Study(
         simulator,
         params.trainer.fit.train_dataloader.batch_size,
@@ -224,7 +231,7 @@ def study_of(
         request.weak,
         line,
         step.model_class,
-        1 if model is None else model.group_of_samples,
+        group_of_samples(params.trainer.init.model.dump(), "trainer.init.model"),
     )
 
 

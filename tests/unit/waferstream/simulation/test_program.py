@@ -10,7 +10,16 @@ import torch
 from torch import nn
 
 import cstorch
+from tests.support.cstorch_program import (
+    executor,
+    loader,
+    losses,
+    running_backend,
+    training_step,
+)
 from tests.support.errors import raises
+from tests.support.local_machine import Regression, random_batches
+from tests.support.tiny_training import Shape, cluster_config
 from waferstream.simulation.program import Simulation
 from wsc.core.errors import ConfigError
 
@@ -172,6 +181,51 @@ def test_batch_of_integers_is_counted_in_tokens() -> None:
 
 def sgd(parameters: Any) -> Any:
     return cstorch.optim.SGD(parameters, lr=0.1)
+
+
+class Scores(Regression):
+    """Adds products of all vectors of a group of samples, of which torch copies more than one."""
+
+    def __init__(self, group: int) -> None:
+        super().__init__(width=6)
+        self.group_of_samples = group
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        parts = self.layers[0](x).unflatten(0, (-1, self.group_of_samples)).unflatten(-1, (2, 3))
+        vectors = parts.transpose(1, 2).flatten(0, 1)
+        return super().forward(x, y) + (vectors @ vectors.transpose(1, 2)).square().mean()
+
+
+@pytest.mark.parametrize(("group", "size", "num_csx"), [(1, 1, 5), (2, 2, 1), (3, 6, 2)])
+def test_simulated_steps_take_as_long_as_steps_of_training(
+    group: int, size: int, num_csx: int
+) -> None:
+    """To the picosecond; also for micro-batches of one group, of which ops are left out."""
+    batches = random_batches(2, 12, width=6)
+    config = cluster_config(Shape(num_csx))
+    cstorch.amp.enable_mixed_precision(False)
+    try:
+        cstorch.backends.csx.performance.micro_batch_size = size
+        found = cstorch.simulate(
+            Scores(group), batches[0], num_csx, optimizer=sgd, cluster=config.cluster
+        )
+    finally:
+        cstorch.backends.reset()
+    with running_backend(cluster_config=config) as backend:
+        cstorch.backends.csx.performance.micro_batch_size = size
+        cstorch.compile(Scores(group), backend)
+        losses(training_step(backend), executor(2, loader(lambda: batches)))
+        trained_ps = backend.timed.attribution.total_ps
+    prediction = found.points[0].prediction
+    assert prediction is not None
+    first, *others = prediction.steps_ps
+    assert trained_ps == first + (others or [first])[0]
+
+
+def test_simulate_refuses_to_cut_groups() -> None:
+    """Before the capture: three samples of a batch of 24 are not four."""
+    with raises(ConfigError, "group-cut"):
+        cstorch.simulate(Scores(4), random_batches(1, 24, width=6)[0])
 
 
 @pytest.mark.parametrize(

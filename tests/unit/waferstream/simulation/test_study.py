@@ -156,6 +156,35 @@ def test_curve_refuses_micro_batches_that_cut_groups(
         replace(grouped, policy=MicroBatchPolicy(micro_batch)).curve((1,))
 
 
+def test_explore_compares_whole_groups(study: Study) -> None:
+    """Of the sizes up to 24, those of 16 samples: the fastest of all would be 24."""
+    policy = MicroBatchPolicy(Explore(explore=SizeRange(max=24)))
+    sizes = [
+        replace(study, policy=policy, group_of_samples=group).micro_batch_size(1)
+        for group in (1, 16)
+    ]
+    assert sizes == [24, 16]
+
+
+@pytest.mark.parametrize(
+    ("micro_batch", "group", "is_one"),
+    [
+        (1, 1, True),
+        (2, 1, False),
+        (4, 4, True),
+        (8, 4, False),
+        (Explore(), 4, True),
+        (Explore(explore=SizeRange(min=5)), 4, False),
+    ],
+)
+def test_single_groups_are_captured_where_they_are_asked_for(
+    study: Study, micro_batch: Any, group: int, is_one: bool
+) -> None:
+    """By an integer, or among the sizes to explore."""
+    asked = replace(study, policy=MicroBatchPolicy(micro_batch), group_of_samples=group)
+    assert asked.takes_one_group(1) == is_one
+
+
 def test_filled_wafer_cuts_no_groups(study: Study) -> None:
     """Of all 48 samples on one system, where 6 are chosen."""
     automatic = replace(study, policy=MicroBatchPolicy("auto"))
