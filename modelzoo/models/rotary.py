@@ -14,7 +14,7 @@ import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import nn
 
-from wsc.core.config import Config
+from wsc.core.config import Config, validate_part
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
 """Cosines and sines, (T, 1, rotary_dim / 2) or one such per sample, broadcast over heads."""
@@ -128,13 +128,13 @@ def rope_scaling(
 ) -> RopeScaling:
     """Return the scaling of the keys of a model section; ValueError for a wrong extra argument."""
     if kind == "linear":
-        return LinearScaling.model_validate({"factor": factor, **extra})
+        return validate_part(LinearScaling, {"factor": factor, **extra})
     if kind == "llama3":
-        return Llama3Scaling.model_validate({"factor": factor, **extra})
+        return validate_part(Llama3Scaling, {"factor": factor, **extra})
     if kind == "longrope":
         length = {"max_position_embeddings": max_position_embeddings}
-        return LongRopeScaling.model_validate({**length, **extra})
-    return YarnScaling.model_validate({"factor": factor, "dim": dim, "theta": theta, **extra})
+        return validate_part(LongRopeScaling, {**length, **extra})
+    return validate_part(YarnScaling, {"factor": factor, "dim": dim, "theta": theta, **extra})
 
 
 class RotaryPosition(nn.Module):

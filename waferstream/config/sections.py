@@ -26,7 +26,7 @@ from waferstream.config.section import (
     not_supported,
     one_or_many,
 )
-from wsc.core.config import before
+from wsc.core.config import before, validate_part
 from wsc.core.errors import nearest
 
 
@@ -63,7 +63,7 @@ class ModelConfig(Section):
     @model_validator(mode="after")
     def _loss_is_a_class(self) -> Self:
         if self.class_path is not None and "loss" in (self.model_extra or {}):
-            UserClass.model_validate((self.model_extra or {})["loss"])
+            validate_part(UserClass, (self.model_extra or {})["loss"])
         return self
 
     def label(self, class_name: str) -> str:

@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import yaml
 from pydantic import (
@@ -26,7 +26,7 @@ from wsc.core.config_errors import explain, unreadable
 from wsc.core.errors import ConfigError
 from wsc.core.yaml_limits import MOST_BYTES, check_limits, too_deep
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound="Config")
 
 
 class Config(BaseModel):
@@ -52,6 +52,39 @@ class Config(BaseModel):
 
     # Else pydantic would call it for each configuration inside of another one, too.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Build a configuration from plain data, or return one as it is.
+
+        Raises:
+            ConfigError: It names the first wrong key.
+        """
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise explain(cls, obj, error, cls.__name__) from error
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise self._frozen(name) from error
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            super().__delattr__(name)
+        except ValidationError as error:
+            raise self._frozen(name) from error
+
+    def _frozen(self, name: str) -> ConfigError:
+        return ConfigError(
+            "a configuration cannot be changed",
+            code="configuration-frozen",
+            where=f"{type(self).__name__}.{name}",
+            rule="its values are given when it is built",
+            remedy="build another one",
+        )
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -206,11 +239,20 @@ def validate(kind: type[Model], data: Mapping[str, Any], where: str) -> Model:
         ConfigError: It names the first wrong key.
     """
     try:
-        return kind.model_validate(dict(data))
+        return validate_part(kind, dict(data))
     except ConfigError as error:
         raise _inside(where, error) from error
     except ValidationError as error:
         raise explain(kind, data, error, where) from error
+
+
+def validate_part(kind: type[Model], data: object) -> Model:
+    """Build a configuration within a validator of another one.
+
+    Raises:
+        ValidationError: Pydantic adds the key of the validated field to its keys.
+    """
+    return super(Config, kind).model_validate(data)
 
 
 def _inside(outer: str, error: ConfigError) -> ConfigError:

@@ -23,9 +23,7 @@ _BOUNDS = ("greater_than", "less_than", "too_short", "too_long", "finite_number"
 _Location = tuple[int | str, ...]
 
 
-def explain(
-    kind: type[BaseModel], data: Mapping[str, Any], error: ValidationError, where: str
-) -> ConfigError:
+def explain(kind: type[BaseModel], data: object, error: ValidationError, where: str) -> ConfigError:
     """Return the ConfigError for what pydantic found wrong in ``data`` read as a ``kind``."""
     problems = error.errors(include_url=False)
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
@@ -53,7 +51,7 @@ def explain(
             rules = [problem["msg"].removeprefix("Value error, ") for problem in same]
     value = first["input"]
     return ConfigError(
-        f"value of {path!r} is not allowed{more}",
+        f"{f'value of {path!r}' if path else f'a {kind.__name__}'} is not allowed{more}",
         code=code,
         where=where,
         value=None if isinstance(value, Mapping | BaseModel) else repr(value),

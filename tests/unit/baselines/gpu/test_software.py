@@ -4,7 +4,9 @@ import pytest
 
 from baselines.gpu import FSDP, MEGATRON, SoftwareSpec
 from baselines.gpu.software import PRESETS
+from tests.support.errors import raises
 from timing.hardware.sourced import Sourced
+from wsc.core.errors import ConfigError
 
 SWITCHES = {"name", "flash_attention", "gathers_matrices", "reduces_to_owner"}
 
@@ -25,7 +27,7 @@ def test_software_preset_has_a_source_for_every_number(name: str) -> None:
 
 def test_exposed_share_cannot_exceed_one() -> None:
     """It is a share of communication."""
-    with pytest.raises(ValueError, match="exposed_share"):
+    with raises(ConfigError, "out-of-range"):
         SoftwareSpec.model_validate(FSDP.model_dump() | {"exposed_share": 1.1})
 
 

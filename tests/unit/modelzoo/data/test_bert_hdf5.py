@@ -8,12 +8,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from modelzoo.data.bert_hdf5 import BertHDF5DataProcessor
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from wsc.core.errors import ConfigError, DataError
 
 FIRST = np.arange(6, dtype=np.int32)[:, None]
 
@@ -68,5 +67,5 @@ def test_files_of_different_kinds_are_refused(tmp_path: Path) -> None:
 
 def test_keys_of_next_tokens_are_refused(tmp_path: Path) -> None:
     for keys in ({"max_sequence_length": 4}, {"data_transforms": [{"name": "add_sink_tokens"}]}):
-        with pytest.raises(ValidationError):
+        with pytest.raises(ConfigError):
             opened(tmp_path, **keys)

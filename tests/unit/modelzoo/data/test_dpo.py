@@ -8,12 +8,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from modelzoo.data.dpo import PAIR_FEATURES, DpoHDF5DataProcessor
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from wsc.core.errors import ConfigError, DataError
 
 
 def write_pairs(path: Path, first: int = 0, count: int = 4, rows: int = 6) -> None:
@@ -56,5 +55,5 @@ def test_files_of_other_data_are_refused(tmp_path: Path) -> None:
     [{"features_list": ["input_ids"]}, {"use_vsl": True}, {"max_sequence_length": 4}],
 )
 def test_keys_of_other_data_are_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         opened(tmp_path, **keys)

@@ -8,12 +8,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from modelzoo.data.dpr import DPRHDF5DataProcessor
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from wsc.core.errors import ConfigError, DataError
 
 
 def write_texts(path: Path, count: int = 4, num_passages: int = 2, questions: int = 4) -> None:
@@ -66,5 +65,5 @@ def test_files_without_passages_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", [{"use_vsl": True}, {"max_sequence_length": 5}])
 def test_keys_of_other_data_are_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         opened(tmp_path, **keys)

@@ -8,14 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from modelzoo.data.hdf5 import GptHDF5MapDataProcessor
 from modelzoo.data.hdf5_samples import parse_subset
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from wsc.core.errors import ConfigError, DataError
 from wsc.core.program.loading import Loading
 
 
@@ -120,7 +119,7 @@ def test_parse_subset_returns_the_ranges(percents: list[int]) -> None:
 @pytest.mark.parametrize("text", ["", "0.5", "0.5-0.2", "0.2-0.2", "0-2", "0-0.5,0.4-1", "a-b"])
 def test_wrong_data_subset_is_refused(text: str) -> None:
     """When the configuration is read, before any file is opened."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         open_hdf5("nowhere", data_subset=text)
 
 
@@ -152,7 +151,7 @@ def test_dataset_shorter_than_a_batch_is_refused(folder: Path) -> None:
 )
 def test_unsupported_keys_are_refused(keys: dict[str, object]) -> None:
     """Never silently ignored."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         open_hdf5(**({"data_dir": "nowhere"} | keys))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from modelzoo.data.latents import (
     LATENT_SCALE,
@@ -17,7 +16,7 @@ from modelzoo.data.latents import (
 )
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from wsc.core.errors import ConfigError, DataError
 
 SIZE = 4
 
@@ -90,7 +89,7 @@ def test_wrong_latents_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "train" / "n01" / "0.npz", other=np.zeros(1))
     with raises(DataError, "latents-damaged"):
         source(tmp_path)
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         source(tmp_path, vae_scaling_factor=1.0)
 
 

@@ -174,10 +174,34 @@ def test_config_error_of_a_validator_keeps_its_fields() -> None:
 
 
 def test_configuration_is_frozen() -> None:
-    """Configurations are frozen."""
-    car = validate(Car, {}, "here")
-    with pytest.raises(ValueError, match="frozen"):
-        car.color = "blue"
+    """Whatever a program would change: the error names class and key."""
+    car = Car()
+    for name in ("color", "colour", "model_config"):
+        with raises(ConfigError, "configuration-frozen") as caught:
+            setattr(car, name, "blue")
+        assert caught.value.where == f"Car.{name}"
+    with raises(ConfigError, "configuration-frozen"):
+        del car.color
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "key"),
+    [
+        ({"car": {"tank": {"pumps": "x"}}, "address": "x"}, "wrong-type", "car.tank.pumps"),
+        ({"car": {"doomed": 1}, "address": "x"}, "refused", "never"),
+        ({"car": {}}, "missing-key", "address"),
+        (3, "wrong-type", "Garage"),
+        (None, "wrong-type", "Garage"),
+        ([("car", {})], "wrong-type", "Garage"),
+    ],
+)
+def test_program_that_validates_plain_data_gets_our_error(
+    data: object, code: str, key: str
+) -> None:
+    """As one that calls the class; what is no mapping at all has the name of the class."""
+    with raises(ConfigError, code) as caught:
+        Garage.model_validate(data)
+    assert key in str(caught.value)
 
 
 def test_duplicate_key_is_refused_with_both_lines(tmp_path: Path) -> None:
