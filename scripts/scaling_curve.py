@@ -3,7 +3,7 @@
     python -m scripts.scaling_curve --params params.yaml --num_csx 1,2,4,8 --steps 20 --out scaling
 
 Exit codes: 0 all runs end with the same weights, 1 they do not or something failed, 2 the command
-line is wrong, 129 hung up, 130 interrupted, 143 terminated.
+line is wrong. A signal that ends the experiment ends the process, as it does that of run.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
 from wsc.host.files import json_text
-from wsc.host.interrupts import ending, exit_code, raising
+from wsc.host.interrupts import Death, ending, raising
 from wsc.host.terminal import line_width
 
 HOME = Path(__file__).resolve().parents[1]
@@ -32,8 +32,13 @@ _STANDARD_ERROR = 2
 
 def main() -> int:
     """Run the experiment of the command line; return the exit code."""
-    with raising():  # a signal also ends the run in progress
-        return _exit_code()
+    death = Death()
+    try:
+        with raising():  # a signal also ends the run in progress
+            return _exit_code()
+    except KeyboardInterrupt as error:
+        print(f"\n{ending(error)}.", file=sys.stderr)
+        return death.of(error)
 
 
 def _exit_code() -> int:
@@ -48,9 +53,6 @@ def _exit_code() -> int:
     except OSError as error:
         print(f"\nError: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt as error:
-        print(f"\n{ending(error)}.", file=sys.stderr)
-        return exit_code(error)
     assert result.training is not None
     if prints_json:
         print(json_text(result))

@@ -45,6 +45,6 @@ def test_exec_on_ray_imports_user_code_and_ends_on_interrupt(
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert losses == expected
-    assert process.returncode == 130
+    assert process.returncode == -signal.SIGINT
     assert "Interrupted" in err
     assert wait_for_end(tree) == set()

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from wsc.host.interrupts import end_quietly, exit_code
+from wsc.host.interrupts import Death, end_quietly
 
 _EXIT_S = 20
 """How long a process may take to end after a signal at its end."""
@@ -15,16 +15,19 @@ _EXIT_S = 20
 def run(home: Path | None = None) -> int:
     """Run the command line of this process and return its exit code.
 
+    A signal that has ended it also ends the process, once everything is cleaned up.
+
     Args:
         home: Folder that is searched for cluster.yaml after the current one.
     """
     _open_missing_streams()
+    death = Death()
     try:
-        from waferstream.cli.main import main  # noqa: PLC0415  (interrupted as quietly as main)
+        from waferstream.cli.main import command  # noqa: PLC0415  (interrupted as quietly as it)
 
-        return main(home=home)
+        return command(sys.argv[1:], home or Path())
     except KeyboardInterrupt as error:
-        return exit_code(error)
+        return death.of(error)
     finally:
         end_quietly(_EXIT_S)
 

@@ -1,8 +1,9 @@
 """Turn a command line into a finished run or one clear message.
 
 Exit codes: 0 finished, 1 failed (of a comparison: the two differ), 2 the command line is wrong,
-129 hung up (SIGHUP), 130 interrupted, 143 terminated, 141 nobody reads what it would print. A
-command that trains, evaluates, simulates or runs a program goes on without a reader.
+141 nobody reads what it would print. A command that trains, evaluates, simulates or runs a program
+goes on without a reader. A signal (SIGHUP, SIGINT, SIGTERM) that ends the command ends the process,
+too: a shell shows 129, 130 or 143, and leaves the loop that the command was in after Ctrl-C.
 
 With ``--json`` standard output is one JSON value: the result, or ``{"error": ...}``.
 """
@@ -44,19 +45,30 @@ _END_S = 20
 """How long a run may take to end after the exception of a signal is raised."""
 
 
-def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
-    """Run a command line and return its exit code.
+def main(words: Sequence[str], home: Path | None = None) -> int:
+    """Run a command line and return its exit code; that of a signal is 128 and its number.
 
     Args:
-        argv: Words after the program's name; those of this process by default.
+        words: What follows the program's name.
         home: Folder that is searched for cluster.yaml after the current one.
     """
+    try:
+        return command(words, home or Path())
+    except KeyboardInterrupt as error:
+        return exit_code(error)
+
+
+def command(words: Sequence[str], home: Path) -> int:
+    """Do what a command line says, print why that fails, and return the exit code.
+
+    Raises:
+        KeyboardInterrupt: A signal has ended it, which is printed already.
+    """
     with raising(), ended_by_reader(UNREAD):
-        return _exit_code(sys.argv[1:] if argv is None else argv, home or Path())
+        return _exit_code(words, home)
 
 
 def _exit_code(words: Sequence[str], home: Path) -> int:
-    """Do what a command line says, print why that fails, and return the exit code."""
     is_exec = words[:1] == ["exec"]
     debug = "--debug" in words and not is_exec
     prints_json = "--json" in words and not is_exec
@@ -73,7 +85,7 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
     except KeyboardInterrupt as error:
         notes = getattr(error, "__notes__", [])
         print("\n" + " ".join([f"{ending(error)}.", *notes]), file=sys.stderr)
-        return exit_code(error)
+        raise
     except OSError as error:
         if debug:
             raise

@@ -1,11 +1,14 @@
 """Ctrl-C (SIGINT), SIGTERM and SIGHUP: raised at once, after a block, or after a checkpoint.
 
 A signal that is ignored when a block begins (SIGINT by a job in the background, SIGHUP under
-nohup) stays ignored.
+nohup) stays ignored. A process that a signal has ended dies of it in the end, when everything is
+cleaned up: only then a shell leaves the loop or script around it.
 """
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import os
 import signal
 import sys
@@ -49,6 +52,28 @@ def interrupt(number: int, _frame: FrameType | None) -> None:
 def exit_code(error: BaseException) -> int:
     """Return the exit code of a process that a signal has ended, 128 and its number."""
     return 128 + _number_of(error)
+
+
+class Death:
+    """The end of this process by a signal, when everything else that runs at its exit has run.
+
+    To be made before others register what runs at the exit: the first one of them runs last.
+    """
+
+    def __init__(self) -> None:
+        self._number: signal.Signals | None = None
+        atexit.register(self._die)
+
+    def of(self, error: BaseException) -> int:
+        """Let the process die of a signal; return the exit code for where it cannot."""
+        self._number = _number_of(error)
+        return exit_code(error)
+
+    def _die(self) -> None:
+        if self._number is not None:
+            with suppress(OSError, ValueError):  # nobody reads it, or it was closed
+                sys.stdout.flush()
+            _die_of(self._number)
 
 
 def ending(error: BaseException) -> str:
@@ -100,8 +125,8 @@ def ended_within(seconds: float) -> Iterator[None]:
     """Raise the first signal in the block, and end the process if that does not end it in time.
 
     What hangs while the block is left (a process that never answers, a disk) cannot keep the
-    process alive then. The exit code is 128 and the number of the signal. Later signals change
-    nothing, so that the block leaves nothing behind, however often Ctrl-C is pressed.
+    process alive then: it dies of the signal. Later signals change nothing, so that the block
+    leaves nothing behind, however often Ctrl-C is pressed.
     """
     arrived: dict[int, threading.Timer] = {}
 
@@ -265,4 +290,16 @@ def _end_process(number: int) -> None:
     with suppress(OSError):  # the terminal may have gone
         print("\nSomething did not end in time: the process ends without it.", file=sys.stderr)
         sys.stderr.flush()
+    _die_of(number)
     os._exit(128 + number)
+
+
+def _die_of(number: int) -> None:
+    """End this process by a signal, as if it had never handled it.
+
+    It lives on where the kernel drops such a signal: as the first process of a container
+    (pid_namespaces(7)).
+    """
+    # None is SIG_DFL. Python's own function works in the first thread only.
+    ctypes.CDLL(None).signal(int(number), None)
+    os.kill(os.getpid(), number)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -11,11 +14,30 @@ import pytest
 
 from waferstream.cli.entry import run
 
+PROGRAM = """
+import atexit, signal, sys, types
+from wsc.host.interrupts import raising
 
-@pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
-    """Set the handlers of signals back, which the process keeps to its end."""
+def command(words, home):
+    with raising():
+        print("ready", flush=True)
+        signal.pause()
+
+sys.modules["waferstream.cli.main"] = main = types.ModuleType("waferstream.cli.main")
+main.command = command
+from waferstream.cli.entry import run
+code = run()
+atexit.register(print, "cleaned up")
+sys.exit(code)
+"""
+"""The entry point, with a command that waits for a signal."""
+
+
+@pytest.fixture
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what is for the end of a process: handlers of signals, and the signal it dies of."""
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr(atexit, "register", lambda _: None)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -28,11 +50,41 @@ class Interrupting(ModuleType):
         raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_interrupt_during_import_has_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds where the kernel drops the signal: in the first process of a container."""
     monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
     assert run() == 130
 
 
+@pytest.mark.usefixtures("hang_up_ends")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_process_dies_of_its_signal_when_all_is_cleaned_up(number: signal.Signals) -> None:
+    """Which runs at the exit of the process; supervisors see the signal, not an exit code."""
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.stdout.read() == "cleaned up\n"
+    assert process.returncode == -number
+
+
+def test_interrupt_ends_the_loop_of_a_shell() -> None:
+    """Ctrl-C goes to both; the shell goes on after a program that exits, whatever its code."""
+    loop = 'for each in 1 2; do "$0" -c "$1"; done'
+    command = ["bash", "-c", loop, sys.executable, PROGRAM]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == "ready\n"
+        os.killpg(shell.pid, signal.SIGINT)
+        assert shell.stdout.read() == "cleaned up\n"
+    assert shell.returncode == -signal.SIGINT
+
+
+@pytest.mark.usefixtures("_in_this_process")
 def test_process_without_standard_streams_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that a service starts: what it prints goes nowhere."""
     names = ("stdin", "stdout", "stderr")
