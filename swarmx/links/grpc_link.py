@@ -38,6 +38,7 @@ from swarmx.links.memory import MemorySlab
 from swarmx.links.tcp_socket import reserve_port
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire import (
+    PROTOCOL_VERSION,
     DamagedMessageError,
     decode_header,
     encode_header,
@@ -75,7 +76,8 @@ class GrpcEndpoint:
     """One role's mailbox on the network; ``send`` and ``receive`` are for one thread.
 
     ``host`` is the name or IP address under which peers reach this host. Streams are refused from
-    peers of another ``session``, and from those whose certificate is not that of the directory.
+    peers of another ``session`` or version of the protocol, and from those whose certificate is not
+    that of the directory.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class GrpcEndpoint:
     ) -> None:
         self.name = name
         self.refused = 0
-        self._session = session
+        self._session = f"{session}, protocol {PROTOCOL_VERSION}"
         self._start_timeout_s = start_timeout_s
         self._payload_limit = PAYLOAD_LIMIT_BYTES
         self._directory: dict[str, Address] = {}

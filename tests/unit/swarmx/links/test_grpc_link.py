@@ -15,6 +15,7 @@ from swarmx.links.endpoint import Address
 from swarmx.links.grpc_link import GrpcEndpoint, open_grpc
 from swarmx.links.memory import MemoryArena
 from swarmx.links.tls import TlsSpec
+from swarmx.links.wire import PROTOCOL_VERSION
 from tests.support.errors import raises
 from wsc.core.errors import (
     ApplianceCorruptionError,
@@ -55,9 +56,15 @@ def assert_nothing_arrives(endpoint: GrpcEndpoint) -> None:
         endpoint.receive(0.05)
 
 
-def test_role_of_another_session_is_refused(endpoint: GrpcEndpoint) -> None:
-    """A role of another session delivers nothing, gets an error, and is counted."""
-    stranger = open_grpc("x", "theirs", "127.0.0.1", start_timeout_s=10)
+@pytest.mark.parametrize(
+    ("version", "session"), [(PROTOCOL_VERSION + 1, "ours"), (PROTOCOL_VERSION, "theirs")]
+)
+def test_role_of_another_version_or_session_is_refused(
+    endpoint: GrpcEndpoint, monkeypatch: pytest.MonkeyPatch, version: int, session: str
+) -> None:
+    """It delivers nothing, gets an error, and is counted."""
+    monkeypatch.setattr(grpc_link, "PROTOCOL_VERSION", version)
+    stranger = open_grpc("x", session, "127.0.0.1", start_timeout_s=10)
     try:
         stranger.connect({"a": endpoint.address})
         endpoint.connect({"x": stranger.address})
