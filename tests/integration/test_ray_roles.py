@@ -134,6 +134,19 @@ def test_interrupt_ends_every_process(interrupted: Interrupted) -> None:
     assert interrupted.left == set()
 
 
+@pytest.mark.nightly
+def test_killed_program_leaves_no_process() -> None:
+    """kill -9 of the user's process, in the midst of a job, ends the tree below it at once."""
+    script = Path(__file__).with_name("ray_driver.py")
+    command = [sys.executable, str(script), uuid.uuid4().hex]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "ready\n"
+        tree = descendants(driver.pid)
+        driver.kill()
+    assert wait_for_end(tree, timeout_s=3) == set()
+
+
 def test_roles_have_the_priority_of_the_program(interrupted: Interrupted) -> None:
     """Ray would run them at nice 15, where any other work on the host takes their processor."""
     assert interrupted.niceness == {os.getpriority(os.PRIO_PROCESS, 0)}

@@ -6,13 +6,12 @@ import atexit
 import logging
 import os
 import random
-import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,12 @@ from ray.exceptions import RayError
 
 from appliance.ray.connection.address import accepts, check_address
 from appliance.ray.connection.session_folders import mark_session, remove_ended_sessions
-from appliance.ray.forks.fork_server import end_workers, is_launcher, workers_forked
+from appliance.ray.forks.fork_server import (
+    end_groups,
+    end_workers,
+    tell_groups,
+    workers_forked,
+)
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.units import MIB
@@ -44,9 +48,7 @@ _SMALL = partial(
     include_log_monitor=False,  # type: ignore[arg-type]  # a flag, as its description says
 )
 
-# A signal to the process group, as timeout(1) sends it, is for the user's process, which saves a
-# checkpoint: Ray has to live until then.
-_OF_OWN_GROUP = partial(services.ConsolePopen, process_group=0)
+_Popen = services.ConsolePopen
 
 _NO_DASHBOARD = (None, None)
 """Address and process of the dashboard. ray.init would start a process for usage statistics even
@@ -159,19 +161,9 @@ def leave() -> None:
                 info.process.kill()
         ray.shutdown()
         if groups:
-            _end_left(groups)
+            end_groups(groups)
             end_workers()
-
-
-def _end_left(groups: Collection[int]) -> None:
-    """End the processes of Ray that are left in the process groups of its raylets."""
-    for entry in Path("/proc").glob("[1-9]*"):
-        # Ray titles its processes; a group number alone could belong to others by now.
-        with suppress(OSError):
-            title = (entry / "cmdline").read_bytes()
-            is_rays = title.startswith(b"ray::") or is_launcher(title)
-            if is_rays and os.getpgid(int(entry.name)) in groups:
-                os.kill(int(entry.name), signal.SIGKILL)
+            tell_groups(())
 
 
 def _leave_at_exit() -> None:
@@ -216,6 +208,23 @@ def _config() -> dict[str, object]:
     return _CONFIG if _WORKER_NICENESS in os.environ else {**_CONFIG, "worker_niceness": 0}
 
 
+def _starts_in_own_groups() -> Callable[..., Any]:
+    """Return what starts a process of Ray in a process group of its own, as the fork server knows.
+
+    A signal to the user's group, as timeout(1) sends it, is for the user's process, which saves a
+    checkpoint: Ray has to live until then.
+    """
+    groups: list[int] = []
+
+    def start(*words: Any, **options: Any) -> Any:
+        process = _Popen(*words, process_group=0, **options)
+        groups.append(process.pid)
+        tell_groups(groups)
+        return process
+
+    return start
+
+
 def _init(address: str) -> None:
     give_ray_a_generator()
     is_private = address == "local"
@@ -226,7 +235,9 @@ def _init(address: str) -> None:
             stack.enter_context(workers_forked())
             _leave_at_exit()
             stack.enter_context(mock.patch.object(parameter, "RayParams", _SMALL))
-            stack.enter_context(mock.patch.object(services, "ConsolePopen", _OF_OWN_GROUP))
+            stack.enter_context(
+                mock.patch.object(services, "ConsolePopen", _starts_in_own_groups())
+            )
             no_dashboard = mock.patch.object(
                 services, "start_api_server", return_value=_NO_DASHBOARD
             )

@@ -23,7 +23,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -48,9 +48,17 @@ _OF_RAY = ("filelock", "jsonschema", "msgpack", "requests")  # what Ray itself i
 PRELOADED = (*_ROLES, *_FRONT_END, *_OF_RAY)
 """Modules that the fork server imports."""
 
+_SCRIPTS = (
+    os.fsencode(_LAUNCHER),
+    b"/ray/dashboard/agent.py",
+    b"/ray/_private/runtime_env/agent/main.py",
+)
+"""What a raylet starts, in the command lines of those that have no title of Ray's yet."""
+
 _LENGTH = struct.Struct("!I")
 _PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
 _REQUEST_S = 5.0
+_READ_BYTES = 4096
 
 _PROGRAM = """
 import json, sys
@@ -104,24 +112,46 @@ def stop() -> None:
         _current = None
 
 
+def tell_groups(groups: Collection[int]) -> None:
+    """Tell the fork server which process groups of Ray it ends if this process is killed.
+
+    A raylet ends with the process then, but its agents would notice that after a minute.
+    """
+    if _current is None:
+        return
+    assert _current.process.stdin is not None, "it is a pipe"
+    with suppress(OSError):  # it has ended, and will be replaced
+        _current.process.stdin.write(f"{' '.join(map(str, groups))}\n".encode())
+        _current.process.stdin.flush()
+
+
+def end_groups(groups: Collection[int]) -> None:
+    """End the processes of Ray that are left in some process groups."""
+    for entry in Path("/proc").glob("[1-9]*"):
+        # A group number alone could belong to others by now.
+        with suppress(OSError):
+            title = (entry / "cmdline").read_bytes()
+            is_rays = title.startswith(b"ray::") or any(name in title for name in _SCRIPTS)
+            if is_rays and os.getpgid(int(entry.name)) in groups:
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
 def end_workers() -> None:
     """End the workers that are left of an instance of Ray that has ended.
 
     Ray ends those that it knows. One that still starts would look for Ray for a minute.
     """
-    if _current is None:
-        return
-    parent = str(_current.process.pid)
+    if _current is not None:
+        _end_children(_current.process.pid)
+
+
+def _end_children(of: int) -> None:
+    parent = str(of)
     for entry in Path("/proc").glob("[1-9]*"):
         with suppress(OSError):
             _, _, fields = (entry / "stat").read_text(errors="replace").rpartition(") ")
             if fields.split()[1] == parent:  # proc_pid_stat(5): after the name come state, parent
                 os.kill(int(entry.name), signal.SIGKILL)
-
-
-def is_launcher(command: bytes) -> bool:
-    """Return whether a command line is that of a process that asks for a worker."""
-    return os.fsencode(_LAUNCHER) in command.split(b"\0")
 
 
 def _running() -> Server:
@@ -160,16 +190,25 @@ def start_server() -> Server:
 
 
 def serve(listener_fd: int) -> None:
-    """Load the code, then fork a worker for each request until the user's process ends."""
+    """Load the code, then fork a worker for each request until the user's process ends.
+
+    Standard input has a line for each change of the groups that end then (``tell_groups``).
+    """
     listener = socket.socket(fileno=listener_fd)
     for module in PRELOADED:
         import_module(module)
     gc.freeze()  # what is never collected stays shared
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave no zombies
+    told = b""
     while True:
         ready, _, _ = select.select([listener_fd, 0], [], [])
         if 0 in ready:
-            return
+            line = os.read(0, _READ_BYTES)
+            if not line:
+                _end_instance(told)
+                return
+            told += line
+            continue
         connection, _ = listener.accept()
         with connection, suppress(OSError, ValueError, EOFError):
             connection.settimeout(_REQUEST_S)
@@ -182,6 +221,15 @@ def serve(listener_fd: int) -> None:
                 os.close(stream)
             connection.sendall(b"\1")
     _become_worker(request, streams)
+
+
+def _end_instance(told: bytes) -> None:
+    """End all that is left of the instance of Ray of a process that was killed."""
+    *lines, _ = told.split(b"\n")
+    groups = [int(word) for word in lines[-1].split()] if lines else []
+    if groups:  # the workers of a joined Ray have a raylet of their own
+        end_groups(groups)
+        _end_children(os.getpid())
 
 
 def _received(connection: socket.socket) -> tuple[dict[str, Any], Sequence[int]]:

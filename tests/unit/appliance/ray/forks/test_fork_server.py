@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -49,6 +50,20 @@ def _launched(
     return result
 
 
+def _waiting_worker(server: fork_server.Server, folder: Path) -> set[int]:
+    """Start a worker that ends after a minute; return its process."""
+    script, found = folder / "worker.py", folder / "started"
+    script.write_text(f"import os, time; os.mkdir({str(found)!r}); time.sleep({_WAIT_S})")
+    command = [sys.executable, worker_launcher.__file__, str(script)]
+    subprocess.run(command, check=True, env=os.environ | {worker_launcher.ADDRESS: server.address})
+    deadline = time.monotonic() + _WAIT_S
+    while not found.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    started = descendants(server.process.pid)
+    assert started
+    return started
+
+
 @pytest.mark.timeout(120)
 def test_worker_is_forked_with_its_words_and_environment(tmp_path: Path) -> None:
     server = fork_server._running()
@@ -68,16 +83,7 @@ def test_worker_is_forked_with_its_words_and_environment(tmp_path: Path) -> None
 def test_workers_that_still_start_are_ended(tmp_path: Path) -> None:
     """Ray does not know them, and the server stays for the next instance."""
     server = fork_server._running()
-    script, found = tmp_path / "worker.py", tmp_path / "started"
-    script.write_text(f"import os, time; os.mkdir({str(found)!r}); time.sleep({_WAIT_S})")
-    command = [sys.executable, worker_launcher.__file__, str(script)]
-    assert fork_server.is_launcher("\0".join(command).encode())
-    subprocess.run(command, check=True, env=os.environ | {worker_launcher.ADDRESS: server.address})
-    deadline = time.monotonic() + _WAIT_S
-    while not found.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    started = descendants(server.process.pid)
-    assert started
+    started = _waiting_worker(server, tmp_path)
     fork_server.end_workers()
     assert wait_for_end(started) == set()
     assert server.process.poll() is None
@@ -130,3 +136,25 @@ def test_executable_of_an_ended_server_is_python(tmp_path: Path) -> None:
     found = _launched(tmp_path, "", "--node-id=1", launcher=ended)
     assert found["words"] == [str(tmp_path / "found.json"), "--node-id=1"]
     assert found["torch"] is False
+
+
+@pytest.mark.timeout(120)
+def test_killed_process_leaves_nothing_of_its_ray(tmp_path: Path) -> None:
+    """Its end closes the pipe: workers end, and what has a title of Ray's in the last groups told."""
+    server = fork_server._running()
+    titled = ["bash", "-c", 'exec -a ray::Agent sleep "$0"', str(_WAIT_S)]
+    commands = [titled, titled, ["sleep", str(_WAIT_S)]]
+    agent, forgotten, other = [subprocess.Popen(words, process_group=0) for words in commands]
+    worker = _waiting_worker(server, tmp_path)
+    fork_server.tell_groups([forgotten.pid])
+    fork_server.tell_groups([agent.pid, other.pid])
+    assert server.process.stdin is not None
+    server.process.stdin.close()
+    assert server.process.wait(_WAIT_S) == 0
+    assert agent.wait(_WAIT_S) == -signal.SIGKILL
+    assert wait_for_end(worker) == set()
+    assert forgotten.poll() is None
+    assert other.poll() is None
+    for process in (forgotten, other):
+        process.kill()
+        process.wait()
