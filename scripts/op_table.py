@@ -28,10 +28,10 @@ to the aten ops below (`nn.Linear` to `addmm`, `nn.Conv2d` to `convolution`), in
 - **differentiates**: whether autograd has a formula that the project supports. Backward ops have
   none (no second derivatives), nor have ops whose result does not change smoothly with an operand.
 
-An op shares the row of its in-place variant; a step may overwrite values that it made, not
-buffers, inputs or parameters. An op that is not listed is refused when the step is compiled, with
-the module and the line that it comes from. So are ops whose result has a shape that depends on
-values. Random ops draw by seed, step, micro-batch and position.
+An op shares the row of its in-place variant (that of `rrelu` is refused). A step may overwrite
+values that it made, not buffers, inputs or parameters. An op that is not listed is refused when the
+step is compiled, with the module and the line that it comes from. So are ops whose result has a
+shape that depends on values. Random ops draw by seed, step, micro-batch and position.
 """
 
 _NO_GRADIENTS = frozenset({"name", "dispatch", "output_differentiability", "result", "result0"})
@@ -53,11 +53,13 @@ def rows() -> list[Row]:
     kinds: dict[str, str] = {}
     formulas: set[str] = set()
     differentiable = _differentiable()
-    for overload in _overloads():
+    for overload in sorted(_overloads(), key=_is_in_place):
         kind = kind_of_overload(overload)
         if kind is None or not _is_listed(overload):
             continue
         name = overload.overloadpacket.__name__.removesuffix("_")
+        if _is_in_place(overload) and name in kinds:  # whose formula may be of zeros, as of gt_
+            continue
         kinds.setdefault(name, kind)
         has_formula = _is_composite(overload) or overload.name() in differentiable
         if has_formula and "backward" not in name:
@@ -75,6 +77,10 @@ def _overloads() -> Iterator[Any]:
         found = getattr(getattr(torch.ops.aten, packet), overload or "default", None)
         if found is not None and not any(a.is_out for a in found._schema.arguments):
             yield found
+
+
+def _is_in_place(overload: Any) -> bool:
+    return str(overload.overloadpacket.__name__).endswith("_")
 
 
 def _is_listed(overload: Any) -> bool:

@@ -154,12 +154,14 @@ ACTIVATIONS = [
         Hardshrink()
         Hardsigmoid()
         Hardswish()
+        Hardswish(inplace=True)
         Hardtanh()
         Identity()
         LeakyReLU()
         LogSigmoid()
         LogSoftmax(-1)
         Mish()
+        Mish(inplace=True)
         PReLU()
         RReLU()
         ReLU()
@@ -176,6 +178,7 @@ ACTIVATIONS = [
         Tanh()
         Tanhshrink()
         Threshold(0.1, 2.0)
+        Threshold(0.1, 2.0, inplace=True)
         Dropout(0.3)
         AlphaDropout(0.3)""",
     ),

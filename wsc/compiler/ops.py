@@ -139,7 +139,16 @@ def kind_of_overload(target: torch._ops.OpOverload[Any, Any]) -> str | None:
     kind = KIND_OF.get(name) or ("elementwise" if torch.Tag.pointwise in target.tags else None)
     # A random op without a keyed kernel would draw other numbers on every cluster.
     draws = torch.Tag.nondeterministic_seeded in target.tags and kind not in {"random", "attention"}
-    return None if draws else kind
+    return None if draws else kind or _kind_of_form_out_of_place(target, name)
+
+
+def _kind_of_form_out_of_place(target: torch._ops.OpOverload[Any, Any], name: str) -> str | None:
+    """Return the kind of ``hardswish`` for ``hardswish_``: torch tags some ops in one form only."""
+    packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
+    if not name.endswith("_") or not isinstance(packet, torch._ops.OpOverloadPacket):
+        return None
+    form = getattr(packet, target._overloadname, None)
+    return None if form is None else kind_of_overload(form)
 
 
 def _shape_depends_on_values(target: torch._ops.OpOverload[Any, Any], name: str) -> bool:
