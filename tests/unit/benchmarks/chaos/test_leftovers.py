@@ -1,6 +1,7 @@
 """What is left behind is found, and what was there before is not."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,11 +13,11 @@ from benchmarks.chaos import leftovers
 from benchmarks.chaos.leftovers import Census
 
 LISTENING = """
-import socket, sys, time
+import os, socket, sys, time
 inner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 inner.bind("\\0" + sys.argv[1])
 outer = socket.create_server(("127.0.0.1", 0))
-print(outer.getsockname()[1], flush=True)
+print(os.getpid(), outer.getsockname()[1], flush=True)
 time.sleep(60)
 """
 
@@ -26,21 +27,21 @@ def test_only_what_is_of_the_run_is_left(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(leftovers, "_PATIENCE_S", 0.3)
     (tmp_path / "old.partial").touch()
     name = f"waferstream/test-{os.getpid()}/csx-0"
-    command = [sys.executable, "-c", LISTENING, name]
+    command = ["bash", "-c", '"$@" & wait', "run", sys.executable, "-c", LISTENING, name]
     with (
         socket.create_server(("127.0.0.1", 0)),  # of this process, which is not below the run
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run,
     ):
-        assert process.stdout is not None
-        port = process.stdout.readline().strip()
+        assert run.stdout is not None
+        process, port = run.stdout.readline().split()
         census = Census(tmp_path)
         assert census.left() == {}
-        census.note_processes(os.getpid())
+        census.note_processes(run.pid)
         (tmp_path / "new.partial").touch()
         left = census.left()
-        process.kill()
+        os.kill(int(process), signal.SIGKILL)
     assert left["sockets"] == [f"@{name}", f"port {port}"]
     assert left["files"] == [str(tmp_path / "new.partial")]
-    assert [line.split()[0] for line in left["processes"]] == [str(process.pid)]
+    assert [line.split()[0] for line in left["processes"]] == [process]
     (tmp_path / "new.partial").unlink()
     assert census.left() == {}
