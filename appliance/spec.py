@@ -12,7 +12,7 @@ from appliance.jobs.queue import QueueSpec
 from csnode.devices import DeviceName
 from csnode.engine.spec import TORCH, EngineName, EngineSpec
 from csnode.fabric.region import working_wafer
-from memoryx.flash_spec import FlashSpec
+from memoryx.memory.flash_spec import FlashSpec
 from swarmx.links.tls import TlsSpec
 from timing.hardware import MachineSpec
 from wsc.core.config import Config, before, load_yaml, validate

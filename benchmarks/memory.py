@@ -29,7 +29,7 @@ from appliance.ray.coordinator import RayCluster
 from appliance.spec import ClusterSpec, RuntimeSpec
 from benchmarks.streaming.workload import Workload
 from benchmarks.training import Training
-from memoryx.flash_spec import FlashSpec
+from memoryx.memory.flash_spec import FlashSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.messages.messages import server_name, switch_name
 from wsc.core.units import KIB, MIB, aligned

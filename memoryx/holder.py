@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from memoryx.flash import FlashMemory
-from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
+from memoryx.memory.flash import FlashMemory
+from memoryx.memory.flash_spec import FlashSpec
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from wsc.core.optimizer.spec import OptimizerSpec

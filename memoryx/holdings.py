@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from memoryx.memory import Memory
+from memoryx.memory.memory import Memory
 from memoryx.optim.rule import Shape, State
 from memoryx.sparsity.packing import Packing
 from wsc.core.program.program import TensorSpec

@@ -17,9 +17,9 @@ import torch
 
 from memoryx.bucket_work import BucketWork
 from memoryx.commitment import Commitment
-from memoryx.flash_spec import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
+from memoryx.memory.flash_spec import FlashSpec
 from memoryx.sparsity.streams import SparseStreams
 from wsc.core.messages.messages import (
     Envelope,

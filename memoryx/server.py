@@ -15,9 +15,9 @@ import torch
 from memoryx.bucket_work import BucketWork, cast, first_use, followers
 from memoryx.collector import GradientCollector, NormExchange
 from memoryx.commitment import Commitment
-from memoryx.flash_spec import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
+from memoryx.memory.flash_spec import FlashSpec
 from memoryx.norms import NormNotes
 from memoryx.sparsity.streams import SparseStreams
 from memoryx.streamer import Streamer

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from memoryx.memory import Dram, Memory
+from memoryx.memory.memory import Dram, Memory
 from wsc.checkpoint.parts import Part, write_part
 from wsc.core.units import MIB
 from wsc.host.disk import LOCAL_DISK, Disk, OpenFile

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import torch
 
 from memoryx.holdings import Holdings
-from memoryx.memory import Dram, Made, Memory
+from memoryx.memory.memory import Dram, Made, Memory
 from memoryx.optim.rule import Parameter, Shape, State, rule_named
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.packing import Packing

@@ -19,8 +19,8 @@ from csnode.devices import DeviceName
 from csnode.engine.regions import check_layers, check_region
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.node import NodeSpec
-from memoryx.flash import check_bound
-from memoryx.flash_spec import FlashSpec
+from memoryx.memory.flash import check_bound
+from memoryx.memory.flash_spec import FlashSpec
 from memoryx.optim.cost import (
     state_bytes_per_element,
     update_cost,

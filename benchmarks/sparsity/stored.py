@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from benchmarks.sparsity.model import Layers, update_of
-from memoryx.flash import FlashMemory
-from memoryx.flash_spec import FlashSpec
+from memoryx.memory.flash import FlashMemory
+from memoryx.memory.flash_spec import FlashSpec
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from wsc.checkpoint import CLUSTER_STATES

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
-from memoryx.memory import Made, Memory
+from memoryx.memory.memory import Made, Memory
 from memoryx.optim.rule import Shape
 from memoryx.sparsity.mask import SparsityMask, words_shape
 from memoryx.sparsity.packing import Packing, place_dtype

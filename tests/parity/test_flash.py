@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from appliance.faults.strike import full_disk
-from memoryx import flash as module
+from memoryx.memory import flash as module
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
 from wsc.core.errors import (

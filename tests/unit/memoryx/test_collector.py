@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.collector import Collected, GradientCollector, NormExchange
-from memoryx.memory import Dram
+from memoryx.memory.memory import Dram
 from memoryx.norms import NormNotes
 from memoryx.optim.clip import gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks

@@ -20,7 +20,7 @@ from appliance.elaboration.host_need import (
 )
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.spec import RuntimeSpec, ServerStrategy
-from memoryx.flash_spec import FlashSpec
+from memoryx.memory.flash_spec import FlashSpec
 from memoryx.sparsity.held_bytes import held_bytes
 from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd

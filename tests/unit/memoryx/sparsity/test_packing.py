@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from memoryx.flash import FlashMemory
-from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
-from memoryx.memory import Memory
+from memoryx.memory.flash import FlashMemory
+from memoryx.memory.flash_spec import FlashSpec
+from memoryx.memory.memory import Memory
 from memoryx.optim.rule import RULES
 from memoryx.persistence import Persistence
 from memoryx.sparsity.packing import Packing

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from appliance.faults.strike import full_disk
-from memoryx.flash import FlashMemory, check_bound
-from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
+from memoryx.memory.flash import FlashMemory, check_bound
+from memoryx.memory.flash_spec import FlashSpec
 from memoryx.optim.rule import RULES, rule_named
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore

@@ -26,8 +26,8 @@ from math import prod
 import numpy as np
 import torch
 
-from memoryx.flash_spec import FlashSpec
-from memoryx.memory import laid_out, views_at
+from memoryx.memory.flash_spec import FlashSpec
+from memoryx.memory.memory import laid_out, views_at
 from memoryx.optim.rule import Shape, rule_named, state_bytes
 from wsc.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError, ConfigError
 from wsc.core.optimizer.spec import OptimizerSpec
