@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 import torch
 
 from memoryx.optim.rule import rule_named
-from memoryx.persistence import Persistence
-from memoryx.store import WeightStore
+from memoryx.store.persistence import Persistence
+from memoryx.store.store import WeightStore
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts, remove_parts

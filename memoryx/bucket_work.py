@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from memoryx.store import WeightStore
+from memoryx.store.store import WeightStore
 from wsc.core.messages.payload import Slab, unpack
 from wsc.core.program.program import Program
 from wsc.core.program.stream_plan import Bucket

@@ -5,7 +5,7 @@ servers when it has done its part of a step (StepDone), and a server updates not
 before it has heard of step t from all. From that follows:
 
     - At any moment at most one step is updated in part, over all servers together. One journal of
-      before-images takes it back (memoryx.journal).
+      before-images takes it back (memoryx.store.journal).
     - The results of every step that cannot be taken back lie in a weight server, whatever happens
       to the nodes that computed them.
 

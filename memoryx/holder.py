@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from memoryx.journal import Journal
 from memoryx.memory.flash import FlashMemory
 from memoryx.memory.flash_spec import FlashSpec
-from memoryx.persistence import Persistence
-from memoryx.store import WeightStore
+from memoryx.store.journal import Journal
+from memoryx.store.persistence import Persistence
+from memoryx.store.store import WeightStore
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.program.stream_plan import assign_servers

@@ -12,8 +12,8 @@ import torch
 from benchmarks.sparsity.model import Layers, update_of
 from memoryx.memory.flash import FlashMemory
 from memoryx.memory.flash_spec import FlashSpec
-from memoryx.persistence import Persistence
-from memoryx.store import WeightStore
+from memoryx.store.persistence import Persistence
+from memoryx.store.store import WeightStore
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts
 from wsc.checkpoint.writer import reserve_tensors, write_metadata

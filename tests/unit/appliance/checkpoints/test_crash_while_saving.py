@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from appliance.checkpoints.folder import CheckpointFolder
-from memoryx.persistence import Persistence
-from memoryx.store import WeightStore
+from memoryx.store.persistence import Persistence
+from memoryx.store.store import WeightStore
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.parts import read_parts, remove_parts
 from wsc.checkpoint.reader import Reader

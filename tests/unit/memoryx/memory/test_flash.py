@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from appliance.faults.strike import full_disk
-from memoryx.journal import Journal
 from memoryx.memory.flash import FlashMemory, check_bound
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.optim.rule import RULES, rule_named
-from memoryx.persistence import Persistence
-from memoryx.store import WeightStore
+from memoryx.store.journal import Journal
+from memoryx.store.persistence import Persistence
+from memoryx.store.store import WeightStore
 from tests.support.errors import raises
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts

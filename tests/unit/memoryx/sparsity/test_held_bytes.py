@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from memoryx.sparsity.held_bytes import held_bytes, packable
-from memoryx.store import WeightStore
+from memoryx.store.store import WeightStore
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.program import Program, TensorSpec

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from memoryx.journal import Journal
 from memoryx.optim.rule import RULES
-from memoryx.persistence import Persistence
 from memoryx.sparsity.mask import mask_of, mask_words
-from memoryx.store import WeightStore
+from memoryx.store.journal import Journal
+from memoryx.store.persistence import Persistence
+from memoryx.store.store import WeightStore
 from tests.support.errors import raises
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.config import validate

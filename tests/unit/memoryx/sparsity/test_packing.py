@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from memoryx.journal import Journal
 from memoryx.memory.flash import FlashMemory
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.memory.memory import Memory
 from memoryx.optim.rule import RULES
-from memoryx.persistence import Persistence
 from memoryx.sparsity.packing import Packing
-from memoryx.store import WeightStore
+from memoryx.store.journal import Journal
+from memoryx.store.persistence import Persistence
+from memoryx.store.store import WeightStore
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts
 from wsc.checkpoint.reader import Reader

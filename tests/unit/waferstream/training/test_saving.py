@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memoryx.store import WeightStore
+from memoryx.store.store import WeightStore
 from tests.support.tiny_run import TINY, digest_of, run_here, write_run
 from wsc.checkpoint.reader import Reader
 from wsc.host import disk
@@ -121,7 +121,7 @@ def test_checkpoint_is_finished_when_the_run_fails(
 ) -> None:
     """The step after it fails while it is written; the same command continues from it."""
     monkeypatch.setattr(disk, "write_at", delayed(disk.write_at))
-    from memoryx.store import WeightStore
+    from memoryx.store.store import WeightStore
 
     update = WeightStore.update
 

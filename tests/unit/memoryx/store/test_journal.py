@@ -2,8 +2,8 @@
 
 import torch
 
-from memoryx.journal import Journal
-from memoryx.store import WeightStore
+from memoryx.store.journal import Journal
+from memoryx.store.store import WeightStore
 from tests.support.plain_sgd import SGD
 from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.program import TensorSpec

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from memoryx.snapshot import CopyRoom, Snapshot
 from memoryx.sparsity.restoring import check_density, present_masks
-from memoryx.store import WeightStore, ignore_change
+from memoryx.store.snapshot import CopyRoom, Snapshot
+from memoryx.store.store import WeightStore, ignore_change
 from wsc.checkpoint import CLUSTER_STATES, parameter_of
 from wsc.checkpoint.packed import PackedSpec
 from wsc.checkpoint.reader import Reader

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import torch
 
-from memoryx.holdings import Holdings
 from memoryx.memory.memory import Dram, Made, Memory
 from memoryx.optim.rule import Parameter, Shape, State, rule_named
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.packing import Packing
+from memoryx.store.holdings import Holdings
 from wsc.checkpoint import parameter_of
 from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.optimizer.weight_averages import WeightAverage, advance

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memoryx import snapshot as snapshot_module
-from memoryx.snapshot import CopyRoom, Snapshot
+from memoryx.store import snapshot as snapshot_module
+from memoryx.store.snapshot import CopyRoom, Snapshot
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.parts import Part, has_parts, read_parts
 from wsc.checkpoint.reader import Reader

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import torch
 
-from memoryx.store import WeightStore
+from memoryx.store.store import WeightStore
 
 Image = dict[str, torch.Tensor]
 """Copies of what ``WeightStore.of`` returns of one parameter, as it is held."""

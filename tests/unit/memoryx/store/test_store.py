@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from memoryx.optim.rule import RULES
-from memoryx.persistence import Persistence
-from memoryx.store import WeightStore
+from memoryx.store.persistence import Persistence
+from memoryx.store.store import WeightStore
 from tests.support.errors import raises
 from tests.support.plain_sgd import SGD
 from wsc.checkpoint import CLUSTER_STATES
