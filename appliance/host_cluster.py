@@ -13,8 +13,8 @@ import torch
 from appliance.coordinator.coordinator import Coordinator
 from appliance.coordinator.step_checks import check_skipped
 from appliance.local import LocalRoles
-from memoryx.collector import all_finite
-from memoryx.loss_scaling import LossScaling
+from memoryx.job.collector import all_finite
+from memoryx.job.loss_scaling import LossScaling
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.server import ServerSpec, WeightServer
 from simulator.cluster_timing import ClusterTiming
@@ -66,8 +66,8 @@ class HostCluster(Coordinator):
     ) -> LossScale | None:
         """End a step, counted from 1: unscale, clip and apply the gradients of the batch.
 
-        The order and the formulas are those of ``memoryx.collector``. With a dynamic loss scale the
-        step is skipped if a gradient is not finite, and the next scale is returned.
+        The order and the formulas are those of ``memoryx.job.collector``. With a dynamic loss scale
+        the step is skipped if a gradient is not finite, and the next scale is returned.
         """
         if loss_scale is not None:
             check_skipped(loss_scale, step)

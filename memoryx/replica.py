@@ -5,7 +5,7 @@ clipped, with the number of the update, and what all servers have agreed on for 
 applies the optimizer's rule to them (state-machine replication: Schneider, ACM Computing Surveys
 22(4), 1990). It keeps the results of finished steps as servers do, and no server updates step t + 1
 before all replicas have done step t, so that the survivors of any loss are at most one step apart
-(memoryx.commitment).
+(memoryx.job.commitment).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import torch
 
-from memoryx.bucket_work import BucketWork
-from memoryx.commitment import Commitment
 from memoryx.holder import Holder
-from memoryx.loss_scaling import LossScaling
+from memoryx.job.bucket_work import BucketWork
+from memoryx.job.commitment import Commitment
+from memoryx.job.loss_scaling import LossScaling
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.sparsity.streams import SparseStreams
 from wsc.core.messages.messages import (

@@ -1,7 +1,7 @@
 """A weight server of MemoryX: streams weights, collects gradients, applies the optimizer.
 
-Weights stream as ``memoryx.streamer`` allows, gradients become sums in ``memoryx.collector``, and
-each update may allow further weights to stream.
+Weights stream as ``memoryx.job.streamer`` allows, gradients become sums in
+``memoryx.job.collector``, and each update may allow further weights to stream.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import torch
 
-from memoryx.bucket_work import BucketWork, cast, first_use, followers
-from memoryx.collector import GradientCollector, NormExchange
-from memoryx.commitment import Commitment
 from memoryx.holder import Holder
-from memoryx.loss_scaling import LossScaling
+from memoryx.job.bucket_work import BucketWork, cast, first_use, followers
+from memoryx.job.collector import GradientCollector, NormExchange
+from memoryx.job.commitment import Commitment
+from memoryx.job.loss_scaling import LossScaling
+from memoryx.job.norms import NormNotes
+from memoryx.job.streamer import Streamer
+from memoryx.job.watcher import Watcher
 from memoryx.memory.flash_spec import FlashSpec
-from memoryx.norms import NormNotes
 from memoryx.sparsity.streams import SparseStreams
-from memoryx.streamer import Streamer
-from memoryx.watcher import Watcher
 from wsc.core.messages.messages import (
     Envelope,
     GradientReady,

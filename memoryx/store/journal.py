@@ -2,8 +2,8 @@
 
 Before a parameter is updated, its master and optimizer state are copied. The copies of a step are
 forgotten when the next one begins to update, which it may only do when the step has been applied
-by all servers (memoryx.commitment). So one copy of the trained parameters is enough, and the memory
-of one step serves the next.
+by all servers (memoryx.job.commitment). So one copy of the trained parameters is enough, and the
+memory of one step serves the next.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class Vote(NamedTuple):
 
 @dataclass(frozen=True)
 class StepDone:
-    """The sender has done its part of a step; see memoryx.commitment.
+    """The sender has done its part of a step; see memoryx.job.commitment.
 
     ``results`` are those of each micro-batch of a CS node, with its index, ``findings`` what the
     node found not finite. Both outlive the node in the weight servers. ``votes`` are those on

@@ -73,7 +73,7 @@ class Job:
 
     @property
     def is_committed(self) -> bool:
-        """Whether weight servers hear of the end of every step (memoryx.commitment)."""
+        """Whether weight servers hear of the end of every step (memoryx.job.commitment)."""
         return self.is_protected or self.verification.is_on
 
 

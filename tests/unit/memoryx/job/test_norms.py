@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from memoryx.norms import NormNotes
+from memoryx.job.norms import NormNotes
 from tests.support.small_programs import program
 from wsc.core.program.program import NormInput, NormResults
 from wsc.core.roles.role import Job, Report

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from memoryx.norms import NormNotes
+from memoryx.job.norms import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.streams import SparseStreams

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from memoryx.loss_scaling import LossScaling
+from memoryx.job.loss_scaling import LossScaling
 from swarmx.links.memory import MemoryArena
 from tests.support.plain_sgd import plain_sgd
 from wsc.core.messages.messages import NormTotal, WeightsReady

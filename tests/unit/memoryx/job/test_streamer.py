@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from memoryx.streamer import Streamer
+from memoryx.job.streamer import Streamer
 from tests.support.arenas import StrictArena, StrictSlab
 from tests.support.small_programs import program
 from wsc.core.program.stream_plan import Bucket, plan_streams

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryx.collector import Collected, GradientCollector, NormExchange
+from memoryx.job.collector import Collected, GradientCollector, NormExchange
+from memoryx.job.norms import NormNotes
 from memoryx.memory.memory import Dram
-from memoryx.norms import NormNotes
 from memoryx.optim.clip import gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks
 from tests.support.arenas import StrictArena

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from memoryx.watcher import Watcher
+from memoryx.job.watcher import Watcher
 from tests.support.small_programs import PARAMETERS, program
 from wsc.core.messages.watch import NOTHING, Finding, Watch
 from wsc.core.roles.role import Job, Report
