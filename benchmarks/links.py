@@ -24,7 +24,7 @@ from typing import cast
 import torch
 
 from swarmx.links.link import LinkKind, open_link
-from swarmx.links.wire import decode_header, encode_header, envelope_of
+from swarmx.links.wire.messages import decode_header, encode_header, envelope_of
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.messages.messages import Envelope, GradientReleased, WeightsReady, WeightsReleased
 from wsc.core.messages.reduce_order import Subtree

@@ -18,7 +18,12 @@ from benchmarks.fuzz.file_targets import file_targets
 from benchmarks.fuzz.mutations import of_bytes, of_trees
 from swarmx.links.memory import MemorySlab
 from swarmx.links.packed_message import decode_message, encode_message
-from swarmx.links.wire import DamagedMessageError, decode_header, encode_header, envelope_of
+from swarmx.links.wire.messages import (
+    DamagedMessageError,
+    decode_header,
+    encode_header,
+    envelope_of,
+)
 from waferstream.config.phases import load_phases
 from wsc.compiler.compiled import (
     Compiled,

@@ -37,7 +37,7 @@ from swarmx.links.inbox import Inbox
 from swarmx.links.memory import MemorySlab
 from swarmx.links.tcp_socket import reserve_port
 from swarmx.links.tls import TlsSpec
-from swarmx.links.wire import (
+from swarmx.links.wire.messages import (
     PROTOCOL_VERSION,
     DamagedMessageError,
     decode_header,

@@ -11,7 +11,7 @@ import struct
 import torch
 
 from swarmx.links.memory import MemorySlab, place_of
-from swarmx.links.wire import (
+from swarmx.links.wire.messages import (
     DamagedMessageError,
     decode_header,
     encode_header,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swarmx.links.endpoint import PAYLOAD_LIMIT_BYTES
-from swarmx.links.wire import DamagedMessageError
+from swarmx.links.wire.messages import DamagedMessageError
 from wsc.core.messages.messages import Credit, Envelope, credit_of
 from wsc.core.messages.payload import Arena, Slab
 

@@ -18,7 +18,7 @@ import torch
 
 from swarmx.links.memory import MemorySlab
 from swarmx.links.received import CREDITED, ReceivedSlabs
-from swarmx.links.wire import (
+from swarmx.links.wire.messages import (
     MOST_HEADER_BYTES,
     DamagedMessageError,
     decode_header,
@@ -26,7 +26,7 @@ from swarmx.links.wire import (
     envelope_of,
     payload_of,
 )
-from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
+from swarmx.links.wire.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from wsc.core.messages.messages import Envelope
 from wsc.core.messages.payload import Payload
 from wsc.core.units import KIB, MIB

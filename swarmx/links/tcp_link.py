@@ -34,8 +34,8 @@ from swarmx.links.tcp_inbound import InboundStreams
 from swarmx.links.tcp_outbound import Outbound
 from swarmx.links.tcp_socket import HANDSHAKE_S, dial, reserve_port
 from swarmx.links.tls import TlsSpec
-from swarmx.links.wire import PROTOCOL_VERSION, DamagedMessageError, stamped
-from swarmx.links.wire_pb2 import Hello, Welcome  # type: ignore[attr-defined]  # made at import
+from swarmx.links.wire.messages import PROTOCOL_VERSION, DamagedMessageError, stamped
+from swarmx.links.wire.wire_pb2 import Hello, Welcome  # type: ignore[attr-defined]  # made at import
 from wsc.core.errors import WaferStreamError
 from wsc.core.messages.messages import Envelope
 from wsc.core.messages.payload import Arena

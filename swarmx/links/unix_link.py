@@ -47,7 +47,7 @@ from swarmx.links.unix_connection import (
     receive_record,
     try_connect,
 )
-from swarmx.links.wire import MOST_HEADER_BYTES, DamagedMessageError
+from swarmx.links.wire.messages import MOST_HEADER_BYTES, DamagedMessageError
 from wsc.core.messages.messages import Abort, Envelope
 from wsc.core.units import KIB
 

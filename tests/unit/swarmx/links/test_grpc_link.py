@@ -15,7 +15,7 @@ from swarmx.links.endpoint import Address
 from swarmx.links.grpc_link import GrpcEndpoint, open_grpc
 from swarmx.links.memory import MemoryArena
 from swarmx.links.tls import TlsSpec
-from swarmx.links.wire import PROTOCOL_VERSION
+from swarmx.links.wire.messages import PROTOCOL_VERSION
 from tests.support.errors import raises
 from wsc.core.errors import (
     ApplianceCorruptionError,

@@ -19,8 +19,8 @@ from swarmx.links.memory import MemoryArena, MemorySlab
 from swarmx.links.tcp_frames import write_all, write_record
 from swarmx.links.tcp_link import TcpEndpoint, open_tcp
 from swarmx.links.tcp_socket import dial, end_connection, secure_accepted
-from swarmx.links.wire import MOST_HEADER_BYTES, PROTOCOL_VERSION, encode_header
-from swarmx.links.wire_pb2 import Hello  # type: ignore[attr-defined]  # made at import
+from swarmx.links.wire.messages import MOST_HEADER_BYTES, PROTOCOL_VERSION, encode_header
+from swarmx.links.wire.wire_pb2 import Hello  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises
 from wsc.core.errors import (
     ApplianceCorruptionError,

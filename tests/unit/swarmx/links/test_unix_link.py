@@ -12,7 +12,7 @@ import torch
 from swarmx.links.endpoint import Address
 from swarmx.links.memory import MemoryArena, SharedArena
 from swarmx.links.unix_link import SocketEndpoint
-from swarmx.links.wire import MOST_HEADER_BYTES
+from swarmx.links.wire.messages import MOST_HEADER_BYTES
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises
 from wsc.core.errors import (

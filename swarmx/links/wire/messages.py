@@ -14,8 +14,8 @@ from typing import Any, get_args
 from google.protobuf.message import DecodeError
 
 from swarmx.links.memory import Block, SharedPayload
-from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
-from swarmx.links.wire_results import Results, results_from_wire, results_payload, results_to_wire
+from swarmx.links.wire.results import Results, results_from_wire, results_payload, results_to_wire
+from swarmx.links.wire.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.messages import messages
 from wsc.core.messages.messages import Envelope, StepDone, Vote

@@ -10,16 +10,16 @@ from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmx.links import wire, wire_pb2
 from swarmx.links.memory import MemoryArena, SharedArena, place_of
-from swarmx.links.wire import (
+from swarmx.links.wire import messages, wire_pb2
+from swarmx.links.wire.messages import (
     DamagedMessageError,
     decode_header,
     encode_header,
     envelope_of,
     shared_payload_of,
 )
-from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
+from swarmx.links.wire.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.messages.messages import (
@@ -79,7 +79,7 @@ def test_message_survives_encoding(message: Message) -> None:
     """A decoded message equals the encoded one, and its header has the size of the payload."""
     envelope = Envelope("wgt-0", "csx-1", message, 1 << 40)
     header, payload_bytes = decode_header(encode_header(envelope))
-    payload = wire.payload_of(envelope)
+    payload = messages.payload_of(envelope)
     assert payload_bytes == (payload.num_bytes if payload else None)
     assert envelope_of(header, payload) == envelope
 
@@ -95,7 +95,7 @@ def test_tensors_among_results_survive_encoding() -> None:
     sent = StepDone(1, ((0, (0.5, *tensors[:2])), (3, (None, *tensors[2:]))))
     envelope = Envelope("csx-0", "wgt-0", sent)
     header, payload_bytes = decode_header(encode_header(envelope))
-    payload = wire.payload_of(envelope)
+    payload = messages.payload_of(envelope)
     assert payload is not None
     assert payload_bytes == payload.num_bytes == 8 + 1 + 48
     received = envelope_of(header, payload).message
