@@ -17,7 +17,7 @@ from benchmarks.fuzz.campaign import Target, through_file
 from benchmarks.fuzz.file_targets import file_targets
 from benchmarks.fuzz.mutations import of_bytes, of_trees
 from swarmx.links.memory import MemorySlab
-from swarmx.links.packed_message import decode_message, encode_message
+from swarmx.links.unix.packed_message import decode_message, encode_message
 from swarmx.links.wire.messages import (
     DamagedMessageError,
     decode_header,

@@ -14,10 +14,10 @@ from pathlib import Path
 from swarmx.links.certificates import Credentials, credentials_of
 from swarmx.links.endpoint import Address
 from swarmx.links.inbox import Inbox
-from swarmx.links.received import ReceivedSlabs
-from swarmx.links.tcp_link import TcpEndpoint
+from swarmx.links.tcp.link import TcpEndpoint
+from swarmx.links.tcp.received import ReceivedSlabs
 from swarmx.links.tls import TlsSpec
-from swarmx.links.unix_link import SocketEndpoint
+from swarmx.links.unix.link import SocketEndpoint
 from wsc.core.messages.messages import Envelope
 from wsc.core.messages.payload import Arena
 

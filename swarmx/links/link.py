@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 from swarmx.links.endpoint import Endpoint
 from swarmx.links.memory import MemoryArena, SharedArena, unmap_lost_blocks
 from swarmx.links.tls import TlsSpec
-from swarmx.links.unix_link import SocketEndpoint
+from swarmx.links.unix.link import SocketEndpoint
 from wsc.core.messages.payload import Arena
 
 LinkKind = Literal["auto", "shared_memory", "tcp", "grpc"]
@@ -69,12 +69,12 @@ def open_link(
         case "shared_memory":
             return Link(SocketEndpoint(role, session, *limits), arena or SharedArena())
         case "grpc":
-            from swarmx.links.grpc_link import open_grpc  # noqa: PLC0415 - loads C libraries
+            from swarmx.links.grpc.link import open_grpc  # noqa: PLC0415 - loads C libraries
 
             endpoint = open_grpc(role, session, host, start_timeout_s, tls)
             return Link(endpoint, arena or MemoryArena())
         case "tcp":
-            from swarmx.links.tcp_link import open_tcp  # noqa: PLC0415 - loads C libraries
+            from swarmx.links.tcp.link import open_tcp  # noqa: PLC0415 - loads C libraries
 
             arena = arena or MemoryArena()
             return Link(open_tcp(role, session, host, *limits, arena, tls), arena)

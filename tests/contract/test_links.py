@@ -8,9 +8,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from swarmx.links import grpc_link, inbox, tcp_outbound, unix_link
+from swarmx.links import inbox
 from swarmx.links.endpoint import Address, Endpoint
+from swarmx.links.grpc import link as grpc_link
 from swarmx.links.link import Link
+from swarmx.links.tcp import outbound
+from swarmx.links.unix import link as unix_link
 from tests.contract.echo_role import ON_OTHER_HOSTS, open_kind
 from tests.contract.open_links import KINDS, opened, random_bytes, ready, released
 from tests.support.envelopes import payload_of
@@ -235,7 +238,7 @@ def test_roles_that_flood_each_other_both_finish(kind: str) -> None:
 
 def test_queues_are_bounded(links: list[Link], monkeypatch: pytest.MonkeyPatch) -> None:
     """A role that is sent far more than credits allow gets an error, not all of the memory."""
-    for module in (unix_link, grpc_link, inbox, tcp_outbound):
+    for module in (unix_link, grpc_link, inbox, outbound):
         monkeypatch.setattr(module, "MOST_WAITING", 10)
     a, b = links[0].endpoint, links[1].endpoint
     with raises(ApplianceResourceExhausted, "queue-full"):

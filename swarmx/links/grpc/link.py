@@ -32,10 +32,10 @@ from swarmx.links.endpoint import (
     unknown_role,
     unreachable,
 )
-from swarmx.links.grpc_server import METHOD, OPTIONS, SERVICE, listen, make_server
+from swarmx.links.grpc.server import METHOD, OPTIONS, SERVICE, listen, make_server
 from swarmx.links.inbox import Inbox
 from swarmx.links.memory import MemorySlab
-from swarmx.links.tcp_socket import reserve_port
+from swarmx.links.tcp.sockets import reserve_port
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire.messages import (
     PROTOCOL_VERSION,

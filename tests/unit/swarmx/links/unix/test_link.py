@@ -11,7 +11,7 @@ import torch
 
 from swarmx.links.endpoint import Address
 from swarmx.links.memory import MemoryArena, SharedArena
-from swarmx.links.unix_link import SocketEndpoint
+from swarmx.links.unix.link import SocketEndpoint
 from swarmx.links.wire.messages import MOST_HEADER_BYTES
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises

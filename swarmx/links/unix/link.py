@@ -37,8 +37,7 @@ from swarmx.links.endpoint import (
     unreachable,
 )
 from swarmx.links.inbox import Inbox, Lost
-from swarmx.links.packed_message import decode_message, encode_message
-from swarmx.links.unix_connection import (
+from swarmx.links.unix.connection import (
     Inbound,
     is_at,
     is_open,
@@ -47,6 +46,7 @@ from swarmx.links.unix_connection import (
     receive_record,
     try_connect,
 )
+from swarmx.links.unix.packed_message import decode_message, encode_message
 from swarmx.links.wire.messages import MOST_HEADER_BYTES, DamagedMessageError
 from wsc.core.messages.messages import Abort, Envelope
 from wsc.core.units import KIB

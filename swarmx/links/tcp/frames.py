@@ -17,7 +17,7 @@ from itertools import count
 import torch
 
 from swarmx.links.memory import MemorySlab
-from swarmx.links.received import CREDITED, ReceivedSlabs
+from swarmx.links.tcp.received import CREDITED, ReceivedSlabs
 from swarmx.links.wire.messages import (
     MOST_HEADER_BYTES,
     DamagedMessageError,

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from swarmx.links.endpoint import MOST_WAITING
-from swarmx.links.tcp_frames import FrameWriter
-from swarmx.links.tcp_socket import end_connection
+from swarmx.links.tcp.frames import FrameWriter
+from swarmx.links.tcp.sockets import end_connection
 from wsc.core.errors import WaferStreamError
 from wsc.core.messages.messages import Envelope
 

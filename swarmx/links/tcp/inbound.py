@@ -23,9 +23,9 @@ from swarmx.links.endpoint import (
     stalled_peer,
 )
 from swarmx.links.inbox import Inbox
-from swarmx.links.received import ReceivedSlabs
-from swarmx.links.tcp_frames import FrameReader, StalledFrameError, write_record
-from swarmx.links.tcp_socket import end_connection, identity_of, secure_accepted
+from swarmx.links.tcp.frames import FrameReader, StalledFrameError, write_record
+from swarmx.links.tcp.received import ReceivedSlabs
+from swarmx.links.tcp.sockets import end_connection, identity_of, secure_accepted
 from swarmx.links.wire.messages import PROTOCOL_VERSION, DamagedMessageError
 from swarmx.links.wire.wire_pb2 import (  # type: ignore[attr-defined]  # made at import
     Header,

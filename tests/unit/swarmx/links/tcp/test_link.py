@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from swarmx.links import tcp_inbound, tcp_link
 from swarmx.links.certificates import certificate_of_role
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
 from swarmx.links.memory import MemoryArena, MemorySlab
-from swarmx.links.tcp_frames import write_all, write_record
-from swarmx.links.tcp_link import TcpEndpoint, open_tcp
-from swarmx.links.tcp_socket import dial, end_connection, secure_accepted
+from swarmx.links.tcp import inbound
+from swarmx.links.tcp import link as tcp_link
+from swarmx.links.tcp.frames import write_all, write_record
+from swarmx.links.tcp.link import TcpEndpoint, open_tcp
+from swarmx.links.tcp.sockets import dial, end_connection, secure_accepted
 from swarmx.links.wire.messages import MOST_HEADER_BYTES, PROTOCOL_VERSION, encode_header
 from swarmx.links.wire.wire_pb2 import Hello  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises
@@ -237,13 +238,11 @@ def test_strangers_cannot_fill_the_process(
     with ExitStack() as stack:
         silent = [
             stack.enter_context(socket.create_connection((host, int(port))))
-            for _ in range(2 * tcp_inbound._MOST_STRANGERS)
+            for _ in range(2 * inbound._MOST_STRANGERS)
         ]
-        closed = sum(
-            connection.recv(1) == b"" for connection in silent[tcp_inbound._MOST_STRANGERS :]
-        )
-        assert closed == tcp_inbound._MOST_STRANGERS
-        assert threading.active_count() < 2 * tcp_inbound._MOST_STRANGERS
+        closed = sum(connection.recv(1) == b"" for connection in silent[inbound._MOST_STRANGERS :])
+        assert closed == inbound._MOST_STRANGERS
+        assert threading.active_count() < 2 * inbound._MOST_STRANGERS
 
 
 def test_connection_without_tls_is_refused(endpoint: TcpEndpoint) -> None:
@@ -313,8 +312,8 @@ def test_handshake_that_begins_while_a_link_closes_cannot_keep_it_open(
         assert connection is endpoint._listener or secured.wait(10)
         end_connection(connection)
 
-    monkeypatch.setattr(tcp_inbound, "secure_accepted", secure_while_closing)
-    monkeypatch.setattr(tcp_inbound, "end_connection", end_when_secured)
+    monkeypatch.setattr(inbound, "secure_accepted", secure_while_closing)
+    monkeypatch.setattr(inbound, "end_connection", end_when_secured)
 
     def say_hello() -> None:
         identity = endpoint.address.identity

@@ -9,10 +9,10 @@ from datetime import timedelta
 import grpc
 import pytest
 
-from swarmx.links import grpc_link
 from swarmx.links.certificates import certificate_of_role, make_authority, make_certificate
 from swarmx.links.endpoint import Address
-from swarmx.links.grpc_link import GrpcEndpoint, open_grpc
+from swarmx.links.grpc import link as grpc_link
+from swarmx.links.grpc.link import GrpcEndpoint, open_grpc
 from swarmx.links.memory import MemoryArena
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire.messages import PROTOCOL_VERSION
@@ -187,7 +187,7 @@ def test_grpc_address_must_be_of_this_host() -> None:
 def test_open_grpc_endpoint_does_not_delay_the_exit() -> None:
     """A process that fails before it closes its endpoints, with streams open, still ends."""
     code = (
-        "from swarmx.links.grpc_link import open_grpc\n"
+        "from swarmx.links.grpc.link import open_grpc\n"
         "from wsc.core.messages.messages import Envelope, WeightsReleased\n"
         "a = open_grpc('a', 'ours', '127.0.0.1', start_timeout_s=10)\n"
         "a.connect({'a': a.address})\n"

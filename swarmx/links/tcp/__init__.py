@@ -1,0 +1,1 @@
+"""The link between hosts: TCP under TLS."""

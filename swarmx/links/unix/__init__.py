@@ -1,0 +1,1 @@
+"""The link within a host: Unix sockets, with payloads in shared memory."""
