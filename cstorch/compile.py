@@ -122,6 +122,12 @@ def recorded_size(backend: Backend, tensors: Sequence[torch.Tensor]) -> tuple[in
     return size, is_uneven or (policy.depends_on_wafer and not _fits_surely(backend, tensors, size))
 
 
+def target_of(backend: Backend) -> str:
+    """Return the description of the cluster that a program is for."""
+    config = backend.cluster_config
+    return f"{config.num_csx} x {config.cluster.machine.model_dump_json()}"
+
+
 def group_of_samples(model: nn.Module) -> int:
     """Return how many consecutive samples share a loss, which a model states under this name."""
     return getattr(model, "group_of_samples", 1)

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from cstorch.backend import Backend
-from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of
+from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, target_of
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
@@ -46,7 +46,7 @@ def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) 
     start = _Start.of(backend, call, forward, cache)
     found = None if start is None else start.load(backend, call)
     if found is not None:
-        (recorded, compiled), fit, was_cached = found, None, True
+        (recorded, compiled, was_cached), fit = found, None
     else:
         with noted_outlines() as outlines:
             recorded, compiled, fit, was_cached = _compile_fitting(
@@ -103,14 +103,17 @@ class _Start:
         key = start_key(backend, model_of(backend), call, forward)
         return None if key is None else cls(cache, key, forward)
 
-    def load(self, backend: Backend, call: Call) -> tuple[RecordedStep, Compiled] | None:
-        """Return the step and its program, None if there is none; the forward pass does not run."""
-        found = self.cache.load_start(self.key)
+    def load(self, backend: Backend, call: Call) -> tuple[RecordedStep, Compiled, bool] | None:
+        """Return the step, its program, and whether that was compiled for this very cluster.
+
+        None if there is no program. The forward pass does not run.
+        """
+        found = self.cache.load_start(self.key, target_of(backend))
         if found is None:
             return None
-        compiled, outlines = found
+        compiled, outlines, was_cached = found
         model = model_of(backend)
         with recording() as recorder, recorded_clipping(model, recorder), self.forward.skipped():
             call_with_outlines(outlines)
             outputs = recorder.hand_out(call(call.tensors))
-        return RecordedStep(backend, None, call, outputs, recorder), compiled
+        return RecordedStep(backend, None, call, outputs, recorder), compiled, was_cached

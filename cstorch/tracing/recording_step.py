@@ -16,7 +16,7 @@ import torch
 from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
-from cstorch.compile import Fit, group_of_samples, model_of, recorded_size
+from cstorch.compile import Fit, group_of_samples, model_of, recorded_size, target_of
 from cstorch.listeners.hooks import (
     Names,
     itself,
@@ -175,14 +175,14 @@ def _graph_of(recorded: RecordedStep) -> Recording:
 
 def compile_request(backend: Backend, fit: Fit) -> CompileRequest:
     """Return what decides a compile in addition to the recorded step."""
-    config, cut = backend.cluster_config, fit.cut
-    _check_kind(config.cluster.machine.system.name)
+    cut = fit.cut
+    _check_kind(backend.cluster_config.cluster.machine.system.name)
     return CompileRequest(
         precision=stream_precision(),
         micro_batch_size=cut.size,
         num_micro_batches=cut.num_micro_batches,
         recomputed_layers=fit.recomputed_layers,
-        target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
+        target=target_of(backend),
         num_short=cut.num_short,
     )
 

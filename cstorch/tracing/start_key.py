@@ -2,7 +2,8 @@
 
 The name of a compile artifact is a digest of the recorded graph, so it is known only after the
 step's Python has run on every layer. Where the forward pass has an identity (``Forward``), a key
-follows from that identity and from what it reads: model, buffers, flags, batch and machine.
+follows from that identity and from what it reads: model, buffers, flags, batch and system. Programs
+that differ in nothing but the cluster that they are for share a key.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ def start_key(backend: Backend, model: nn.Module, call: Call, forward: Forward) 
     values = _values_of(model)
     if values is None:
         return None
-    config = backend.cluster_config
+    config, batch_size = backend.cluster_config, call.tensors[0].shape[0]
+    system = config.cluster.machine.system.model_dump_json()
     parts = (
         (VERSION, torch.__version__, sys.version),
         (forward.identity, call.function.__qualname__, bool(while_traced)),
         (stream_precision(), flags.amp, flags.csx.model_dump(exclude=_WITHOUT_EFFECT)),
-        (config.num_csx, config.cluster.machine.model_dump_json()),
+        (flags.csx.performance.policy.systems_key(batch_size, config.num_csx), system),
         (call.structure, [outline(leaf) for leaf in call.leaves]),
         (list(outlines(model)), values),
     )

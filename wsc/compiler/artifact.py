@@ -5,7 +5,7 @@
     schedule.txt    the static schedule, for people
     kernels.py      the generated kernels, for people
 <compile_dir>/start_<key>.json
-    the artifact of a step that need not be recorded (cstorch.tracing.start_key)
+    an artifact of a step that need not be recorded (cstorch.tracing.start_key), for any cluster
 """
 
 from __future__ import annotations
@@ -71,8 +71,12 @@ class ArtifactCache:
             shutil.rmtree(partial, ignore_errors=True)
         return target
 
-    def load_start(self, key: str) -> tuple[Compiled, list[Any]] | None:
-        """Return the artifact and the notes under a key, None if they are not whole."""
+    def load_start(self, key: str, target: str) -> tuple[Compiled, list[Any], bool] | None:
+        """Return an artifact for a cluster, the notes under a key, and whether it was there.
+
+        None if they are not whole. The artifact follows from one for another cluster, and is stored
+        then.
+        """
         try:
             digest, notes, seal = json.loads(self._start_file(key).read_text())
         except (OSError, ValueError, TypeError):
@@ -80,8 +84,15 @@ class ArtifactCache:
         # The digest names a folder that is removed when it is damaged: not for a stranger to say.
         if not is_sealed(_start_content(key, digest, notes), seal):
             return None
-        compiled = self.load(digest)
-        return None if compiled is None else (compiled, notes)
+        if (known := self.load(digest)) is None:
+            return None
+        wanted = known.for_target(target)
+        if wanted.program.digest == digest:
+            return known, notes, True
+        if (found := self.load(wanted.program.digest)) is not None:
+            return found, notes, True
+        self.store(wanted)
+        return wanted, notes, False
 
     def store_start(self, key: str, digest: str, notes: Sequence[Any] = ()) -> None:
         """Put the artifact with a digest, and notes in JSON, under a key, if the disk has room."""

@@ -15,7 +15,7 @@ from wsc.compiler.capture.annotations import recompute_marks
 from wsc.compiler.capture.capture import Step
 from wsc.compiler.capture.captured import Captured, separated
 from wsc.compiler.capture.traced_buffers import TracedBuffers
-from wsc.compiler.compiled import Compiled
+from wsc.compiler.compiled import Compiled, program_digest
 from wsc.compiler.derivation.recording import Recording, record
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
@@ -93,10 +93,11 @@ def compile_recorded(
             "gradients are, too. A mean over samples is that of the whole batch",
             request.num_micro_batches,
         )
-    digest = step_digest(steps, request)
+    step = step_digest(steps, request)
+    digest = program_digest(step, request.target)
     if cache is not None and (found := cache.load(digest)) is not None:
         return found, True
-    compiled = _lower(steps[0], request, digest, totals)
+    compiled = replace(_lower(steps[0], request, digest, totals), step_digest=step)
     for captured in steps[1:]:
         compiled = replace(compiled, short=_sized_kernels(captured, request, compiled.program))
     if cache is not None:
@@ -107,7 +108,7 @@ def compile_recorded(
 def recorded_digest(recording: Recording, request: CompileRequest) -> str:
     """Return the digest of the program that a recorded step would be compiled to."""
     steps, _ = _steps_of(recording, request)
-    return step_digest(steps, request)
+    return program_digest(step_digest(steps, request), request.target)
 
 
 def _steps_of(
@@ -206,12 +207,12 @@ def _agreed(program: Program) -> tuple[object, ...]:
 
 
 def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
-    """Return ``cs_<digits>`` over the graphs of a step, one for each size of its micro-batches.
+    """Return a digest over the graphs of a step, one for each size of its micro-batches.
 
-    Layers, constants, request and versions are part of it.
+    Layers, constants, versions, and the request but for its target are part of it.
     """
     digest = hashlib.sha256()
-    for part in (VERSION, torch.__version__, request):
+    for part in (VERSION, torch.__version__, replace(request, target="")):
         digest.update(repr(part).encode())
     for captured in steps:
         calls: dict[int | None, int] = {None: -1}  # numbers that do not depend on earlier traces
@@ -231,4 +232,4 @@ def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
             digest.update(name.encode())
             flat = constant.detach().contiguous().view(-1)
             digest.update(flat.view(torch.uint8).numpy().tobytes())
-    return f"cs_{int.from_bytes(digest.digest()[:8], 'little')}"
+    return digest.hexdigest()

@@ -8,8 +8,9 @@ for, and the seal: only what this user has compiled may run, not what a stranger
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from wsc.core.program.segment import Segment
 from wsc.core.roles.installation import SizedKernels
 from wsc.host.user_state import is_sealed, sealed
 
-FORMAT = 5
+FORMAT = 6
 """Version of the JSON form; other versions are not read."""
 
 _PROGRAM = TypeAdapter(Program)
@@ -39,6 +40,7 @@ class Compiled:
     ``label_counts`` counts the labels of a micro-batch, where the step has means over labels;
     ``state_update`` computes the buffers that the step writes (StepState); ``short`` is for the
     micro-batches with one sample less, where there are any; ``norms`` computes NormResults.
+    ``step_digest`` is that of the step and of all that decides the program, besides its target.
     """
 
     program: Program
@@ -47,12 +49,25 @@ class Compiled:
     state_update: KernelSource | None = None
     short: SizedKernels | None = None
     norms: KernelSource | None = None
+    step_digest: str = ""
+
+    def for_target(self, target: str) -> Compiled:
+        """Return the program for another cluster: segments and kernels are the same."""
+        digest = program_digest(self.step_digest, target)
+        return replace(self, program=replace(self.program, digest=digest))
+
+
+def program_digest(step_digest: str, target: str) -> str:
+    """Return ``cs_<digits>``, the name of a program for the cluster that ``target`` describes."""
+    digest = hashlib.sha256(f"{step_digest} for {target}".encode()).digest()
+    return f"cs_{int.from_bytes(digest[:8], 'little')}"
 
 
 def compiled_to_json(compiled: Compiled) -> str:
     """Return the JSON form: format version, seal of the content, content."""
     content = {
         "program": _PROGRAM.dump_python(compiled.program, mode="json"),
+        "step_digest": compiled.step_digest,
         "kernels": [_kernel_data(kernel) for kernel in compiled.kernels],
         "label_counts": compiled.label_counts and _kernel_data(compiled.label_counts),
         "state_update": compiled.state_update and _kernel_data(compiled.state_update),
@@ -83,6 +98,7 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
             for name in ("label_counts", "state_update", "norms")
         )
         short = None if content["short"] is None else _sized(content["short"])
+        step_digest = str(content["step_digest"])
     except DamagedArtifactError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -93,7 +109,7 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
         raise DamagedArtifactError(f"{len(kernels)} kernels, {len(program.segments)} segments")
     if (short is None) != (program.num_short == 0):
         raise DamagedArtifactError(f"kernels of {program.num_short} short micro-batches are absent")
-    return Compiled(program, kernels, label_counts, state_update, short, norms)
+    return Compiled(program, kernels, label_counts, state_update, short, norms, step_digest)
 
 
 def _canonical(content: Any) -> bytes:

@@ -131,6 +131,20 @@ class MicroBatchPolicy:
             case int():
                 return closest_size(batch_size, self.requested)
 
+    def systems_key(self, batch_size: int, num_csx: int) -> int:
+        """Return a number that only those numbers of systems share that cut the batch alike.
+
+        On any wafer, so for any ``largest``. Raises ConfigError as ``size``.
+        """
+        match self.requested:
+            case "auto":
+                return max(AUTO_MICRO_BATCHES, num_csx)
+            case int():
+                size = self.size(batch_size, num_csx)
+                return Cut.of(batch_size, size, num_csx).num_micro_batches
+            case _:
+                return num_csx
+
     def check(self, batch_size: int, num_csx: int, group_size: int = 1) -> None:
         """Raise ConfigError unless every system gets a micro-batch of a global batch.
 

@@ -14,6 +14,7 @@ from cstorch.tracing.call import Call
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.start_key import start_key
 from tests.support.cstorch_program import running_backend
+from tests.support.tiny_training import Shape, cluster_config
 
 
 class Model(nn.Module):
@@ -105,3 +106,18 @@ def test_what_cannot_be_known_has_no_key() -> None:
     assert key() is None
     handle.remove()
     assert key() is not None
+
+
+@pytest.mark.parametrize(("policy", "is_shared"), [("auto", True), ("fill_wafer", False)])
+def test_systems_share_a_key_where_they_share_micro_batches(policy: Any, is_shared: bool) -> None:
+    """With another tree, too, which decides nothing of a program; a wafer decides its fit."""
+    current_backend().shutdown()
+
+    def found(num_csx: int, fan_out: int, system: str = "CS-2") -> str | None:
+        config = cluster_config(Shape(num_csx, fan_out), system=system)
+        with running_backend(cluster_config=config):
+            cstorch.backends.csx.performance.micro_batch_size = policy
+            return key(x=torch.zeros(16, 2))
+
+    assert found(1, 2) not in (None, found(1, 2, "CS-3"))
+    assert (found(1, 2) == found(2, 4)) == is_shared

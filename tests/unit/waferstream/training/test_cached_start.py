@@ -105,14 +105,26 @@ def test_second_run_records_nothing_and_has_the_same_weights(
 def test_a_start_is_found_by_the_same_step_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not with another model or number of systems, and not by other code."""
+    """Not with another model, and not by other code."""
     run(tmp_path, capsys, "first", TRAIN, **SHORT)
 
     def recorded(name: str, *flags: str, **changes: Any) -> int:
         return run(tmp_path, capsys, name, TRAIN, *flags, **{**SHORT, **changes})[1]
 
-    assert recorded("systems", "--num_csx=2") == 1
     assert recorded("model", init__model__filter_size=48) == 1
     with mock.patch("waferstream.training.build.sources_digest", return_value="changed"):
         assert recorded("source") == 1
     assert recorded("other steps", init__loop__max_steps=2) == 0
+
+
+def test_another_number_of_systems_records_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its program is a new one all the same, and is found the next time."""
+    first, recorded = run(tmp_path, capsys, "one", TRAIN, **SHORT)
+    assert recorded == 1
+    names = []
+    for model_dir in ("two", "again"):
+        assert run(tmp_path, capsys, model_dir, TRAIN, "--num_csx=2", **SHORT) == (first, 0)
+        names.append(len(list((tmp_path / "cache").glob("cs_*"))))
+    assert names == [2, 2]

@@ -184,10 +184,10 @@ def test_load_of_an_empty_cache_is_silent(cache: ArtifactCache) -> None:
 def test_start_leads_to_its_artifact_while_both_are_whole(cache: ArtifactCache) -> None:
     """A changed file, that of another key, and one whose artifact is gone lead nowhere."""
     artifact, _ = compiled(cache)
-    assert cache.load_start("key") is None
+    assert cache.load_start("key", REQUEST.target) is None
     for key in ("key", "other"):
         cache.store_start(key, artifact.program.digest, ["note"])
-    assert cache.load_start("key") == (artifact, ["note"])
+    assert cache.load_start("key", REQUEST.target) == (artifact, ["note"], True)
     file, other = (next(cache.root.glob(f"start_{key}.*")) for key in ("key", "other"))
     whole = file.read_bytes()
     for text in (
@@ -199,10 +199,24 @@ def test_start_leads_to_its_artifact_while_both_are_whole(cache: ArtifactCache) 
         other.read_bytes(),
     ):
         file.write_bytes(text)
-        assert cache.load_start("key") is None
+        assert cache.load_start("key", REQUEST.target) is None
     file.write_bytes(whole)
     shutil.rmtree(cache.root / artifact.program.digest)
-    assert cache.load_start("key") is None
+    assert cache.load_start("key", REQUEST.target) is None
+
+
+def test_start_gives_the_artifact_that_another_cluster_compiles(cache: ArtifactCache) -> None:
+    """Under the same name, with the same kernels. It is new the first time, as after a compile."""
+    request = replace(REQUEST, target="4 systems")
+    cache.store_start("key", compiled(cache)[0].program.digest)
+    derived = [cache.load_start("key", request.target) for _ in range(2)]
+    recorded, was_found = compiled(cache, request)
+    assert was_found
+    assert derived == [(recorded, [], False), (recorded, [], True)]
+    shutil.rmtree(cache.root / recorded.program.digest)
+    recorded, was_found = compiled(cache, request)
+    assert not was_found
+    assert derived[0] == (recorded, [], False)
 
 
 def test_start_of_a_stranger_removes_nothing(
@@ -215,5 +229,5 @@ def test_start_of_a_stranger_removes_nothing(
     with monkeypatch.context() as stranger:
         stranger.setenv("WAFERSTREAM_STATE", str(tmp_path / "state of another user"))
         cache.store_start("key", str(outside))
-    assert cache.load_start("key") is None
+    assert cache.load_start("key", REQUEST.target) is None
     assert outside.is_dir()

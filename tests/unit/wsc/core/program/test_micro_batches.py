@@ -47,6 +47,34 @@ def test_auto_is_the_same_on_up_to_eight_systems(
         assert cut == Cut.of(batch_size, AUTO.size(batch_size, 1, largest))
 
 
+@given(
+    sizes,
+    st.lists(st.integers(1, 40), min_size=2, max_size=2),
+    st.sampled_from(["auto", "fill_wafer", None, 1, 7, 64]),
+    st.none() | st.integers(1, 300),
+)
+def test_systems_with_one_key_cut_the_batch_alike(
+    batch_size: int, systems: list[int], requested: Any, largest: int | None
+) -> None:
+    if max(systems) > batch_size:
+        return
+    policy = MicroBatchPolicy(requested)
+    keys = {policy.systems_key(batch_size, num_csx) for num_csx in systems}
+    cuts = {
+        Cut.of(batch_size, policy.size(batch_size, num_csx, largest), num_csx)
+        for num_csx in systems
+    }
+    assert len(cuts) <= len(keys)
+
+
+def test_systems_share_a_key_unless_they_decide_the_cut() -> None:
+    keys = {
+        requested: [MicroBatchPolicy(requested).systems_key(16, num_csx) for num_csx in (1, 8, 9)]
+        for requested in ("auto", 2, None, "fill_wafer")
+    }
+    assert keys == {"auto": [8, 8, 9], 2: [8, 8, 9], None: [1, 8, 9], "fill_wafer": [1, 8, 9]}
+
+
 @given(sizes, st.integers(1, 40), st.none() | st.integers(0, 300))
 def test_auto_takes_the_fewest_rounds(batch_size: int, num_csx: int, largest: int | None) -> None:
     """No larger size that fits and leaves enough micro-batches takes fewer."""
