@@ -78,7 +78,7 @@ def check(case: Case, num_csx: int) -> None:
 
 NIGHTLY = """
     gpt2-eager llama-eager llama2-grouped-queries llama-dynamic-rope qwen2 gemma gemma2 qwen3-moe
-    gpt-oss phi3 deberta-v2 modernbert convnext swin ast
+    gpt-oss mistral phi phi3 deberta-v2 modernbert convnext swin ast
     olmo2 starcoder2 cohere2 granite glm4 smollm3 olmoe deepseek-v3 lfm2 rwkv xlstm mamba2
     electra albert dinov2 mobilenet-v2 regnet bart
 """
