@@ -27,6 +27,16 @@ from wsc.core.units import seconds
 
 Cause = Literal["compute", "overhead", "straggler", "weights", "input", "reduce", "idle"]
 
+CAUSES = {
+    "compute": "arithmetic and memory traffic of kernels",
+    "overhead": "start of segments and kernels",
+    "straggler": "wait for the slowest system",
+    "weights": "wait for weights",
+    "input": "wait for samples",
+    "reduce": "wait for gradients to be summed and applied",
+    "idle": "no micro-batch left",
+}
+"""Definitions of the causes, for footnotes."""
 
 OVERHEAD_NOTE = (
     "Overhead above half of a step: a system takes about a millisecond to start each segment (a "

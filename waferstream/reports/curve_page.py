@@ -15,7 +15,9 @@ from waferstream.reports.curve_report import (
     own_footnotes,
     verdict,
 )
+from waferstream.reports.evidence import error_section
 from waferstream.reports.gpu_table import TITLE, gpu_table
+from waferstream.reports.host import host_text, software
 from waferstream.reports.machine_sections import (
     attribution_section,
     machine_sections,
@@ -34,7 +36,6 @@ from waferstream.reports.page import (
     Verdict,
     render,
 )
-from waferstream.reports.run_page import error_section, host_text, software
 from wsc.core.config import dump_yaml
 from wsc.core.units import format_rate, format_short, seconds
 from wsc.host.files import replacing, write_json

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from timing.attribution import OVERHEAD_NOTE
+from timing.attribution import CAUSES, OVERHEAD_NOTE
 from waferstream.reports.amounts import format_duration, format_energy
 from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo, sweet_spots
 from waferstream.reports.economics import TrainingBill
-from waferstream.reports.evidence import ErrorBar
+from waferstream.reports.evidence import error_bar_text
 from waferstream.reports.gpu_table import gpu_text
 from wsc.core.units import (
     counted,
@@ -30,17 +30,6 @@ MOST_ROWS = 25
 MOST_SPOTS = 8
 """Numbers of systems named as efficient ones."""
 _WORTH_SAYING = 1.1  # less is within the error of a prediction
-
-CAUSES = {
-    "compute": "arithmetic and memory traffic of kernels",
-    "overhead": "start of segments and kernels",
-    "straggler": "wait for the slowest system",
-    "weights": "wait for weights",
-    "input": "wait for samples",
-    "reduce": "wait for gradients to be summed and applied",
-    "idle": "no micro-batch left",
-}
-"""Definitions of the causes of timing.attribution, for footnotes."""
 
 
 def headline(result: CurveResult) -> str:
@@ -218,24 +207,6 @@ def _advice(result: CurveResult) -> Iterator[str]:
 
 def _efficiency(result: CurveResult, num_csx: int) -> float:
     return next(point.efficiency for point in result.points if point.num_csx == num_csx)
-
-
-def error_bar_text(system: str, bar: ErrorBar | None, as_published: bool) -> str:
-    """Return how far predictions for a system are from published runs.
-
-    Args:
-        system: The name of the system.
-        bar: Its errors; None where no published run is known.
-        as_published: Whether the machine is the published one.
-    """
-    changed = "" if as_published else " cluster.yaml changes numbers of the published machine."
-    if bar is None:
-        return f"Error bar: unknown, no published run on a {system} is left to compare.{changed}"
-    return (
-        f"Error bar: nine of ten published runs on one {bar.system} are within "
-        f"{bar.nine_of_ten:.0%} of their prediction ({bar.runs} runs, none of them fitted; mean "
-        f"{bar.mean:.1%}, worst {bar.worst:.0%}).{changed}"
-    )
 
 
 def extrapolation_texts(points: Sequence[CurvePoint]) -> Iterator[str]:

@@ -1,10 +1,11 @@
-"""How far predictions of training throughput are from published runs, and which runs those are."""
+"""How far predictions of training throughput are from published runs, and how reports say it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from waferstream.reports.page import Section, Sentence
 from wsc.core.units import format_count
 
 
@@ -54,3 +55,34 @@ def extrapolations(system: str, parameters: float, num_csx: int) -> tuple[str, .
     if bar is None:
         return (f"no published run on a {system} is left to compare",)
     return bar.extrapolations(parameters, num_csx)
+
+
+def error_bar_text(system: str, bar: ErrorBar | None, as_published: bool) -> str:
+    """Return how far predictions for a system are from published runs.
+
+    Args:
+        system: The name of the system.
+        bar: Its errors; None where no published run is known.
+        as_published: Whether the machine is the published one.
+    """
+    changed = "" if as_published else " cluster.yaml changes numbers of the published machine."
+    if bar is None:
+        return f"Error bar: unknown, no published run on a {system} is left to compare.{changed}"
+    return (
+        f"Error bar: nine of ten published runs on one {bar.system} are within "
+        f"{bar.nine_of_ten:.0%} of their prediction ({bar.runs} runs, none of them fitted; mean "
+        f"{bar.mean:.1%}, worst {bar.worst:.0%}).{changed}"
+    )
+
+
+def error_section(system: str, as_published: bool, extrapolated: Sequence[str]) -> Section:
+    """Return how far the emulated times of a system are to be trusted.
+
+    Args:
+        system: The name of the system.
+        as_published: Whether the machine is the published one.
+        extrapolated: Sentences on what no published run covers.
+    """
+    text = error_bar_text(system, ERROR_BARS.get(system), as_published)
+    sentences = [Sentence(one, False) for one in (text, *extrapolated)]
+    return Section("error", "How far to trust the emulated times", sentences)

@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from wsc.core.units import format_bytes
+
 
 @dataclass(frozen=True)
 class Host:
@@ -48,3 +50,13 @@ def git_commit(folder: Path) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return result.stdout.strip()
+
+
+def software(host: Host) -> str:
+    """Return the versions of Python and torch, to stand behind that of this project."""
+    return f", Python {host.python}, torch {host.torch}"
+
+
+def host_text(host: Host) -> str:
+    """Return processor, cores and memory of a host."""
+    return f"{host.cpu}, {host.cores} cores, {format_bytes(host.memory_bytes)} of memory"

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from csnode.engine.spec import LayerRegion
 from swarmx.topology import Tree, swarmx_nodes
-from timing.attribution import OVERHEAD_NOTE, Attribution
+from timing.attribution import CAUSES, OVERHEAD_NOTE, Attribution
 from timing.sram import LayerReport, SramReport, sram_report
-from waferstream.reports.curve_report import CAUSES
 from waferstream.reports.layer_groups import (
     LAYER_HEADER,
     NUMBER,

@@ -9,12 +9,11 @@ from markupsafe import Markup
 
 from timing.start_up import StartUp
 from waferstream.reports.amounts import format_duration, format_energy
-from waferstream.reports.curve_report import error_bar_text
 from waferstream.reports.drawing import Color, Point, Series, chart
 from waferstream.reports.economics import SECONDS_PER_HOUR, PriceSpec, power_kw
-from waferstream.reports.evidence import ERROR_BARS, extrapolations
+from waferstream.reports.evidence import error_section, extrapolations
 from waferstream.reports.history import Curves
-from waferstream.reports.host import Host
+from waferstream.reports.host import host_text, software
 from waferstream.reports.machine_sections import (
     attribution_section,
     machine_sections,
@@ -23,7 +22,7 @@ from waferstream.reports.machine_sections import (
 from waferstream.reports.machine_use import MachineUse
 from waferstream.reports.page import Block, Facts, Figures, Listing, Page, Section, Sentence, Table
 from waferstream.reports.summary import Emulated, RunSummary
-from wsc.core.units import format_bytes, format_count, format_ps, format_rate, seconds
+from wsc.core.units import format_count, format_ps, format_rate, seconds
 
 REPORT_NAME = "report.html"
 
@@ -218,19 +217,6 @@ def _energy_section(summary: RunSummary, emulated: Emulated) -> Section:
     return Section("cost", "Energy and cost", [Facts(facts), Sentence(advice)])
 
 
-def error_section(system: str, as_published: bool, extrapolated: Sequence[str]) -> Section:
-    """Return how far the emulated times of a system are to be trusted.
-
-    Args:
-        system: The name of the system.
-        as_published: Whether the machine is the published one.
-        extrapolated: Sentences on what no published run covers.
-    """
-    text = error_bar_text(system, ERROR_BARS.get(system), as_published)
-    sentences = [Sentence(one, False) for one in (text, *extrapolated)]
-    return Section("error", "How far to trust the emulated times", sentences)
-
-
 def _origin_section(summary: RunSummary, origin: Origin) -> Section:
     facts = {"Command": origin.command} if origin.command else {}
     if summary.weights_sha256 is not None:
@@ -252,13 +238,3 @@ def _origin_section(summary: RunSummary, origin: Origin) -> Section:
         Listing("The machine (cluster.yaml)", origin.cluster),
     ]
     return Section("reproduce", "How to reproduce it", blocks)
-
-
-def software(host: Host) -> str:
-    """Return the versions of a host, to stand behind that of this project."""
-    return f", Python {host.python}, torch {host.torch}"
-
-
-def host_text(host: Host) -> str:
-    """Return processor, cores and memory of a host."""
-    return f"{host.cpu}, {host.cores} cores, {format_bytes(host.memory_bytes)} of memory"
