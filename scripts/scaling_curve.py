@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from waferstream.config.phases import load_params
-from waferstream.reports.curve import CurveResult
-from waferstream.reports.curve_page import write_curve
-from waferstream.reports.curve_report import table_text, verdict
+from waferstream.reports.curve.page import write_curve
+from waferstream.reports.curve.result import CurveResult
+from waferstream.reports.curve.text import table_text, verdict
 from waferstream.scaling.experiment import CURVE_NAME, Experiment, check, measure, run_py
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep

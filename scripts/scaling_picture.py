@@ -23,9 +23,9 @@ from matplotlib.axes import Axes
 from appliance.spec import ClusterSpec
 from waferstream.config.phases import load_params
 from waferstream.reports import style
-from waferstream.reports.curve import CurveResult
-from waferstream.reports.curve_picture import DOTS, counts_axis, draw_rates
-from waferstream.reports.curve_report import headline
+from waferstream.reports.curve.picture import DOTS, counts_axis, draw_rates
+from waferstream.reports.curve.result import CurveResult
+from waferstream.reports.curve.text import headline
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
 from waferstream.simulation.session import captured_studies, labels_of, machines_of, simulate_study
 from wsc.core.errors import ConfigError, WaferStreamError

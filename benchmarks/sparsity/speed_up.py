@@ -32,7 +32,7 @@ from validation.rows.reader import PUBLISHED, read_rows
 from validation.rows.row import Row
 from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
-from waferstream.reports.curve_picture import DOTS
+from waferstream.reports.curve.picture import DOTS
 from wsc.core.program.micro_batches import FILL_WAFER
 from wsc.core.program.program import Program, TensorSpec
 from wsc.core.program.segment import OpWork, Segment

@@ -9,18 +9,18 @@ from memoryx.tiers import Holding, Tiers
 from timing.attribution import Attribution
 from timing.stalls import StreamCheck
 from timing.start_up import StartUp
-from waferstream.reports.curve import (
+from waferstream.reports.curve.result import (
     CurvePoint,
     CurveResult,
     PointDetail,
     PredictedStep,
     SimulationInfo,
 )
+from waferstream.reports.curve.runs import curve_of_runs
 from waferstream.reports.economics import StepEnergy, TrainingBill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.host import Host
 from waferstream.reports.layer_groups import LayerGroup
-from waferstream.reports.run_curve import curve_of_runs
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 
 HOST = Host("Xeon <2>", cores=2, memory_bytes=8 << 30, python="3.11.2", torch="2.13.0")

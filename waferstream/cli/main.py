@@ -35,7 +35,7 @@ from wsc.host.standard_streams import ended_by_reader, outlasting_readers
 
 if TYPE_CHECKING:
     from appliance.spec import ClusterSpec, RuntimeSpec
-    from waferstream.reports.curve import CurveResult
+    from waferstream.reports.curve.result import CurveResult
     from waferstream.reports.summary import RunSummary
     from waferstream.training.tracing import TraceRequest
 

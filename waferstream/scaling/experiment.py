@@ -2,7 +2,7 @@
 
 out/
     csx_<N>/          model folder of each run
-    scaling.json      the curve (waferstream.reports.curve has the schema)
+    scaling.json      the curve (waferstream.reports.curve.result has the schema)
     scaling.png       throughput, and emulated step time by cause
     gpus.png          emulated throughput beside modelled throughput of GPU clusters
     scaling.html      all of it on one page
@@ -21,9 +21,9 @@ from typing import Any
 
 from appliance.placement.host_memory import why_killed
 from waferstream.config.params import Params
-from waferstream.reports.curve import CurveResult
+from waferstream.reports.curve.result import CurveResult
+from waferstream.reports.curve.runs import curve_of_runs
 from waferstream.reports.host import git_commit
-from waferstream.reports.run_curve import curve_of_runs
 from waferstream.reports.summary import SUMMARY_NAME, RunSummary
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError

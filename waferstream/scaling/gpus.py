@@ -16,7 +16,7 @@ from baselines.gpu import (
 from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import LanguageConfig
 from waferstream.config.params import Params
-from waferstream.reports.curve import GpuComparison, GpuCurve
+from waferstream.reports.curve.result import GpuComparison, GpuCurve
 from wsc.core.units import format_count
 
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)

@@ -9,8 +9,8 @@ from pathlib import Path
 from timing.record import Record
 from timing.trace import Activities, write_trace
 from waferstream.reports.amounts import energy_facts, format_duration, format_energy
-from waferstream.reports.curve import CurvePoint, CurveResult, PointDetail
-from waferstream.reports.curve_report import (
+from waferstream.reports.curve.result import CurvePoint, CurveResult, PointDetail
+from waferstream.reports.curve.text import (
     headline,
     table_text,
 )

@@ -28,7 +28,7 @@ from cstorch.trace import TracedStep
 from modelzoo.user_classes import compute_loss
 from simulator.simulator import Simulator
 from waferstream.config.sections import LoopConfig
-from waferstream.reports.curve import CurvePoint, CurveResult
+from waferstream.reports.curve.result import CurvePoint, CurveResult
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.capture import CapturedStep, captured_step, compile_at, with_rows
 from waferstream.simulation.output import simulation_text

@@ -1,7 +1,7 @@
 """One simulation from command line to files.
 
 model_dir/simulation/
-    simulation.json     the curve (waferstream.reports.curve has the schema)
+    simulation.json     the curve (waferstream.reports.curve.result has the schema)
     simulation.png      throughput, and emulated step time by cause
     simulation.html     all of it on one page
     gpus.png            emulated throughput beside modelled throughput of GPU clusters
@@ -25,9 +25,9 @@ from modelzoo.models.transformer_config import LanguageConfig
 from timing.hardware import MachineSpec
 from timing.hardware.wafer import SYSTEMS
 from waferstream.config.params import Params
-from waferstream.reports.curve import CurvePoint, CurveResult, SimulationInfo
-from waferstream.reports.curve_page import write_curve
-from waferstream.reports.curve_report import headline
+from waferstream.reports.curve.page import write_curve
+from waferstream.reports.curve.result import CurvePoint, CurveResult, SimulationInfo
+from waferstream.reports.curve.text import headline
 from waferstream.reports.economics import StepEnergy, TrainingBill, power_kw, training_bill
 from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.host import git_commit

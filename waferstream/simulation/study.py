@@ -15,7 +15,7 @@ from timing.sram import data_bytes, describe
 from timing.start_up import start_up
 from timing.timed_steps import TimedSteps
 from waferstream.config.params import Params, TrainerConfig
-from waferstream.reports.curve import (
+from waferstream.reports.curve.result import (
     CurvePoint,
     FilledWafer,
     PointDetail,

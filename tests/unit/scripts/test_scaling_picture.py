@@ -11,7 +11,7 @@ from tests.support.errors import raises
 from tests.support.pictures import drawn, overlapping, words
 from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from timing.attribution import Attribution
-from waferstream.reports.curve import CurveResult
+from waferstream.reports.curve.result import CurveResult
 from wsc.core.errors import ConfigError
 
 CAUSES = Attribution(compute=940, overhead=60)

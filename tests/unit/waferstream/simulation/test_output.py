@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.summaries import simulated_curve
 from timing.attribution import Attribution
-from waferstream.reports.curve import CurveResult
+from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.economics import PriceSpec, training_bill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.simulation.output import detail_text, simulation_text

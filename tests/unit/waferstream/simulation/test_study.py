@@ -16,7 +16,7 @@ from tests.support.errors import raises
 from tests.support.plain_steps import backward_step, mean_square
 from timing.hardware import CS2, MachineSpec, MemoryXSpec, override
 from timing.record import Record
-from waferstream.reports.curve import CurvePoint, PredictedStep
+from waferstream.reports.curve.result import CurvePoint, PredictedStep
 from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from timing.start_up import StartUp
 from waferstream.reports.amounts import energy_facts, format_duration, format_energy
-from waferstream.reports.curve import CurvePoint, CurveResult, GpuComparison, PointDetail
-from waferstream.reports.curve_report import (
+from waferstream.reports.curve.gpu_table import TITLE, gpu_table
+from waferstream.reports.curve.result import CurvePoint, CurveResult, GpuComparison, PointDetail
+from waferstream.reports.curve.text import (
     curve_table,
     extrapolation_texts,
     footnotes,
@@ -16,7 +17,6 @@ from waferstream.reports.curve_report import (
     verdict,
 )
 from waferstream.reports.evidence import error_section
-from waferstream.reports.gpu_table import TITLE, gpu_table
 from waferstream.reports.host import host_text, software
 from waferstream.reports.machine_sections import (
     attribution_section,
@@ -61,7 +61,7 @@ def write_curve(
         command: The command line that made the curve.
     """
     # matplotlib takes long to import; errors of the command line are reported before
-    from waferstream.reports.curve_picture import curve_picture, gpu_picture  # noqa: PLC0415
+    from waferstream.reports.curve.picture import curve_picture, gpu_picture  # noqa: PLC0415
 
     write_json(folder / f"{name}.json", result)
     picture = folder / f"{name}.png"

@@ -17,14 +17,14 @@ from tests.support.pictures import drawn, overlapping, shows, words
 from tests.support.summaries import run_curve, simulated_curve, summary
 from timing.attribution import Attribution
 from waferstream.reports import style
-from waferstream.reports.curve import GpuComparison, GpuCurve
-from waferstream.reports.curve_picture import (
+from waferstream.reports.curve.picture import (
     CAUSE_COLORS,
     counts_axis,
     curve_picture,
     gpu_picture,
     rate_axis,
 )
+from waferstream.reports.curve.result import GpuComparison, GpuCurve
 from waferstream.reports.evidence import ErrorBar
 
 BAR = ErrorBar("CS-2", 10, 0.05, 0.1, 0.3, (1e6, 1e13), 64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waferstream.reports.curve import GpuComparison, GpuCurve
+from waferstream.reports.curve.result import GpuComparison, GpuCurve
 from wsc.core.units import aligned, format_rate
 
 TITLE = "Samples/s of GPU clusters with the same model and batch, modelled"

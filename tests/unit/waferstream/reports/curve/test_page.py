@@ -12,9 +12,9 @@ import pytest
 from tests.support.html import Parsed
 from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from timing.attribution import Attribution
-from waferstream.reports.curve import GpuComparison
-from waferstream.reports.curve_page import curve_page, write_curve
-from waferstream.reports.curve_report import curve_table
+from waferstream.reports.curve.page import curve_page, write_curve
+from waferstream.reports.curve.result import GpuComparison
+from waferstream.reports.curve.text import curve_table
 from waferstream.reports.economics import PriceSpec, training_bill
 from waferstream.reports.summary import ModelSummary
 from wsc.core.units import format_ps

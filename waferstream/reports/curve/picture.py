@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFor
 from baselines.gpu.curve import Kind
 from timing.attribution import Attribution
 from waferstream.reports import style
-from waferstream.reports.curve import (
+from waferstream.reports.curve.result import (
     GPU_STRATEGIES,
     CurvePoint,
     CurveResult,

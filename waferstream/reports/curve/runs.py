@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waferstream.reports.curve import (
+from waferstream.reports.curve.result import (
     CurvePoint,
     CurveResult,
     TrainedRun,

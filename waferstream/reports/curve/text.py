@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from timing.attribution import CAUSES, OVERHEAD_NOTE
 from waferstream.reports.amounts import format_duration, format_energy
-from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo, sweet_spots
+from waferstream.reports.curve.gpu_table import gpu_text
+from waferstream.reports.curve.result import CurvePoint, CurveResult, TrainingInfo, sweet_spots
 from waferstream.reports.economics import TrainingBill
 from waferstream.reports.evidence import error_bar_text
-from waferstream.reports.gpu_table import gpu_text
 from wsc.core.units import (
     counted,
     folded,

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 
 from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from timing.attribution import OVERHEAD_NOTE, Attribution
-from waferstream.reports.curve import FilledWafer
-from waferstream.reports.curve_report import (
+from waferstream.reports.curve.result import FilledWafer
+from waferstream.reports.curve.text import (
     MOST_ROWS,
     curve_table,
     footnotes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from waferstream.reports.curve import efficiencies
+from waferstream.reports.curve.result import efficiencies
 
 
 def test_efficiencies_are_relative_to_the_first_point() -> None:

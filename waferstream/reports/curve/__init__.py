@@ -1,0 +1,1 @@
+"""Curves over numbers of systems: their result, text, tables, pictures and page."""
