@@ -51,7 +51,7 @@ TINY = {
 _PICTURES = (
     "waferstream.training.results.loss_picture",
     "waferstream.reports.curve.picture.curve_picture",
-    "waferstream.reports.wafer_picture.wafer_picture",
+    "waferstream.reports.machine.wafer_picture.wafer_picture",
 )
 
 

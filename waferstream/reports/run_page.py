@@ -14,12 +14,12 @@ from waferstream.reports.economics import SECONDS_PER_HOUR, PriceSpec, power_kw
 from waferstream.reports.evidence import error_section, extrapolations
 from waferstream.reports.history import Curves
 from waferstream.reports.host import host_text, software
-from waferstream.reports.machine_sections import (
+from waferstream.reports.machine.sections import (
     attribution_section,
     machine_sections,
     region_section,
 )
-from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import Block, Facts, Figures, Listing, Page, Section, Sentence, Table
 from waferstream.reports.summary import Emulated, RunSummary
 from wsc.core.units import format_count, format_ps, format_rate, seconds

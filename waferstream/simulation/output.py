@@ -14,7 +14,7 @@ from waferstream.reports.curve.text import (
     headline,
     table_text,
 )
-from waferstream.reports.layer_groups import LAYER_HEADER, layer_row
+from waferstream.reports.machine.layer_groups import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
 from wsc.core.program.micro_batches import Cut
 from wsc.core.units import (
@@ -134,7 +134,7 @@ def _bill_lines(detail: PointDetail) -> Iterator[str]:
 def draw_wafer(path: Path, study: Study, title: str, num_csx: int) -> None:
     """Draw the SRAM plan of one of ``num_csx`` systems as PNG."""
     # matplotlib takes long to import; errors of the command line are reported before
-    from waferstream.reports.wafer_picture import wafer_picture  # noqa: PLC0415
+    from waferstream.reports.machine.wafer_picture import wafer_picture  # noqa: PLC0415
 
     size = study.micro_batch_size(num_csx)
     subtitle = f"one of {num_csx:,}, micro-batch of {size:,}"

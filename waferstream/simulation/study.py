@@ -23,8 +23,8 @@ from waferstream.reports.curve.result import (
     efficiencies,
 )
 from waferstream.reports.economics import TrainingBill
-from waferstream.reports.layer_groups import group_layers
-from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.machine.layer_groups import group_layers
+from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.summary import Emulated
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import CapturedStep

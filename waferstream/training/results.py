@@ -15,7 +15,7 @@ from timing.hardware import MachineSpec
 from waferstream.reports.history import Curves
 from waferstream.reports.host import git_commit
 from waferstream.reports.loss_picture import loss_picture
-from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import render
 from waferstream.reports.run_page import REPORT_NAME, Origin, run_page
 from waferstream.reports.summary import SUMMARY_NAME, RunSummary

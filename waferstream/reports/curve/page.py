@@ -18,12 +18,12 @@ from waferstream.reports.curve.text import (
 )
 from waferstream.reports.evidence import error_section
 from waferstream.reports.host import host_text, software
-from waferstream.reports.machine_sections import (
+from waferstream.reports.machine.sections import (
     attribution_section,
     machine_sections,
     stall_section,
 )
-from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import (
     Block,
     Facts,

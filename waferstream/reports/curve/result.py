@@ -43,7 +43,7 @@ from timing.start_up import StartUp
 from waferstream.reports.activation_zeros import ActivationZeros
 from waferstream.reports.economics import StepEnergy, TrainingBill
 from waferstream.reports.evidence import ErrorBar
-from waferstream.reports.layer_groups import LayerGroup
+from waferstream.reports.machine.layer_groups import LayerGroup
 from waferstream.reports.summary import Emulated, Measured, ModelSummary
 
 

@@ -8,21 +8,21 @@ from csnode.engine.spec import LayerRegion
 from swarmx.topology import Tree, swarmx_nodes
 from timing.attribution import CAUSES, OVERHEAD_NOTE, Attribution
 from timing.sram import LayerReport, SramReport, sram_report
-from waferstream.reports.layer_groups import (
-    LAYER_HEADER,
-    NUMBER,
-    LayerGroup,
-    joint_path,
-    layer_row,
-)
-from waferstream.reports.machine_drawings import (
+from waferstream.reports.machine.drawings import (
     grid_drawing,
     percent,
     shares_drawing,
     sram_drawing,
     tree_drawing,
 )
-from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.machine.layer_groups import (
+    LAYER_HEADER,
+    NUMBER,
+    LayerGroup,
+    joint_path,
+    layer_row,
+)
+from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import Block, Figures, Section, Sentence, Table
 from wsc.core.units import counted, format_bytes, format_ps
 

@@ -9,7 +9,7 @@ from simulator.costed_program import CostedProgram
 from simulator.stream_checks import checked_streams
 from timing.hardware import MachineSpec
 from timing.sram import SramPlan, largest_with_recompute
-from waferstream.reports.layer_groups import LayerGroup, group_layers
+from waferstream.reports.machine.layer_groups import LayerGroup, group_layers
 from wsc.core.program.schedule import Rounds
 from wsc.core.units import seconds
 

@@ -14,13 +14,13 @@ from timing.attribution import OVERHEAD_NOTE, Attribution
 from timing.hardware import CS2, MachineSpec
 from timing.sram import SramPlan, data_bytes
 from timing.stalls import StreamCheck
-from waferstream.reports.layer_groups import group_layers
-from waferstream.reports.machine_sections import (
+from waferstream.reports.machine.layer_groups import group_layers
+from waferstream.reports.machine.sections import (
     attribution_section,
     machine_sections,
     region_section,
 )
-from waferstream.reports.machine_use import LinkLoad, MachineUse
+from waferstream.reports.machine.use import LinkLoad, MachineUse
 from waferstream.reports.page import Page
 from wsc.core.units import format_bytes
 

@@ -12,7 +12,7 @@ from tests.support.pictures import drawn, overlapping, words
 from tests.support.small_programs import program, segment
 from timing.hardware import CS2, CS3, WaferSpec
 from timing.sram import SramPlan, data_bytes
-from waferstream.reports.wafer_picture import wafer_picture
+from waferstream.reports.machine.wafer_picture import wafer_picture
 from wsc.core.program.segment import Footprint, OpWork, Stash
 from wsc.core.units import format_bytes
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from swarmx.topology import Tree
 from timing.sram import SramPlan, SramReport
 from waferstream.reports.drawing import WIDTH, Color, Drawing, Point, stacked
-from waferstream.reports.machine_use import LinkLoad
+from waferstream.reports.machine.use import LinkLoad
 from wsc.core.units import counted, format_bytes
 
 CAUSE_COLORS: Mapping[str, Color] = {
