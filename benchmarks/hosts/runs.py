@@ -13,7 +13,7 @@ import yaml
 
 from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.network import REPOSITORY
-from waferstream.reports.summary import SUMMARY_NAME
+from waferstream.reports.run.summary import SUMMARY_NAME
 
 _SYSTEMS = 6
 _STEPS = 60

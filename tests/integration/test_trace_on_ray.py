@@ -13,7 +13,7 @@ from tests.support.perfetto import NEEDED, NODE, processor_folder, query
 from tests.support.tiny_run import write_run
 from tests.support.traces import Trace, read_trace
 from waferstream.cli.main import main
-from waferstream.reports.summary import SUMMARY_NAME
+from waferstream.reports.run.summary import SUMMARY_NAME
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(400)]
 

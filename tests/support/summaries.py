@@ -21,7 +21,7 @@ from waferstream.reports.economics import StepEnergy, TrainingBill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.host import Host
 from waferstream.reports.machine.layer_groups import LayerGroup
-from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
+from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
 
 HOST = Host("Xeon <2>", cores=2, memory_bytes=8 << 30, python="3.11.2", torch="2.13.0")
 DIGEST = "ab12" * 16

@@ -36,7 +36,7 @@ from wsc.host.standard_streams import ended_by_reader, outlasting_readers
 if TYPE_CHECKING:
     from appliance.spec import ClusterSpec, RuntimeSpec
     from waferstream.reports.curve.result import CurveResult
-    from waferstream.reports.summary import RunSummary
+    from waferstream.reports.run.summary import RunSummary
     from waferstream.training.tracing import TraceRequest
 
 log = logging.getLogger("waferstream")

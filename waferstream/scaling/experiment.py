@@ -24,7 +24,7 @@ from waferstream.config.params import Params
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.curve.runs import curve_of_runs
 from waferstream.reports.host import git_commit
-from waferstream.reports.summary import SUMMARY_NAME, RunSummary
+from waferstream.reports.run.summary import SUMMARY_NAME, RunSummary
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.program.micro_batches import MicroBatchPolicy

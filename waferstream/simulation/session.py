@@ -31,7 +31,7 @@ from waferstream.reports.curve.text import headline
 from waferstream.reports.economics import StepEnergy, TrainingBill, power_kw, training_bill
 from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.host import git_commit
-from waferstream.reports.summary import ModelSummary
+from waferstream.reports.run.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest, counts_of
 from waferstream.simulation.activation_zeros import zeros_of

@@ -25,7 +25,7 @@ from waferstream.reports.curve.result import (
 from waferstream.reports.economics import TrainingBill
 from waferstream.reports.machine.layer_groups import group_layers
 from waferstream.reports.machine.use import MachineUse
-from waferstream.reports.summary import Emulated
+from waferstream.reports.run.summary import Emulated
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import CapturedStep
 from waferstream.simulation.sparse_steps import simulated_sparsity

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from timing.timed_steps import TimedSteps
-from waferstream.reports.history import HistoryFile
-from waferstream.reports.summary import Evaluation
+from waferstream.reports.run.history import HistoryFile
+from waferstream.reports.run.summary import Evaluation
 from waferstream.training.observers import EvaluationLog, TrainingLog
 
 Point = TypeVar("Point", bound=tuple[int, *tuple[float, ...]])

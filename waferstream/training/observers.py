@@ -15,7 +15,7 @@ from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
 from timing.attribution import StepTiming
 from timing.timed_steps import TimedSteps
-from waferstream.reports.event_writer import EventWriter
+from waferstream.reports.run.event_writer import EventWriter
 from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.messages.watch import TensorNorms, global_norms

@@ -12,13 +12,13 @@ from pathlib import Path
 from appliance.elaboration.elaborate import costed_program
 from appliance.spec import ClusterSpec
 from timing.hardware import MachineSpec
-from waferstream.reports.history import Curves
 from waferstream.reports.host import git_commit
-from waferstream.reports.loss_picture import loss_picture
 from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import render
-from waferstream.reports.run_page import REPORT_NAME, Origin, run_page
-from waferstream.reports.summary import SUMMARY_NAME, RunSummary
+from waferstream.reports.run.history import Curves
+from waferstream.reports.run.loss_picture import loss_picture
+from waferstream.reports.run.page import REPORT_NAME, Origin, run_page
+from waferstream.reports.run.summary import SUMMARY_NAME, RunSummary
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.summary import PICTURE_NAME
 from wsc.core.roles.installation import Installation

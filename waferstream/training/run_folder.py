@@ -35,7 +35,7 @@ import torch
 from appliance.spec import ClusterSpec
 from cstorch.cluster.job_records import JobRecords
 from waferstream.config.params import Params
-from waferstream.reports.summary import RunSummary
+from waferstream.reports.run.summary import RunSummary
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
 from wsc.host.files import replacing, write_json

@@ -15,8 +15,8 @@ from cstorch.flags import restored
 from waferstream.config.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.callbacks import TensorBoardLogger
 from waferstream.config.params import Mode, Params
-from waferstream.reports.history import HISTORY_NAME, HistoryFile
-from waferstream.reports.summary import RunSummary
+from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
+from waferstream.reports.run.summary import RunSummary
 from waferstream.training.backend import COMPILED, make_backend
 from waferstream.training.flags import global_flags
 from waferstream.training.history import History, Recorder

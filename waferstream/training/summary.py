@@ -18,7 +18,7 @@ from timing.attribution import OVERHEAD_NOTE
 from timing.hardware import MachineSpec
 from waferstream.config.params import InitConfig, Params
 from waferstream.reports.host import describe_host
-from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
+from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
 from waferstream.training.history import History
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.trainer import Outcome

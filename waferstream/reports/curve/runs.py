@@ -13,7 +13,7 @@ from waferstream.reports.curve.result import (
     efficiencies,
 )
 from waferstream.reports.evidence import extrapolations
-from waferstream.reports.summary import Emulated, Measured, RunSummary
+from waferstream.reports.run.summary import Emulated, Measured, RunSummary
 from wsc.core.errors import WaferStreamError
 
 

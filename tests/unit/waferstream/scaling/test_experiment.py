@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.errors import raises
 from tests.support.summaries import DIGEST, summary
-from waferstream.reports.summary import RunSummary
+from waferstream.reports.run.summary import RunSummary
 from waferstream.scaling.experiment import Experiment, measure
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.program.micro_batches import MicroBatchPolicy

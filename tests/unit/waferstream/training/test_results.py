@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.summaries import summary
-from waferstream.reports.summary import ModelSummary
+from waferstream.reports.run.summary import ModelSummary
 from waferstream.training.results import title_of
 
 

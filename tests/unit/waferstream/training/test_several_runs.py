@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.support.tiny_run import digest_of, run_here, write_run
-from waferstream.reports.history import HistoryFile
+from waferstream.reports.run.history import HistoryFile
 from waferstream.training.trainer import Trainer
 
 

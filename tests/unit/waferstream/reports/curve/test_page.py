@@ -16,7 +16,7 @@ from waferstream.reports.curve.page import curve_page, write_curve
 from waferstream.reports.curve.result import GpuComparison
 from waferstream.reports.curve.text import curve_table
 from waferstream.reports.economics import PriceSpec, training_bill
-from waferstream.reports.summary import ModelSummary
+from waferstream.reports.run.summary import ModelSummary
 from wsc.core.units import format_ps
 
 RUNS = run_curve(summary(1), summary(4, reduce_ps=2_000_000))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from waferstream.reports.history import Curves, HistoryFile
+from waferstream.reports.run.history import Curves, HistoryFile
 
 
 def losses(*steps: int, loss: float = 2.0) -> list[dict[str, float]]:

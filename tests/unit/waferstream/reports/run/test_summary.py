@@ -12,7 +12,7 @@ import pytest
 from tests.support.summaries import summary
 from timing.attribution import Attribution, StepTiming
 from timing.timed_steps import TimedSteps
-from waferstream.reports.summary import Emulated, RunSummary
+from waferstream.reports.run.summary import Emulated, RunSummary
 from wsc.host.files import write_json
 
 

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import pytest
 
 from tests.support.pictures import shows
-from waferstream.reports.loss_picture import loss_picture
+from waferstream.reports.run.loss_picture import loss_picture
 from waferstream.reports.style import BLUE, VERMILION
 
 CURVE = tuple((step, 5.0 / step) for step in range(1, 201))

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from waferstream.reports import style
-from waferstream.reports.summary import Loss
+from waferstream.reports.run.summary import Loss
 
 _SMOOTH_FROM = 100  # a curve of more steps is noisy
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from waferstream.reports.summary import Loss
+from waferstream.reports.run.summary import Loss
 from wsc.host.files import naming
 
 HISTORY_NAME = "history.jsonl"

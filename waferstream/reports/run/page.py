@@ -12,7 +12,6 @@ from waferstream.reports.amounts import format_duration, format_energy
 from waferstream.reports.drawing import Color, Point, Series, chart
 from waferstream.reports.economics import SECONDS_PER_HOUR, PriceSpec, power_kw
 from waferstream.reports.evidence import error_section, extrapolations
-from waferstream.reports.history import Curves
 from waferstream.reports.host import host_text, software
 from waferstream.reports.machine.sections import (
     attribution_section,
@@ -21,7 +20,8 @@ from waferstream.reports.machine.sections import (
 )
 from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import Block, Facts, Figures, Listing, Page, Section, Sentence, Table
-from waferstream.reports.summary import Emulated, RunSummary
+from waferstream.reports.run.history import Curves
+from waferstream.reports.run.summary import Emulated, RunSummary
 from wsc.core.units import format_count, format_ps, format_rate, seconds
 
 REPORT_NAME = "report.html"
