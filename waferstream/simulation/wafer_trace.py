@@ -23,9 +23,9 @@ from csnode.engine.regions import operand_dtype
 from cstorch.amp import stream_precision
 from cstorch.flags import restored
 from waferstream.config.params import Params
-from waferstream.reports.wafer_trace_page import trace_page
-from waferstream.reports.wafer_trace_picture import trace_picture
-from waferstream.reports.wafer_traces import KernelTrace
+from waferstream.reports.wafer_trace.kernel_trace import KernelTrace
+from waferstream.reports.wafer_trace.page import trace_page
+from waferstream.reports.wafer_trace.picture import trace_picture
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.wafer_trace_request import FLAG, WaferTraceRequest
 from waferstream.training.backend import make_backend

@@ -1,1 +1,1 @@
-"""What a step uses of the emulated machine: layers, wafer, memory and tree, as numbers and drawings."""
+"""What a step uses of the emulated machine: layers, wafer, memory and tree, with drawings."""

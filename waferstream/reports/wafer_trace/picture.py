@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from csnode.fabric.simulator import Work
 from waferstream.reports import style
-from waferstream.reports.wafer_traces import WORK_NAMES, KernelTrace
+from waferstream.reports.wafer_trace.kernel_trace import WORK_NAMES, KernelTrace
 
 _COLORS = {
     Work.COMPUTE: style.BLUE,

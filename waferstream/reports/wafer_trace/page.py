@@ -8,9 +8,9 @@ from math import prod
 from csnode.engine.calls import KernelCall
 from csnode.engine.spec import KernelName
 from waferstream.reports.page import Facts, Page, Section, Sentence, render
-from waferstream.reports.wafer_traces import KernelTrace
+from waferstream.reports.wafer_trace.kernel_trace import KernelTrace
 
-_TEMPLATE = "wafer_trace.html.jinja"
+_TEMPLATE = "wafer_trace/page.html.jinja"
 
 EXPLANATIONS: Mapping[KernelName, str] = {
     "streamed_product": (

@@ -13,8 +13,8 @@ from csnode.engine.calls import KernelCall, run_call
 from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.spec import KERNEL_NAMES
 from csnode.fabric.simulator import Work
-from waferstream.reports.wafer_trace_page import EXPLANATIONS, trace_page
-from waferstream.reports.wafer_traces import WORK_NAMES, KernelTrace
+from waferstream.reports.wafer_trace.kernel_trace import WORK_NAMES, KernelTrace
+from waferstream.reports.wafer_trace.page import EXPLANATIONS, trace_page
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""A kernel on the simulated fabric, PE by PE and cycle by cycle: its trace, picture and page."""
