@@ -22,7 +22,7 @@ from waferstream.config.overrides import INIT, Override
 from waferstream.config.phases import load_params
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.simulation.capture import capture_step
-from waferstream.training.backend import make_backend
+from waferstream.training.setup.backend import make_backend
 from wsc.host.files import write_json
 
 _PARAMS = Path(__file__).parents[1] / "params.yaml"

@@ -33,7 +33,7 @@ from modelzoo.data.registry import build_source
 from waferstream.config.params import InitConfig
 from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
-from waferstream.training.build import make_model, make_optimizer, make_scaler, training_step
+from waferstream.training.setup.build import make_model, make_optimizer, make_scaler, training_step
 from wsc.core.config import load_yaml, validate
 from wsc.host.files import write_json
 

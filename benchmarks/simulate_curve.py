@@ -30,7 +30,7 @@ from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.scaling.sweep import parse_sweep
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.study import study_of
-from waferstream.training.backend import make_backend
+from waferstream.training.setup.backend import make_backend
 from wsc.core.errors import WaferStreamError
 from wsc.core.units import counted
 from wsc.host.files import write_json

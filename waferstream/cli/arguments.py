@@ -19,7 +19,7 @@ from waferstream.reports.economics import PriceSpec, check_tokens
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
 from waferstream.simulation.wafer_trace_request import FLAG as WAFER_TRACE_FLAG
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest, parse_wafer_trace
-from waferstream.training.tracing import TraceRequest
+from waferstream.training.trace_request import TraceRequest
 from wsc.core.config import validate
 from wsc.core.errors import nearest
 from wsc.version import VERSION

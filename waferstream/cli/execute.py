@@ -15,7 +15,7 @@ from types import TracebackType
 
 from timing.record import DEFAULT_LIMIT
 from waferstream.cli.arguments import cluster_file
-from waferstream.training.tracing import TraceRequest
+from waferstream.training.trace_request import TraceRequest
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.host.interrupts import deferred
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from appliance.spec import ClusterSpec, RuntimeSpec
     from waferstream.reports.curve.result import CurveResult
     from waferstream.reports.run.summary import RunSummary
-    from waferstream.training.tracing import TraceRequest
+    from waferstream.training.trace_request import TraceRequest
 
 log = logging.getLogger("waferstream")
 

@@ -14,7 +14,7 @@ from modelzoo.models.registry import MODELS, model_family
 from waferstream.cli.config_tool import STOCK, stock_variants
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell_paths
 from waferstream.config.phases import load_params
-from waferstream.training.build import make_model
+from waferstream.training.setup.build import make_model
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.config import Config, load_yaml

@@ -33,7 +33,7 @@ from modelzoo.models.transformer_config import TransformerConfig
 from waferstream.config.callbacks import Lora
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections import DataLoaderConfig
-from waferstream.training.build import (
+from waferstream.training.setup.build import (
     make_model,
     make_optimizer,
     make_scaler,

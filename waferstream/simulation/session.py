@@ -38,8 +38,8 @@ from waferstream.simulation.activation_zeros import zeros_of
 from waferstream.simulation.capture import capture_step, with_one_group
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study, study_of
-from waferstream.training.backend import make_backend
-from waferstream.training.tracing import TraceRequest
+from waferstream.training.setup.backend import make_backend
+from waferstream.training.trace_request import TraceRequest
 from wsc.core.errors import ConfigError
 from wsc.core.units import seconds
 from wsc.host.terminal import line_width

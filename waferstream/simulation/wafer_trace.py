@@ -28,7 +28,7 @@ from waferstream.reports.wafer_trace.page import trace_page
 from waferstream.reports.wafer_trace.picture import trace_picture
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.wafer_trace_request import FLAG, WaferTraceRequest
-from waferstream.training.backend import make_backend
+from waferstream.training.setup.backend import make_backend
 from wsc.core.errors import ConfigError, nearest
 from wsc.core.program.program import Program
 from wsc.core.program.segment import Segment

@@ -17,13 +17,13 @@ from waferstream.config.callbacks import TensorBoardLogger
 from waferstream.config.params import Mode, Params
 from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
-from waferstream.training.backend import COMPILED, make_backend
-from waferstream.training.flags import global_flags
 from waferstream.training.history import History, Recorder
 from waferstream.training.observers import Events, Observer, Progress
 from waferstream.training.run_folder import RunFolder, claimed, writable_or_temporary
+from waferstream.training.setup.backend import COMPILED, make_backend
+from waferstream.training.setup.flags import global_flags
 from waferstream.training.summary import log_places, log_throughput, summarize
-from waferstream.training.tracing import TraceRequest
+from waferstream.training.trace_request import TraceRequest
 from waferstream.training.trainer import Outcome, Trainer
 from wsc.core.config import validate
 from wsc.core.roles.installation import Installation

@@ -30,7 +30,15 @@ from waferstream.config.callbacks import (
 )
 from waferstream.config.params import InitConfig, Params
 from waferstream.loggers import Logger
-from waferstream.training.build import (
+from waferstream.training.callback import Callbacks, make_callbacks
+from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
+from waferstream.training.listening import listening, make_input_logs, make_listeners
+from waferstream.training.not_finite import NotFiniteRule
+from waferstream.training.observers import Observer, TrainingReporter
+from waferstream.training.restoring import Restorer
+from waferstream.training.run_plan import RunPlan, plan_run
+from waferstream.training.saving import Saver
+from waferstream.training.setup.build import (
     make_loader,
     make_model,
     make_optimizer,
@@ -38,15 +46,7 @@ from waferstream.training.build import (
     make_watch,
     training_step,
 )
-from waferstream.training.callback import Callbacks, make_callbacks
-from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
-from waferstream.training.flags import scoped_flags
-from waferstream.training.listening import listening, make_input_logs, make_listeners
-from waferstream.training.not_finite import NotFiniteRule
-from waferstream.training.observers import Observer, TrainingReporter
-from waferstream.training.restoring import Restorer
-from waferstream.training.run_plan import RunPlan, plan_run
-from waferstream.training.saving import Saver
+from waferstream.training.setup.flags import scoped_flags
 from waferstream.training.training_loop import TrainingLoop, Work
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest

@@ -20,7 +20,7 @@ from waferstream.simulation.activation_zeros import (
     measure_zeros,
     zeros_of,
 )
-from waferstream.training.build import make_model
+from waferstream.training.setup.build import make_model
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.errors import ConfigError
 

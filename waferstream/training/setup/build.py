@@ -28,7 +28,7 @@ from waferstream.config.params import InitConfig, Scope
 from waferstream.config.section import MAX_STEP
 from waferstream.config.sections import DataLoaderConfig
 from waferstream.training.callback import NONE, Callbacks
-from waferstream.training.parameter_groups import parameter_groups
+from waferstream.training.setup.parameter_groups import parameter_groups
 from wsc.core.errors import DataError
 from wsc.core.hyper_schedules.base import scheduler_name
 from wsc.core.hyper_schedules.build import argument_names

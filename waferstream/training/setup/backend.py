@@ -10,7 +10,7 @@ from cstorch.backend import Backend
 from timing.record import DEFAULT_LIMIT
 from waferstream.config.callbacks import CheckLoss
 from waferstream.config.params import Params
-from waferstream.training.tracing import TraceRequest
+from waferstream.training.trace_request import TraceRequest
 
 COMPILED = "cached_compile"
 """The folder of the compile cache in the folder of the model."""

@@ -8,7 +8,7 @@ from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, init_config
 from waferstream.config.params import InitConfig
-from waferstream.training.parameter_groups import parameter_groups
+from waferstream.training.setup.parameter_groups import parameter_groups
 from wsc.core.errors import ConfigError
 
 

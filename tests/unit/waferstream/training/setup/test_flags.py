@@ -11,7 +11,7 @@ import cstorch
 from tests.support.tiny_run import run_here, write_run
 from waferstream.config.flags import Flags
 from waferstream.config.params import InitConfig
-from waferstream.training.flags import global_flags, scoped_flags
+from waferstream.training.setup.flags import global_flags, scoped_flags
 
 FLAGS: Any = cstorch.backends.csx
 

@@ -8,7 +8,7 @@ from tests.support.errors import raises
 from tests.support.tiny_run import run_here, write_run
 from tests.support.traces import read_trace
 from waferstream.cli.arguments import parse_arguments
-from waferstream.training.tracing import TraceRequest
+from waferstream.training.trace_request import TraceRequest
 from wsc.core.errors import ConfigError
 
 
