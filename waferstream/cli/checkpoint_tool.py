@@ -17,7 +17,7 @@ from waferstream.cli.convert_tool import COMMANDS as CONVERSIONS
 from waferstream.cli.model_tool import write_weights
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell, tell_paths
 from waferstream.config.phases import load_params
-from waferstream.training.one_shot import pruned_model
+from waferstream.training.checkpoints.one_shot import pruned_model
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reseal
 from wsc.core.errors import CheckpointError, ConfigError

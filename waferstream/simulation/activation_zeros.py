@@ -19,7 +19,7 @@ from appliance.placement.host_memory import free_bytes
 from waferstream.config.params import InitConfig, Params
 from waferstream.reports.activation_zeros import ActivationZeros, ProductZeros
 from waferstream.simulation.capture import example_batch
-from waferstream.training.restoring import load_weights
+from waferstream.training.checkpoints.restoring import load_weights
 from waferstream.training.setup.build import make_model
 from wsc.core.errors import ConfigError
 from wsc.core.units import format_bytes

@@ -31,13 +31,13 @@ from waferstream.config.callbacks import (
 from waferstream.config.params import InitConfig, Params
 from waferstream.loggers import Logger
 from waferstream.training.callback import Callbacks, make_callbacks
+from waferstream.training.checkpoints.restoring import Restorer
+from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
 from waferstream.training.listening import listening, make_input_logs, make_listeners
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers import Observer, TrainingReporter
-from waferstream.training.restoring import Restorer
 from waferstream.training.run_plan import RunPlan, plan_run
-from waferstream.training.saving import Saver
 from waferstream.training.setup.build import (
     make_loader,
     make_model,

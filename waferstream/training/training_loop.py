@@ -19,11 +19,11 @@ from cstorch.utils.data.dataloader import BATCHES
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.params import InitConfig
 from waferstream.training.callback import Callbacks
+from waferstream.training.checkpoints.restoring import Restorer
+from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers import TrainingReporter
-from waferstream.training.restoring import Restorer
 from waferstream.training.run_plan import RunPlan, Stage
-from waferstream.training.saving import Saver
 from waferstream.training.setup.build import Step, make_scaler
 from wsc.core.errors import NotFiniteStepError
 from wsc.host.interrupts import Grace

@@ -15,7 +15,7 @@ from tests.support.tools import rows, tool
 from waferstream.cli.convert_tool import read_hf, write_hf
 from waferstream.cli.main import main
 from waferstream.config.phases import load_params
-from waferstream.training.restoring import load_weights
+from waferstream.training.checkpoints.restoring import load_weights
 from wsc.checkpoint.reader import Reader
 
 CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}

@@ -17,7 +17,7 @@ from cstorch.sparse.configuration import build as build_sparsity
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig, Params
-from waferstream.training.restoring import load_weights
+from waferstream.training.checkpoints.restoring import load_weights
 from waferstream.training.setup.build import make_loss_of, make_model
 from wsc.core.errors import ConfigError
 

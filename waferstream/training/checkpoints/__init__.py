@@ -1,0 +1,1 @@
+"""Checkpoints of a run: saved, restored, and pruned at once."""
