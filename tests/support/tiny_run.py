@@ -49,7 +49,7 @@ TINY = {
 }
 
 _PICTURES = (
-    "waferstream.training.results.loss_picture",
+    "waferstream.training.results.files.loss_picture",
     "waferstream.reports.curve.picture.curve_picture",
     "waferstream.reports.machine.wafer_picture.wafer_picture",
 )

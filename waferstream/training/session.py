@@ -19,10 +19,10 @@ from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
 from waferstream.training.history import History, Recorder
 from waferstream.training.observers import Events, Observer, Progress
-from waferstream.training.run_folder import RunFolder, claimed, writable_or_temporary
+from waferstream.training.results.run_folder import RunFolder, claimed, writable_or_temporary
+from waferstream.training.results.summary import log_places, log_throughput, summarize
 from waferstream.training.setup.backend import COMPILED, make_backend
 from waferstream.training.setup.flags import global_flags
-from waferstream.training.summary import log_places, log_throughput, summarize
 from waferstream.training.trace_request import TraceRequest
 from waferstream.training.trainer import Outcome, Trainer
 from wsc.core.config import validate
@@ -152,7 +152,7 @@ class _Session:
 
     def _write(self, summary: RunSummary, training: Installation | None, command: str) -> None:
         """Write the results to the folder of the run, and log where they lie."""
-        from waferstream.training.results import write_report, write_results  # noqa: PLC0415  (slow)
+        from waferstream.training.results.files import write_report, write_results  # noqa: PLC0415  (slow)
 
         log_throughput(self._history, self._cluster.machine, summary.num_csx)
         curves = self._losses.curves()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.support.summaries import summary
 from waferstream.reports.run.summary import ModelSummary
-from waferstream.training.results import title_of
+from waferstream.training.results.files import title_of
 
 
 def test_title_names_models_of_any_size() -> None:

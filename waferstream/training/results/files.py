@@ -19,8 +19,8 @@ from waferstream.reports.run.history import Curves
 from waferstream.reports.run.loss_picture import loss_picture
 from waferstream.reports.run.page import REPORT_NAME, Origin, run_page
 from waferstream.reports.run.summary import SUMMARY_NAME, RunSummary
-from waferstream.training.run_folder import RunFolder
-from waferstream.training.summary import PICTURE_NAME
+from waferstream.training.results.run_folder import RunFolder
+from waferstream.training.results.summary import PICTURE_NAME
 from wsc.core.roles.installation import Installation
 from wsc.core.units import format_count
 from wsc.host.files import replacing, write_json

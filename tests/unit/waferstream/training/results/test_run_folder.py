@@ -15,8 +15,8 @@ from appliance.spec import ClusterSpec
 from tests.support.errors import raises
 from tests.support.tiny_run import digest_of, run_here, write_run
 from waferstream.config.phases import load_params
-from waferstream.training import results
-from waferstream.training.run_folder import RunFolder, claimed
+from waferstream.training.results import files
+from waferstream.training.results.run_folder import RunFolder, claimed
 from wsc.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
@@ -104,7 +104,7 @@ def test_hash_is_printed_when_no_result_can_be_written(
     def full(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "run_summary.json")
 
-    monkeypatch.setattr(results, "write_results", full)
+    monkeypatch.setattr(files, "write_results", full)
     flags = write_run(tmp_path, init__loop={"max_steps": 1})
     code, out, err = run_here([*flags, "--mode=train"], capsys)
     assert code == 1

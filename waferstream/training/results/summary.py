@@ -20,7 +20,7 @@ from waferstream.config.params import InitConfig, Params
 from waferstream.reports.host import describe_host
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
 from waferstream.training.history import History
-from waferstream.training.run_folder import RunFolder
+from waferstream.training.results.run_folder import RunFolder
 from waferstream.training.trainer import Outcome
 from wsc.core.program.micro_batches import closest_size
 from wsc.core.roles.installation import Installation
