@@ -22,7 +22,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from waferstream.training.observers import TRAIN_LOSS, EvaluationLog, TrainingLog, scalars_of
+from waferstream.training.observers.observer import (
+    TRAIN_LOSS,
+    EvaluationLog,
+    TrainingLog,
+    scalars_of,
+)
 from wsc.core.errors import ConfigError
 from wsc.host.files import naming
 

@@ -15,7 +15,7 @@ from cstorch.utils.data import DataExecutor, DataLoader
 from waferstream.config.params import InitConfig
 from waferstream.config.sections import DataLoaderConfig
 from waferstream.training.callback import Callbacks
-from waferstream.training.observers import EvaluationLog, Observer
+from waferstream.training.observers.observer import EvaluationLog, Observer
 from waferstream.training.run_plan import steps_of_epoch
 from waferstream.training.setup.build import Step, evaluation_step, make_loader
 from waferstream.training.setup.flags import scoped_flags

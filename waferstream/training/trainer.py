@@ -34,9 +34,9 @@ from waferstream.training.callback import Callbacks, make_callbacks
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
-from waferstream.training.listening import listening, make_input_logs, make_listeners
 from waferstream.training.not_finite import NotFiniteRule
-from waferstream.training.observers import Observer, TrainingReporter
+from waferstream.training.observers.listeners import listening, make_input_logs, make_listeners
+from waferstream.training.observers.observer import Observer, TrainingReporter
 from waferstream.training.run_plan import RunPlan, plan_run
 from waferstream.training.setup.build import (
     make_loader,

@@ -15,7 +15,7 @@ from tests.support.errors import raises
 from tests.support.event_files import scalars
 from tests.support.tiny_run import run_here, write_run
 from waferstream.loggers import CsvLogger, MlflowLogger, WandbLogger
-from waferstream.training.observers import EvaluationLog
+from waferstream.training.observers.observer import EvaluationLog
 from wsc.core.errors import ConfigError
 
 EVALUATED = {"eval/loss": 0.5, "eval/accuracy": 0.25}

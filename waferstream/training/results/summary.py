@@ -19,7 +19,7 @@ from timing.hardware import MachineSpec
 from waferstream.config.params import InitConfig, Params
 from waferstream.reports.host import describe_host
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
-from waferstream.training.history import History
+from waferstream.training.observers.history import History
 from waferstream.training.results.run_folder import RunFolder
 from waferstream.training.trainer import Outcome
 from wsc.core.program.micro_batches import closest_size

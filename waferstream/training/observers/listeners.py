@@ -23,7 +23,7 @@ from cstorch.tracing.recorder import Recorder, active_recorder
 from cstorch.utils.tensorboard import write_tensor
 from waferstream.config import callbacks
 from waferstream.config.params import InitConfig
-from waferstream.training.observers import Observer
+from waferstream.training.observers.observer import Observer
 
 
 class TensorNames:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from timing.timed_steps import TimedSteps
 from waferstream.reports.run.history import HistoryFile
 from waferstream.reports.run.summary import Evaluation
-from waferstream.training.observers import EvaluationLog, TrainingLog
+from waferstream.training.observers.observer import EvaluationLog, TrainingLog
 
 Point = TypeVar("Point", bound=tuple[int, *tuple[float, ...]])
 """A step and its values."""

@@ -1,0 +1,1 @@
+"""What looks on while a run goes: progress lines, event files, histories and listeners."""
