@@ -10,21 +10,11 @@ from timing.record import Record
 from timing.trace import Activities, write_trace
 from waferstream.reports.amounts import energy_facts, format_duration, format_energy
 from waferstream.reports.curve.result import CurvePoint, CurveResult, PointDetail
-from waferstream.reports.curve.text import (
-    headline,
-    table_text,
-)
+from waferstream.reports.curve.text import headline, table_text
 from waferstream.reports.machine.layer_groups import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
 from wsc.core.program.micro_batches import Cut
-from wsc.core.units import (
-    counted,
-    folded,
-    format_bytes,
-    format_rate,
-    format_short,
-    seconds,
-)
+from wsc.core.units import counted, folded, format_bytes, format_rate, format_short, seconds
 
 log = logging.getLogger("waferstream")
 

@@ -17,8 +17,10 @@ from waferstream.config.callbacks import TensorBoardLogger
 from waferstream.config.params import Mode, Params
 from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
+from waferstream.training.observers.events import Events
 from waferstream.training.observers.history import History, Recorder
-from waferstream.training.observers.observer import Events, Observer, Progress
+from waferstream.training.observers.observer import Observer
+from waferstream.training.observers.progress import Progress
 from waferstream.training.results.run_folder import RunFolder, claimed, writable_or_temporary
 from waferstream.training.results.summary import log_places, log_throughput, summarize
 from waferstream.training.setup.backend import COMPILED, make_backend

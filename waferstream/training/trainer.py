@@ -23,11 +23,7 @@ from cstorch.optim.scheduler import Scheduler
 from cstorch.sparse.algorithm import Hook
 from cstorch.utils.data import DataLoader
 from cstorch.utils.data.profiler import Profiler
-from waferstream.config.callbacks import (
-    KeepNCheckpoints,
-    LogSparsity,
-    NotFiniteSteps,
-)
+from waferstream.config.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps
 from waferstream.config.params import InitConfig, Params
 from waferstream.loggers import Logger
 from waferstream.training.callback import Callbacks, make_callbacks
@@ -36,7 +32,8 @@ from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers.listeners import listening, make_input_logs, make_listeners
-from waferstream.training.observers.observer import Observer, TrainingReporter
+from waferstream.training.observers.observer import Observer
+from waferstream.training.observers.reporter import TrainingReporter
 from waferstream.training.run_plan import RunPlan, plan_run
 from waferstream.training.setup.build import (
     make_loader,

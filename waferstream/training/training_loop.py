@@ -22,7 +22,7 @@ from waferstream.training.callback import Callbacks
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.not_finite import NotFiniteRule
-from waferstream.training.observers.observer import TrainingReporter
+from waferstream.training.observers.reporter import TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage
 from waferstream.training.setup.build import Step, make_scaler
 from wsc.core.errors import NotFiniteStepError

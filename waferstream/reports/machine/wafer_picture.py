@@ -15,12 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from timing.sram import (
-    SramPlan,
-    SramReport,
-    sram_report,
-    stash_by_layer,
-)
+from timing.sram import SramPlan, SramReport, sram_report, stash_by_layer
 from waferstream.reports import style
 from wsc.core.units import GIB, KIB, counted, format_bytes
 

@@ -1,26 +1,15 @@
-"""Observe a run: what observers receive, progress lines, and event files.
-
-Observers look on; nothing they do changes a weight.
-"""
+"""What observers of a run receive; nothing they do changes a weight."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from appliance.coordinator.step_results import StepResult
-from cstorch.progress import eval_line, train_line
-from cstorch.utils.data.profiler import Profiler
 from timing.attribution import StepTiming
 from timing.timed_steps import TimedSteps
-from waferstream.reports.run.event_writer import EventWriter
-from waferstream.training.run_plan import RunPlan, Stage
-from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.messages.watch import TensorNorms, global_norms
 from wsc.core.units import seconds
-from wsc.host.progress_bar import ProgressBar
 
 TRAIN_LOSS, EVAL_LOSS = "train/loss", "eval/loss"
 
@@ -62,132 +51,6 @@ class EvaluationLog:
         return {EVAL_LOSS: self.loss, **self.metrics}
 
 
-class Observer(Protocol):
-    """Receiver of a run's events, in order; methods must return quickly."""
-
-    def began(self, first_step: int, last_step: int) -> None:
-        """Receive the steps that training will do."""
-
-    def trained(self, log: TrainingLog) -> None:
-        """Receive a finished log step."""
-
-    def evaluated(self, log: EvaluationLog) -> None:
-        """Receive a finished evaluation."""
-
-    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Receive what a listener has computed in a step of training, by name."""
-
-    def close(self) -> None:
-        """Receive the end of the run, successful or not."""
-
-
-class Progress:
-    """Progress bar and the vendor's progress lines; on CPU and GPU no machine is emulated.
-
-    Args:
-        machine: The name of the emulated machine.
-        batch_size: Samples of a step.
-        log: Appends a line to the log of the run.
-        device: The kind of device.
-        look: Returns the newest step that has begun, in any thread.
-    """
-
-    def __init__(
-        self,
-        machine: str,
-        batch_size: int,
-        log: Callable[[str], None],
-        device: str,
-        look: Callable[[], int],
-    ) -> None:
-        self._look = look
-        self._machine = machine
-        self._device = device
-        self._batch_size = batch_size
-        self._log = log
-        self._bar: ProgressBar | None = None
-
-    def began(self, first_step: int, last_step: int) -> None:
-        self._bar = ProgressBar("Train", first_step, last_step, self._look)
-
-    def trained(self, log: TrainingLog) -> None:
-        if self._bar is not None:
-            self._bar.reach(log.step)
-        seconds_per_step = self._batch_size / log.global_rate
-        line = train_line(
-            step=log.step,
-            loss=log.losses[-1][1],
-            rate=log.rate,
-            global_rate=log.global_rate,
-            loop_remaining_s=log.steps_left_in_stage * seconds_per_step,
-            remaining_s=log.steps_left * seconds_per_step,
-            emulated_rate=log.emulated_rate or None,
-            machine=self._machine,
-            device=self._device,
-        )
-        self._say(line)
-
-    def evaluated(self, log: EvaluationLog) -> None:
-        line = eval_line(
-            global_step=log.step,
-            batch=log.batches,
-            loss=log.loss,
-            rate=log.rate,
-            global_rate=log.rate,
-            device=self._device,
-        )
-        self._say(line)
-        self._say(f"Avg Eval Loss: {log.loss:.5f}")
-        if log.metrics:
-            self._say("Evaluation metrics:")
-        for name, value in log.metrics.items():
-            self._say(f" - {name} = {value:.5f}")
-
-    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Do nothing: too many numbers for a terminal."""
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def _say(self, line: str) -> None:
-        """Print a line above the progress bar and append it to run.log."""
-        if self._bar is None:
-            print(line, flush=True)
-        else:
-            self._bar.write(line)
-        self._log(line)
-
-
-class Events:
-    """Scalars for TensorBoard."""
-
-    def __init__(self, folder: Path) -> None:
-        self._writer = EventWriter(folder)
-
-    def began(self, first_step: int, last_step: int) -> None:
-        """Do nothing: steps are written when they are done."""
-
-    def trained(self, log: TrainingLog) -> None:
-        for step, loss in log.losses:
-            self._writer.scalar(TRAIN_LOSS, loss, step)
-        for name, value in scalars_of(log).items():
-            self._writer.scalar(name, value, log.step)
-        self._writer.flush()
-
-    def evaluated(self, log: EvaluationLog) -> None:
-        for name, value in log.scalars.items():
-            self._writer.scalar(name, value, log.step)
-        self._writer.flush()
-
-    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
-        for name, value in numbers.items():
-            self._writer.scalar(name, value, step)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 def scalars_of(log: TrainingLog) -> dict[str, float]:
     """Return the numbers of a log step beside the losses, by the names of their curves.
 
@@ -221,66 +84,20 @@ def _norms(by_parameter: Mapping[str, TensorNorms]) -> dict[str, float]:
     return found
 
 
-class TrainingReporter:
-    """Collector of a run's steps; notifies observers at log steps.
+class Observer(Protocol):
+    """Receiver of a run's events, in order; methods must return quickly."""
 
-    ``rate`` is the schedule of the learning rate, None where it is constant; ``logs_scale`` asks
-    for a dynamic loss scale.
-    """
+    def began(self, first_step: int, last_step: int) -> None:
+        """Receive the steps that training will do."""
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        profiler: Profiler,
-        rate: HyperSchedule | None,
-        observers: Sequence[Observer],
-        logs_scale: bool = True,
-    ) -> None:
-        self._logs_scale = logs_scale
-        self._plan = plan
-        self._profiler = profiler
-        self._rate = rate
-        self._observers = observers
-        self._untold: list[StepResult] = []
-        self._position = 0  # of the loss among the results
-        self._told_s = 0.0  # of the profiler's time
-        for observer in observers:
-            observer.began(plan.start + 1, plan.end)
+    def trained(self, log: TrainingLog) -> None:
+        """Receive a finished log step."""
 
-    def take(self, results: Sequence[StepResult], stage: Stage, position: int = 0) -> None:
-        """Take the results of the newest steps of ``stage``; ``position`` is that of the loss."""
-        self._position = position
-        self._untold.extend(results)
-        if self._untold[-1].step not in self._plan.log_steps:
-            return
-        log = self._log(stage)
-        self._untold.clear()
-        self._told_s += log.seconds
-        for observer in self._observers:
-            observer.trained(log)
+    def evaluated(self, log: EvaluationLog) -> None:
+        """Receive a finished evaluation."""
 
-    def forget_after(self, step: int) -> None:
-        """Forget results of steps that run again."""
-        self._untold = [result for result in self._untold if result.step <= step]
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Receive what a listener has computed in a step of training, by name."""
 
-    def _log(self, stage: Stage) -> TrainingLog:
-        newest, tracker = self._untold[-1], self._profiler.rate_tracker
-        scale = newest.loss_scale
-        applied = newest.step if scale is None else newest.step - scale.num_skipped_steps
-        return TrainingLog(
-            step=newest.step,
-            losses=tuple((result.step, result.scalar(self._position)) for result in self._untold),
-            gradient_norm=newest.gradient_norm,
-            tensor_norms=newest.tensor_norms,
-            learning_rate=None if self._rate is None else self._rate.at(max(applied - 1, 0)),
-            loss_scale=scale.scale if scale and self._logs_scale else None,
-            rate=tracker.rate,
-            global_rate=tracker.global_rate,
-            emulated_rate=self._profiler.emulated_rate,
-            seconds=tracker.elapsed_s - self._told_s,
-            timings=tuple(result.timing for result in self._untold if result.timing),
-            stragglers=tuple(name for result in self._untold for name in result.stragglers),
-            link_waits=tuple(result.link_waits for result in self._untold),
-            steps_left_in_stage=stage.last - newest.step,
-            steps_left=self._plan.end - newest.step,
-        )
+    def close(self) -> None:
+        """Receive the end of the run, successful or not."""

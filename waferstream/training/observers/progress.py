@@ -1,0 +1,87 @@
+"""Progress of a run on the terminal and in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cstorch.progress import eval_line, train_line
+from waferstream.training.observers.observer import EvaluationLog, TrainingLog
+from wsc.host.progress_bar import ProgressBar
+
+
+class Progress:
+    """Progress bar and the vendor's progress lines; on CPU and GPU no machine is emulated.
+
+    Args:
+        machine: The name of the emulated machine.
+        batch_size: Samples of a step.
+        log: Appends a line to the log of the run.
+        device: The kind of device.
+        look: Returns the newest step that has begun, in any thread.
+    """
+
+    def __init__(
+        self,
+        machine: str,
+        batch_size: int,
+        log: Callable[[str], None],
+        device: str,
+        look: Callable[[], int],
+    ) -> None:
+        self._look = look
+        self._machine = machine
+        self._device = device
+        self._batch_size = batch_size
+        self._log = log
+        self._bar: ProgressBar | None = None
+
+    def began(self, first_step: int, last_step: int) -> None:
+        self._bar = ProgressBar("Train", first_step, last_step, self._look)
+
+    def trained(self, log: TrainingLog) -> None:
+        if self._bar is not None:
+            self._bar.reach(log.step)
+        seconds_per_step = self._batch_size / log.global_rate
+        line = train_line(
+            step=log.step,
+            loss=log.losses[-1][1],
+            rate=log.rate,
+            global_rate=log.global_rate,
+            loop_remaining_s=log.steps_left_in_stage * seconds_per_step,
+            remaining_s=log.steps_left * seconds_per_step,
+            emulated_rate=log.emulated_rate or None,
+            machine=self._machine,
+            device=self._device,
+        )
+        self._say(line)
+
+    def evaluated(self, log: EvaluationLog) -> None:
+        line = eval_line(
+            global_step=log.step,
+            batch=log.batches,
+            loss=log.loss,
+            rate=log.rate,
+            global_rate=log.rate,
+            device=self._device,
+        )
+        self._say(line)
+        self._say(f"Avg Eval Loss: {log.loss:.5f}")
+        if log.metrics:
+            self._say("Evaluation metrics:")
+        for name, value in log.metrics.items():
+            self._say(f" - {name} = {value:.5f}")
+
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Do nothing: too many numbers for a terminal."""
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def _say(self, line: str) -> None:
+        """Print a line above the progress bar and append it to run.log."""
+        if self._bar is None:
+            print(line, flush=True)
+        else:
+            self._bar.write(line)
+        self._log(line)
