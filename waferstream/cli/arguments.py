@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from timing.record import DEFAULT_LIMIT
-from waferstream.cli.config_flags import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
-from waferstream.cli.flag import Flag
-from waferstream.cli.run_flags import RUN_COMMANDS, RUN_FLAGS
+from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
+from waferstream.cli.flags.flag import Flag
+from waferstream.cli.flags.run import RUN_COMMANDS, RUN_FLAGS
 from waferstream.cli.tools import TOOLS
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode

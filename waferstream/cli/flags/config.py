@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from waferstream.cli.flag import NUMBER, SWITCH, WORDS, Flag, key_flag
-from waferstream.cli.flag_values import key_value, levels, setting
+from waferstream.cli.flags.flag import NUMBER, SWITCH, WORDS, Flag, key_flag
+from waferstream.cli.flags.values import key_value, levels, setting
 from waferstream.config.backend import DeviceType
 from waferstream.config.overrides import (
     BACKEND,

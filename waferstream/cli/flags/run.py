@@ -10,8 +10,8 @@ from typing import get_args
 
 from timing.hardware.wafer import SYSTEMS
 from timing.record import DEFAULT_LIMIT
-from waferstream.cli.flag import NUMBER, SWITCH, WORDS, Flag
-from waferstream.cli.flag_values import count
+from waferstream.cli.flags.flag import NUMBER, SWITCH, WORDS, Flag
+from waferstream.cli.flags.values import count
 from waferstream.config.params import Mode
 
 RUN_FLAGS: tuple[Flag, ...] = (
