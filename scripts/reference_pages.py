@@ -16,7 +16,7 @@ from typing import get_args
 from waferstream.cli.arguments import build_parser
 from waferstream.cli.execute import exec_parser
 from waferstream.cli.flags.run import RUN_COMMANDS
-from waferstream.cli.tools import TOOLS, tool_commands
+from waferstream.cli.tools.groups import TOOLS, tool_commands
 from waferstream.config.keys import ConfigKey, keys_of
 from waferstream.config.schema import FileKind, schema_of
 

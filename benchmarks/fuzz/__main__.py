@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.fuzz.campaign import Outcome, run_target, shares
 from benchmarks.fuzz.targets import all_targets
 from modelzoo.user_classes import USER_CODE
-from waferstream.cli.tools import table
+from waferstream.cli.tools.command import table
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.units import GIB
 from wsc.host.files import write_json

@@ -12,7 +12,7 @@ from timing.record import DEFAULT_LIMIT
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.flag import Flag
 from waferstream.cli.flags.run import RUN_COMMANDS, RUN_FLAGS
-from waferstream.cli.tools import TOOLS
+from waferstream.cli.tools.groups import TOOLS
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.reports.economics import PriceSpec, check_tokens

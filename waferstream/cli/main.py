@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from waferstream.cli import UNREAD
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
-from waferstream.cli.tools import TOOLS, run_tool
+from waferstream.cli.tools.groups import TOOLS, run_tool
 from waferstream.config.backend import search_path
 from waferstream.config.params import Params
 from waferstream.config.phases import check_phases, load_phases, only_phase

@@ -17,7 +17,7 @@ from cstorch.client.checkpoints import (
 )
 from cstorch.client.serializers import cache_deferred_tensors, use_external_link
 from tests.support.errors import raises
-from waferstream.cli.model_tool import write_weights
+from waferstream.cli.tools.model import write_weights
 from wsc.core.errors import CheckpointError
 from wsc.version import VERSION
 

@@ -12,8 +12,8 @@ from modelzoo.converters.families import FAMILIES
 from modelzoo.models.dpo import DpoModel
 from modelzoo.models.registry import build_model
 from tests.support.tools import rows, tool
-from waferstream.cli.convert_tool import read_hf, write_hf
 from waferstream.cli.main import main
+from waferstream.cli.tools.convert import read_hf, write_hf
 from waferstream.config.phases import load_params
 from waferstream.training.checkpoints.restoring import load_weights
 from wsc.checkpoint.reader import Reader

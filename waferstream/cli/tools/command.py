@@ -1,8 +1,4 @@
-"""Commands beside runs: groups of sub-commands on configurations, models, data, checkpoints.
-
-The names of groups, commands and flags are those of the vendor's entry tool (cluster_interface.md,
-section 1.2).
-"""
+"""A command of a group: its name, arguments and help, and how it prints its result."""
 
 from __future__ import annotations
 
@@ -12,25 +8,8 @@ import pydoc
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-from appliance.user_code import importing_from
-
-TOOLS: Mapping[str, str] = {
-    "config": "waferstream.cli.config_tool",
-    "model": "waferstream.cli.model_tool",
-    "data_processor": "waferstream.cli.data_tool",
-    "checkpoint": "waferstream.cli.checkpoint_tool",
-    "job": "waferstream.cli.job_tool",
-    "cluster": "waferstream.cli.cluster_tool",
-    "certificates": "waferstream.cli.certificates_tool",
-}
-"""Group of commands to the module that holds them, in its variable COMMANDS.
-
-A module is imported when its group is called: some of them import torch, which takes seconds.
-"""
 
 
 @dataclass(frozen=True)
@@ -66,37 +45,6 @@ class Command:
 
 TABLE_FLAGS = (argument("-P", "--no-pager", action="store_true", help="print instead of paging"),)
 """Flags of a command that ends with ``show``."""
-
-
-def run_tool(group: str, words: Sequence[str]) -> int:
-    """Run a command of a group and return its exit code.
-
-    Raises:
-        SystemExit: code 2 for a wrong command line, code 0 after ``--help``.
-        WaferStreamError: The command failed.
-    """
-    given = tool_parser(group).parse_args(words)
-    params = getattr(given, "params", None) or getattr(given, "config", None) or Path()
-    with importing_from((params.parent, Path())):
-        code: int = given.run(given)
-    return code
-
-
-def tool_commands(group: str) -> Sequence[Command]:
-    """Return the commands of a group."""
-    commands: Sequence[Command] = import_module(TOOLS[group]).COMMANDS
-    return commands
-
-
-def tool_parser(group: str) -> argparse.ArgumentParser:
-    """Build the argparse parser of a group."""
-    parser = argparse.ArgumentParser(prog=f"waferstream {group}", allow_abbrev=False)
-    choices = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in tool_commands(group):
-        own = choices.add_parser(command.name, help=command.help, allow_abbrev=False)
-        command.add_arguments(own)
-        own.set_defaults(run=command.run)
-    return parser
 
 
 def show(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> int:

@@ -15,8 +15,8 @@ import torch
 from modelzoo.converters.families import FAMILIES
 from modelzoo.converters.family import Conversion
 from modelzoo.converters.weights import Weights
-from waferstream.cli.model_tool import write_weights
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell_paths
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
+from waferstream.cli.tools.model import write_weights
 from waferstream.config.phases import load_params
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.reader import Reader

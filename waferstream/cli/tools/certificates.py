@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from swarmx.links.certificates import Credentials, make_authority, make_certificate
-from waferstream.cli.tools import Command, argument, print_rows
+from waferstream.cli.tools.command import Command, argument, print_rows
 from wsc.core.errors import ConfigError
 
 _AUTHORITY, _CERTIFICATE, _KEY = "ca.pem", "certificate.pem", "key.pem"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from appliance.jobs.job import PRIORITIES, ClusterJob, Phase, priority_text
 from appliance.jobs.registry import Registry
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell, tell_paths
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell, tell_paths
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
 

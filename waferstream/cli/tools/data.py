@@ -11,8 +11,8 @@ from typing import Any
 
 from appliance.input.batches import GlobalBatches, is_read_by_step
 from modelzoo.data.registry import DATA_PROCESSORS, build_source, processor_class
-from waferstream.cli.model_tool import field_rows, first_line
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools.model import field_rows, first_line
 from waferstream.config.phases import load_params
 from wsc.core.errors import ConfigError
 

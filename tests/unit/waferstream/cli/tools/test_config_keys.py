@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.tools import tool
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 
 
 def test_schema_prints_json(capsys: pytest.CaptureFixture[str]) -> None:

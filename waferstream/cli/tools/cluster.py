@@ -24,7 +24,7 @@ from appliance.placement.placer import Host, Placement, Placer
 from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell
 from wsc.core.errors import ConfigError
 from wsc.core.units import format_bytes
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from waferstream.cli.convert_tool import COMMANDS as CONVERSIONS
-from waferstream.cli.model_tool import write_weights
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell, tell_paths
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell, tell_paths
+from waferstream.cli.tools.convert import COMMANDS as CONVERSIONS
+from waferstream.cli.tools.model import write_weights
 from waferstream.config.phases import load_params
 from waferstream.training.checkpoints.one_shot import pruned_model
 from wsc.checkpoint.reader import Reader

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from modelzoo.models.registry import MODELS, model_family
-from waferstream.cli.config_tool import STOCK, stock_variants
-from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show, tell_paths
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
+from waferstream.cli.tools.config import STOCK, stock_variants
 from waferstream.config.phases import load_params
 from waferstream.training.setup.build import make_model
 from wsc.checkpoint import MODEL

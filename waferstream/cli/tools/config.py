@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import modelzoo
-from waferstream.cli.config_keys import KEY_COMMANDS
-from waferstream.cli.tools import (
+from waferstream.cli.tools.command import (
     TABLE_FLAGS,
     Command,
     argument,
@@ -19,6 +18,7 @@ from waferstream.cli.tools import (
     tell,
     tell_paths,
 )
+from waferstream.cli.tools.config_keys import KEY_COMMANDS
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from waferstream.cli.main import main
-from waferstream.cli.tools import TOOLS, table
+from waferstream.cli.tools.command import table
+from waferstream.cli.tools.groups import TOOLS
 
 
 @pytest.mark.parametrize("group", TOOLS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from appliance.spec import load_cluster
-from waferstream.cli.tools import Command, argument, print_rows
+from waferstream.cli.tools.command import Command, argument, print_rows
 from waferstream.config.keys import ConfigKey, all_keys, find_keys
 from waferstream.config.legacy import is_legacy
 from waferstream.config.phases import load_params

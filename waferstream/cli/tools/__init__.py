@@ -1,0 +1,1 @@
+"""Commands beside runs, such as ``waferstream checkpoint``: one module for each group."""
