@@ -7,10 +7,10 @@
 The masks live in MemoryX, which makes them when training begins and changes them after an update.
 """
 
-from cstorch.client.filters import default_sparse_param_filter
 from cstorch.sparse.algorithm import SparsityAlgorithm, Static
 from cstorch.sparse.configuration import configure
 from cstorch.sparse.dynamic import GMP, SET, DynamicSparsityAlgorithm, RigL
+from cstorch.sparse.filters import default_sparse_param_filter
 from cstorch.sparse.group import Group
 from cstorch.sparse.one_shot import prune_one_shot
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cstorch.client.filters import FilterCallable, default_sparse_param_filter, make_param_filter
 from cstorch.sparse.algorithm import SparsityAlgorithm, Static
 from cstorch.sparse.dynamic import GMP, SET, RigL
+from cstorch.sparse.filters import FilterCallable, default_sparse_param_filter, make_param_filter
 from cstorch.sparse.group import Group
 from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError

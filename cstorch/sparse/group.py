@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import torch
 
-from cstorch.client.filters import FilterCallable, make_param_filter
 from cstorch.sparse.algorithm import SparsityAlgorithm
+from cstorch.sparse.filters import FilterCallable, make_param_filter
 from wsc.core.errors import ConfigError
 
 Filter = str | FilterCallable | Iterable[str | FilterCallable]

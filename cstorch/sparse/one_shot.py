@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from cstorch.client.filters import FilterCallable, default_sparse_param_filter
 from cstorch.remote.tensor import RemoteParameter
+from cstorch.sparse.filters import FilterCallable, default_sparse_param_filter
 from cstorch.sparse.levels import level_of
 from cstorch.sparse.matrix_pruning import pruned_matrix
 from wsc.core.errors import ConfigError

@@ -14,7 +14,7 @@ from itertools import repeat
 
 import torch
 
-from cstorch.client.filters import default_sparse_param_filter
+from cstorch.sparse.filters import default_sparse_param_filter
 from modelzoo.published_names import published_name
 from timing.densities import DENSE, Densities, op_densities
 from validation.families.prediction import Family

@@ -13,7 +13,7 @@ import pytest
 import cstorch
 from appliance.user_code import imports_end_with, prepare_imports_with
 from cstorch import sparse, vendor
-from cstorch.client.rates import RateTracker
+from cstorch.client.utils.rates import RateTracker
 from cstorch.vendor import VendorModuleError, VendorNameError
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceNanError

@@ -12,8 +12,8 @@ from torch import nn
 
 import cstorch
 from appliance.input.batches import GlobalBatches
-from cstorch.client.filters import FilterCallable, default_sparse_param_filter
 from cstorch.sparse.configuration import build as build_sparsity
+from cstorch.sparse.filters import FilterCallable, default_sparse_param_filter
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig, Params

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 import cstorch
+from cstorch.client.accepted.serializers import cache_deferred_tensors, use_external_link
 from cstorch.client.checkpoints import (
     VERSION_KEY,
     H5Reader,
@@ -15,7 +16,6 @@ from cstorch.client.checkpoints import (
     StorageReader,
     StorageWriter,
 )
-from cstorch.client.serializers import cache_deferred_tensors, use_external_link
 from tests.support.errors import raises
 from waferstream.cli.tools.model import write_weights
 from wsc.core.errors import CheckpointError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cstorch.client.accepted.telemetry import TelemetryClient
 from cstorch.client.management import ClusterManagement
-from cstorch.client.telemetry import TelemetryClient
 from cstorch.cluster.config import ClusterConfig
 from tests.support.errors import raises
 from wsc.core.errors import CheckpointError, ConfigError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cstorch.client.once import call_once
+from cstorch.client.utils.once import call_once
 
 
 def test_a_second_call_returns_the_first_result() -> None:

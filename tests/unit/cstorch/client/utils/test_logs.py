@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from cstorch.client.logs import (
+from cstorch.client.utils.logs import (
     ClassLogger,
     collect_wsc_log_settings,
     get_level_name,

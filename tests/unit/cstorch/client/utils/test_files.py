@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cstorch.client.files import (
+from cstorch.client.utils.files import (
     bytes_to_human,
     convert_byte_unit,
     create_symlink,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cstorch.client.filters import (
+from cstorch.sparse.filters import (
     convert_glob_to_regex,
     default_sparse_param_filter,
     make_param_filter,
