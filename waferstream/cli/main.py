@@ -22,9 +22,9 @@ from waferstream.cli import UNREAD
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.tools.groups import TOOLS, run_tool
-from waferstream.config.backend import search_path
 from waferstream.config.params import Params
 from waferstream.config.phases import check_phases, load_phases, only_phase
+from waferstream.config.sections.backend import search_path
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 from wsc.core.config import validate

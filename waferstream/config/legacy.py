@@ -9,7 +9,6 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waferstream.config.optimizer import optimizer_name
 from waferstream.config.overrides import (
     BACKEND,
     CALLBACKS,
@@ -24,6 +23,7 @@ from waferstream.config.overrides import (
     KeyPath,
     put,
 )
+from waferstream.config.sections.optimizer import optimizer_name
 from wsc.core.config_errors import unknown
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.base import SCHEDULES

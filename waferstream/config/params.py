@@ -10,24 +10,15 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from pydantic import Field, model_validator
 
 from appliance.spec import AutoRestart
-from waferstream.config.backend import BackendConfig, DeviceType
-from waferstream.config.callbacks import Callbacks, Loggers
-from waferstream.config.flags import (
+from waferstream.config.sections.backend import BackendConfig, DeviceType
+from waferstream.config.sections.callbacks import Callbacks, Loggers
+from waferstream.config.sections.flags import (
     GlobalFlags,
     MicroBatchSize,
     ScopedTrainFlags,
     ScopedValidateFlags,
 )
-from waferstream.config.optimizer import (
-    DECAYED,
-    NOT_DECAYED,
-    OptimizerConfig,
-    Schedulers,
-    unknown_tags,
-)
-from waferstream.config.precision import PrecisionConfig
-from waferstream.config.section import Named, Section, one_or_many
-from waferstream.config.sections import (
+from waferstream.config.sections.init import (
     CheckpointConfig,
     CheckpointPath,
     DataLoaderConfig,
@@ -37,6 +28,15 @@ from waferstream.config.sections import (
     ModelConfig,
     StartFrom,
 )
+from waferstream.config.sections.optimizer import (
+    DECAYED,
+    NOT_DECAYED,
+    OptimizerConfig,
+    Schedulers,
+    unknown_tags,
+)
+from waferstream.config.sections.precision import PrecisionConfig
+from waferstream.config.sections.section import Named, Section, one_or_many
 from waferstream.config.shared_keys import with_shared_keys
 from wsc.core.errors import ConfigError
 from wsc.core.program.micro_batches import MicroBatchPolicy

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from appliance.spec import ClusterSpec
 from timing.hardware import fabric, inputs, wafer
 from timing.hardware.sourced import Preset, Sourced
-from waferstream.config.backend import DeviceType
-from waferstream.config.callbacks import REMOVABLE_CALLBACKS
-from waferstream.config.optimizer import OPTIMIZERS
 from waferstream.config.params import Params
 from waferstream.config.schema_generator import ConfigSchema
+from waferstream.config.sections.backend import DeviceType
+from waferstream.config.sections.callbacks import REMOVABLE_CALLBACKS
+from waferstream.config.sections.optimizer import OPTIMIZERS
 from wsc.core.hyper_schedules.base import SCHEDULES, Key, scheduler_name
 from wsc.core.hyper_schedules.build import argument_names
 

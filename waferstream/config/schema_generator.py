@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from waferstream.config.section import Named, one_or_many
+from waferstream.config.sections.section import Named, one_or_many
 
 UNITS: Mapping[str, str] = {
     "_bytes_per_s": "bytes/s",

@@ -30,9 +30,9 @@ from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import group_of_samples, known_config
 from modelzoo.models.transformer_config import TransformerConfig
-from waferstream.config.callbacks import Lora
 from waferstream.config.params import InitConfig, Params, TrainerConfig
-from waferstream.config.sections import DataLoaderConfig
+from waferstream.config.sections.callbacks import Lora
+from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.training.setup.build import make_model, make_optimizer, make_scaler, training_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.derivation.scale import ScalableProgram, captured_sizes

@@ -27,7 +27,7 @@ from cstorch.sparse import SparsityAlgorithm
 from cstorch.trace import TracedStep
 from modelzoo.user_classes import compute_loss
 from simulator.simulator import Simulator
-from waferstream.config.sections import LoopConfig
+from waferstream.config.sections.init import LoopConfig
 from waferstream.reports.curve.result import CurvePoint, CurveResult
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.capture import CapturedStep, captured_step, compile_at, with_rows

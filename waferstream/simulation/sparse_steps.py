@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memoryx.sparsity.step_sparsity import mean_sparsity, sparsity_of_step
 from timing.densities import StepSparsity
-from waferstream.config.sections import LoopConfig
+from waferstream.config.sections.init import LoopConfig
 from waferstream.simulation.capture import CapturedStep
 from wsc.core.errors import ConfigError
 from wsc.core.units import counted

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from modelzoo import user_classes
-from waferstream.config.callbacks import UserCallback
 from waferstream.config.params import InitConfig
+from waferstream.config.sections.callbacks import UserCallback
 from wsc.core.errors import ConfigError
 
 _WHERE = "trainer.init.callbacks"

@@ -13,7 +13,7 @@ from cstorch.backend import Backend
 from cstorch.metrics import Metric
 from cstorch.utils.data import DataExecutor, DataLoader
 from waferstream.config.params import InitConfig
-from waferstream.config.sections import DataLoaderConfig
+from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.training.callback import Callbacks
 from waferstream.training.observers.observer import EvaluationLog, Observer
 from waferstream.training.run_plan import steps_of_epoch

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from appliance.coordinator.step_results import StepResult
-from waferstream.config.callbacks import NotFiniteSteps
+from waferstream.config.sections.callbacks import NotFiniteSteps
 from waferstream.training.run_plan import Stage
 from wsc.core.errors import ApplianceNanError, NotFiniteStepError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from waferstream.config.sections import LoopConfig
+from waferstream.config.sections.init import LoopConfig
 from wsc.core.errors import ConfigError
 
 

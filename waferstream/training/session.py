@@ -12,9 +12,9 @@ from appliance.faults.plan import FaultPlan
 from appliance.spec import ClusterSpec, RoleLogSpec
 from cstorch.backend import Backend
 from cstorch.flags import restored
-from waferstream.config.callbacks import ProgressLogger as ProgressConfig
-from waferstream.config.callbacks import TensorBoardLogger
 from waferstream.config.params import Mode, Params
+from waferstream.config.sections.callbacks import ProgressLogger as ProgressConfig
+from waferstream.config.sections.callbacks import TensorBoardLogger
 from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
 from waferstream.training.observers.events import Events

@@ -23,8 +23,8 @@ from cstorch.optim.scheduler import Scheduler
 from cstorch.sparse.algorithm import Hook
 from cstorch.utils.data import DataLoader
 from cstorch.utils.data.profiler import Profiler
-from waferstream.config.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps
 from waferstream.config.params import InitConfig, Params
+from waferstream.config.sections.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps
 from waferstream.loggers import Logger
 from waferstream.training.callback import Callbacks, make_callbacks
 from waferstream.training.checkpoints.restoring import Restorer

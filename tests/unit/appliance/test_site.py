@@ -10,7 +10,7 @@ import pytest
 from appliance.site import SITE_DEFAULTS, check_mounts, site_defaults
 from cstorch import distributed
 from tests.support.errors import raises
-from waferstream.config.backend import ClusterConfig, search_path
+from waferstream.config.sections.backend import ClusterConfig, search_path
 from wsc.core.errors import ConfigError
 
 

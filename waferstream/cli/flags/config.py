@@ -9,7 +9,6 @@ from typing import get_args
 
 from waferstream.cli.flags.flag import NUMBER, SWITCH, WORDS, Flag, key_flag
 from waferstream.cli.flags.values import key_value, levels, setting
-from waferstream.config.backend import DeviceType
 from waferstream.config.overrides import (
     BACKEND,
     CALLBACKS,
@@ -20,6 +19,7 @@ from waferstream.config.overrides import (
     LOGGING,
     LOOP,
 )
+from waferstream.config.sections.backend import DeviceType
 
 _LABELS = {**WORDS, "type": key_value, "metavar": "KEY=VALUE"}
 _SETTINGS = {**WORDS, "type": setting, "metavar": "KEY=VALUE"}

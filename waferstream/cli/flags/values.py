@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
-from waferstream.config.sections import levels_by_role
+from waferstream.config.sections.init import levels_by_role
 from wsc.core.units import parse_count
 
 

@@ -19,8 +19,8 @@ from cstorch.cluster.restored import STATES
 from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataLoader
 from cstorch.utils.data.dataloader import BATCHES, SAMPLES
-from waferstream.config.callbacks import LoadCheckpointStates, SkipSamples
 from waferstream.config.params import InitConfig
+from waferstream.config.sections.callbacks import LoadCheckpointStates, SkipSamples
 from waferstream.training.callback import Callbacks
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import CheckpointError

@@ -17,8 +17,8 @@ from cstorch.listeners.listener import ActivationDump, NormTensorListener, Summa
 from cstorch.tracing.closures import step_closure
 from cstorch.tracing.recorder import Recorder, active_recorder
 from cstorch.utils.tensorboard import write_tensor
-from waferstream.config import callbacks
 from waferstream.config.params import InitConfig
+from waferstream.config.sections import callbacks
 from waferstream.training.observers.observer import Observer
 
 

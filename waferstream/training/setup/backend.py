@@ -8,8 +8,8 @@ import cstorch
 from appliance.spec import ClusterSpec
 from cstorch.backend import Backend
 from timing.record import DEFAULT_LIMIT
-from waferstream.config.callbacks import CheckLoss
 from waferstream.config.params import Params
+from waferstream.config.sections.callbacks import CheckLoss
 from waferstream.training.trace_request import TraceRequest
 
 COMPILED = "cached_compile"

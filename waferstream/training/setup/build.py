@@ -23,10 +23,10 @@ from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import build_model, group_of_samples, known_config
 from modelzoo.published_names import published_name
 from modelzoo.user_classes import compute_loss, make_loss
-from waferstream.config.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
 from waferstream.config.params import InitConfig, Scope
-from waferstream.config.section import MAX_STEP
-from waferstream.config.sections import DataLoaderConfig
+from waferstream.config.sections.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
+from waferstream.config.sections.init import DataLoaderConfig
+from waferstream.config.sections.section import MAX_STEP
 from waferstream.training.callback import NONE, Callbacks
 from waferstream.training.setup.parameter_groups import parameter_groups
 from wsc.core.errors import DataError

@@ -7,8 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import cstorch
-from waferstream.config.flags import Flags, GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
 from waferstream.config.params import InitConfig, Scope
+from waferstream.config.sections.flags import (
+    Flags,
+    GlobalFlags,
+    ScopedTrainFlags,
+    ScopedValidateFlags,
+)
 
 
 @contextmanager

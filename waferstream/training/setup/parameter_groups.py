@@ -9,8 +9,8 @@ from torch import nn
 from modelzoo.models.mup import learning_rate_factors
 from modelzoo.models.registry import known_config
 from modelzoo.published_names import published_name
-from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig
+from waferstream.config.sections.optimizer import DECAYED, NOT_DECAYED
 from wsc.core.errors import ConfigError
 
 

@@ -13,7 +13,7 @@ from memoryx.optim.cost import UpdateCost
 from modelzoo.models.registry import build_model, model_config
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from waferstream.config.params import InitConfig
-from waferstream.config.sections import DataLoaderConfig
+from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.simulation.capture import CapturedStep, example_batch, load_captured
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like

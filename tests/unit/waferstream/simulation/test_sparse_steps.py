@@ -11,7 +11,7 @@ from memoryx.optim.cost import UpdateCost
 from tests.support.errors import raises
 from tests.support.small_programs import program
 from timing.densities import StepSparsity
-from waferstream.config.sections import LoopConfig
+from waferstream.config.sections.init import LoopConfig
 from waferstream.simulation.capture import CapturedStep, load_captured
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from wsc.core.errors import ConfigError

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waferstream.config.sections import LoopConfig
+from waferstream.config.sections.init import LoopConfig
 from waferstream.training.run_plan import RunPlan, Stage, plan_run, run_end
 
 small = st.integers(1, 12)

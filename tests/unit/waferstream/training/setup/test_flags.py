@@ -9,8 +9,8 @@ import pytest
 
 import cstorch
 from tests.support.tiny_run import run_here, write_run
-from waferstream.config.flags import Flags
 from waferstream.config.params import InitConfig
+from waferstream.config.sections.flags import Flags
 from waferstream.training.setup.flags import global_flags, scoped_flags
 
 FLAGS: Any = cstorch.backends.csx

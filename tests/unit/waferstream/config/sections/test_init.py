@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from waferstream.config.backend import BackendConfig, ClusterConfig
 from waferstream.config.params import FitConfig, ValidateAllConfig
-from waferstream.config.section import Section
-from waferstream.config.sections import (
+from waferstream.config.sections.backend import BackendConfig, ClusterConfig
+from waferstream.config.sections.init import (
     ROLES,
     CheckpointConfig,
     DataLoaderConfig,
     LoggingConfig,
     LoopConfig,
 )
+from waferstream.config.sections.section import Section
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from waferstream.config.section import Section
+from waferstream.config.sections.section import Section
 
 HalfType = Literal["bfloat16", "float16", "cbfloat16"]
 FloatType = Literal["float32", "bfloat16", "float16", "cbfloat16"]

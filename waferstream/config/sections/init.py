@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from waferstream.config.section import (
+from waferstream.config.sections.section import (
     NotYet,
     Section,
     StepCount,

@@ -9,8 +9,8 @@ from pydantic import Tag
 
 from tests.support.errors import raises
 from tests.support.params_sections import init_section
-from waferstream.config.callbacks import CallbackConfig, LoggerConfig, UserCallback
-from waferstream.config.optimizer import OPTIMIZERS, OptimizerConfig, SchedulerConfig
+from waferstream.config.sections.callbacks import CallbackConfig, LoggerConfig, UserCallback
+from waferstream.config.sections.optimizer import OPTIMIZERS, OptimizerConfig, SchedulerConfig
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.composed import SequentialLR
 from wsc.core.hyper_schedules.decays import ConstantLR, CosineDecayLR, LinearLR

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from memoryx.optim.rule import RULES, Rule
-from waferstream.config.section import Named, Section, class_name, one_or_many
+from waferstream.config.sections.section import Named, Section, class_name, one_or_many
 from wsc.core.config import before
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.base import SCHEDULES, HyperSchedule, Key, scheduler_name

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from appliance.site import check_mounts, site_defaults
 from timing.hardware.streams import MOST_SERVERS
-from waferstream.config.section import NotYet, Section, one_or_many
+from waferstream.config.sections.section import NotYet, Section, one_or_many
 from wsc.core.config import before
 
 DeviceType = Literal["CSX", "CPU", "GPU"]

@@ -21,8 +21,8 @@ from pydantic import (
 )
 
 from modelzoo.lora_config import LoraConfig
-from waferstream.config.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
-from waferstream.config.section import Named, Section, class_name, one_or_many
+from waferstream.config.sections.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
+from waferstream.config.sections.section import Named, Section, class_name, one_or_many
 from wsc.core.config import before
 
 StateName = Literal[

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
-from waferstream.config.section import Named, NotYet, not_supported
+from waferstream.config.sections.section import Named, NotYet, not_supported
 from wsc.core.config import before, validate
 from wsc.core.program.micro_batches import FLAG, Explore
 

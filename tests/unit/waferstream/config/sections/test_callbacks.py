@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.params_sections import init_section
-from waferstream.config.callbacks import (
+from waferstream.config.params import InitConfig
+from waferstream.config.sections.callbacks import (
     CheckLoss,
     ComputeNorm,
     DumpAvailableTensorNames,
@@ -16,7 +17,6 @@ from waferstream.config.callbacks import (
     ProgressLogger,
     TensorBoardLogger,
 )
-from waferstream.config.params import InitConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 from wsc.core.program.micro_batches import Explore, SizeRange

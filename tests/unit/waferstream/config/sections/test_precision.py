@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from waferstream.config.precision import PrecisionConfig
+from waferstream.config.sections.precision import PrecisionConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 

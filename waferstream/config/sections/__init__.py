@@ -1,0 +1,1 @@
+"""The sections of params.yaml: what each may contain, checked and typed."""
