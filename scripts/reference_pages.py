@@ -17,8 +17,8 @@ from waferstream.cli.arguments import build_parser
 from waferstream.cli.execute import exec_parser
 from waferstream.cli.flags.run import RUN_COMMANDS
 from waferstream.cli.tools.groups import TOOLS, tool_commands
-from waferstream.config.keys import ConfigKey, keys_of
-from waferstream.config.schema import FileKind, schema_of
+from waferstream.config.schema.files import FileKind, schema_of
+from waferstream.config.schema.keys import ConfigKey, keys_of
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

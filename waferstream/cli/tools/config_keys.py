@@ -12,10 +12,10 @@ from typing import Any, get_args
 
 from appliance.spec import load_cluster
 from waferstream.cli.tools.command import Command, argument, print_rows
-from waferstream.config.keys import ConfigKey, all_keys, find_keys
 from waferstream.config.legacy import is_legacy
 from waferstream.config.phases import load_params
-from waferstream.config.schema import FileKind, schema_of
+from waferstream.config.schema.files import FileKind, schema_of
+from waferstream.config.schema.keys import ConfigKey, all_keys, find_keys
 from wsc.core.config import load_yaml
 
 _WIDTH = 100

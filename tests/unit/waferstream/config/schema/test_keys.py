@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from tests.support.errors import raises
-from waferstream.config.keys import ConfigKey, all_keys, find_keys
 from waferstream.config.params import Params
+from waferstream.config.schema.keys import ConfigKey, all_keys, find_keys
 from wsc.core.errors import ConfigError
 
 KEYS = cache(all_keys)

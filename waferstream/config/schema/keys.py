@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from waferstream.config.schema import FileKind, Schema, schema_of
+from waferstream.config.schema.files import FileKind, Schema, schema_of
 from wsc.core.config_errors import unknown
 from wsc.core.errors import ConfigError
 

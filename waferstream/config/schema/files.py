@@ -15,7 +15,7 @@ from appliance.spec import ClusterSpec
 from timing.hardware import fabric, inputs, wafer
 from timing.hardware.sourced import Preset, Sourced
 from waferstream.config.params import Params
-from waferstream.config.schema_generator import ConfigSchema
+from waferstream.config.schema.generator import ConfigSchema
 from waferstream.config.sections.backend import DeviceType
 from waferstream.config.sections.callbacks import REMOVABLE_CALLBACKS
 from waferstream.config.sections.optimizer import OPTIMIZERS

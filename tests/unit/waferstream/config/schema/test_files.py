@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from waferstream.config.schema import FileKind, schema_of
+from waferstream.config.schema.files import FileKind, schema_of
 from wsc.core.config import load_yaml
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 STOCK = sorted((ROOT / "modelzoo" / "params").glob("*.yaml"))
 
 

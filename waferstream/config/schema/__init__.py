@@ -1,0 +1,1 @@
+"""JSON schemas of params.yaml and cluster.yaml, and the list of their keys."""
