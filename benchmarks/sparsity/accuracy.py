@@ -32,7 +32,7 @@ from waferstream.cli.main import main as run
 from waferstream.cli.tools.model import write_weights
 from waferstream.config.phases import load_params
 from waferstream.reports.benchmark import new_file, new_result, positive
-from waferstream.training.checkpoints.one_shot import pruned_model
+from waferstream.training.checkpoints.pruning import pruned_model
 from wsc.core.config import load_yaml
 from wsc.core.errors import WaferStreamError
 from wsc.host.files import write_json

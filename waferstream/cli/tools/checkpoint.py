@@ -17,7 +17,7 @@ from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, 
 from waferstream.cli.tools.convert import COMMANDS as CONVERSIONS
 from waferstream.cli.tools.model import write_weights
 from waferstream.config.phases import load_params
-from waferstream.training.checkpoints.one_shot import pruned_model
+from waferstream.training.checkpoints.pruning import pruned_model
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reseal
 from wsc.core.errors import CheckpointError, ConfigError

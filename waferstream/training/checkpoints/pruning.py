@@ -1,4 +1,4 @@
-"""Checkpoints of trained models, pruned at once: ``waferstream checkpoint prune``."""
+"""Prune the weights of a trained model at once: ``waferstream checkpoint prune``."""
 
 from __future__ import annotations
 
