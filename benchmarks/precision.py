@@ -33,7 +33,8 @@ from modelzoo.data.registry import build_source
 from waferstream.config.params import InitConfig
 from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
-from waferstream.training.setup.build import make_model, make_optimizer, make_scaler, training_step
+from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
+from waferstream.training.setup.steps import training_step
 from wsc.core.config import load_yaml, validate
 from wsc.host.files import write_json
 

@@ -31,7 +31,7 @@ from scripts.reference_update import (
 )
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.phases import load_params
-from waferstream.training.setup.build import make_model
+from waferstream.training.setup.model import make_model
 from wsc.compiler.capture.autocast import autocast
 from wsc.compiler.half_tensor import HalfMode, to_half
 from wsc.compiler.results.step_means import close_step

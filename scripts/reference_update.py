@@ -12,7 +12,7 @@ from cstorch.sparse.configuration import build as build_sparsity
 from memoryx.sparsity.patterns import first_mask, next_mask
 from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig
-from waferstream.training.setup.build import make_scaler
+from waferstream.training.setup.model import make_scaler
 from waferstream.training.setup.parameter_groups import parameter_groups
 from wsc.core.sparsity.spec import WeightSparsity
 

@@ -40,7 +40,7 @@ from tests.support.plain_loop import (
 from tests.support.tiny_training import GPT, NUM_MICRO_BATCHES, Shape, init_config, train_on_cluster
 from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
-from waferstream.training.setup.build import make_optimizer
+from waferstream.training.setup.model import make_optimizer
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.roles.role import Job, Value
 

@@ -17,7 +17,8 @@ from tests.support.cstorch_program import executor, loader, losses, running_back
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config
 from waferstream.config.params import InitConfig
-from waferstream.training.setup.build import make_optimizer, make_scaler, training_step
+from waferstream.training.setup.model import make_optimizer, make_scaler
+from waferstream.training.setup.steps import training_step
 from wsc.core.errors import DataError
 
 ROWS, TOKENS, CLASSES = 12, 6, 5

@@ -11,7 +11,7 @@ import yaml
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
-from waferstream.training.setup.build import make_model
+from waferstream.training.setup.model import make_model
 
 
 def test_reference_loop_prints_the_digest_of_the_cluster(

@@ -17,7 +17,8 @@ from cstorch import amp, backends
 from modelzoo.data.registry import build_source
 from tests.support.tiny_models import NO_DROPOUT, SIZES
 from waferstream.config.params import InitConfig
-from waferstream.training.setup.build import make_model, make_optimizer, make_scaler, training_step
+from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
+from waferstream.training.setup.steps import training_step
 from wsc.core.config import validate
 
 GPT = {"name": "gpt2", **SIZES, **NO_DROPOUT, "vocab_size": 64, "max_position_embeddings": 8}

@@ -20,7 +20,7 @@ from waferstream.config.params import InitConfig, Params
 from waferstream.reports.activation_zeros import ActivationZeros, ProductZeros
 from waferstream.simulation.capture import example_batch
 from waferstream.training.checkpoints.restoring import load_weights
-from waferstream.training.setup.build import make_model
+from waferstream.training.setup.model import make_model
 from wsc.core.errors import ConfigError
 from wsc.core.units import format_bytes
 

@@ -33,7 +33,8 @@ from modelzoo.models.transformer_config import TransformerConfig
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.callbacks import Lora
 from waferstream.config.sections.init import DataLoaderConfig
-from waferstream.training.setup.build import make_model, make_optimizer, make_scaler, training_step
+from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
+from waferstream.training.setup.steps import training_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.derivation.scale import ScalableProgram, captured_sizes
 from wsc.core.errors import ConfigError, DataError

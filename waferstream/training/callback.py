@@ -103,5 +103,4 @@ def _checked(callback: object, section: Mapping[str, Any]) -> object:
     return callback
 
 
-NONE = Callbacks()
-"""No callbacks."""
+NO_CALLBACKS = Callbacks()

@@ -17,8 +17,9 @@ from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.training.callback import Callbacks
 from waferstream.training.observers.observer import EvaluationLog, Observer
 from waferstream.training.run_plan import steps_of_epoch
-from waferstream.training.setup.build import Step, evaluation_step, make_loader
 from waferstream.training.setup.flags import scoped_flags
+from waferstream.training.setup.loaders import make_loader
+from waferstream.training.setup.steps import Step, evaluation_step
 from wsc.core.errors import ConfigError
 
 

@@ -35,15 +35,10 @@ from waferstream.training.observers.listeners import listening, make_input_logs,
 from waferstream.training.observers.observer import Observer
 from waferstream.training.observers.reporter import TrainingReporter
 from waferstream.training.run_plan import RunPlan, plan_run
-from waferstream.training.setup.build import (
-    make_loader,
-    make_model,
-    make_optimizer,
-    make_scaler,
-    make_watch,
-    training_step,
-)
 from waferstream.training.setup.flags import scoped_flags
+from waferstream.training.setup.loaders import make_loader
+from waferstream.training.setup.model import make_model, make_optimizer, make_scaler, make_watch
+from waferstream.training.setup.steps import training_step
 from waferstream.training.training_loop import TrainingLoop, Work
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
@@ -119,14 +114,7 @@ class Trainer:
         evaluations = self._evaluator.loaders(
             fit.val_dataloader if evaluates else (), "trainer.fit.val_dataloader"
         )
-        plan = plan_run(
-            self._init.loop,
-            start=self._backend.global_step,
-            steps_in_epoch=length_of(loader),
-            log_every=self._init.logging.log_steps,
-            checkpoint_every=self._init.checkpoint.steps or 0,
-            evaluates=bool(evaluations),
-        )
+        plan = self._plan(loader, bool(evaluations))
         if not plan.stages:
             return self._nothing_left(plan)
         loop = self._make_loop(loader, plan)
@@ -174,6 +162,17 @@ class Trainer:
             self._send(metrics)
         else:
             self._send_later(metrics)
+
+    def _plan(self, loader: DataLoader, evaluates: bool) -> RunPlan:
+        """Plan the steps from the checkpoint that was restored."""
+        return plan_run(
+            self._init.loop,
+            start=self._backend.global_step,
+            steps_in_epoch=length_of(loader),
+            log_every=self._init.logging.log_steps,
+            checkpoint_every=self._init.checkpoint.steps or 0,
+            evaluates=evaluates,
+        )
 
     def _make_loop(self, loader: DataLoader, plan: RunPlan) -> TrainingLoop:
         """Make what trains, in the state of the checkpoint that was restored."""

@@ -24,7 +24,8 @@ from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers.reporter import TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage
-from waferstream.training.setup.build import Step, make_scaler
+from waferstream.training.setup.model import make_scaler
+from waferstream.training.setup.steps import Step
 from wsc.core.errors import NotFiniteStepError
 from wsc.host.interrupts import Grace
 

@@ -14,7 +14,7 @@ from modelzoo.models.registry import MODELS, model_family
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
 from waferstream.cli.tools.config import STOCK, stock_variants
 from waferstream.config.phases import load_params
-from waferstream.training.setup.build import make_model
+from waferstream.training.setup.model import make_model
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.config import Config, load_yaml

@@ -17,6 +17,7 @@ from simulator.cluster_timing import prediction
 from timing.attribution import OVERHEAD_NOTE
 from timing.hardware import MachineSpec
 from waferstream.config.params import InitConfig, Params
+from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.reports.host import describe_host
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
 from waferstream.training.observers.history import History
@@ -48,13 +49,8 @@ def summarize(
     trainer = params.trainer
     init = trainer.init
     data = trainer.fit.train_dataloader if trainer.fit else None
-    size = init.micro_batch_policy("train").requested
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    measured = emulated = None
-    if history.timed.last is not None:
-        host = describe_host(torch.__version__)
-        measured = Measured(history.samples / history.seconds, history.seconds, host)
-        emulated = Emulated.of(history.timed)
+    is_trained = history.timed.last is not None
     return RunSummary(
         status="completed",
         mode=mode,
@@ -63,9 +59,7 @@ def summarize(
         system=cluster.machine.system.name,
         model=ModelSummary(init.model.label(type(model).__name__), parameters),
         batch_size=data.batch_size if data else 0,
-        micro_batch_size=closest_size(data.batch_size, size)
-        if data and isinstance(size, int)
-        else None,
+        micro_batch_size=_micro_batch_size(init, data),
         first_step=outcome.first_step,
         last_step=outcome.last_step,
         train=tuple(history.train),
@@ -73,14 +67,26 @@ def summarize(
         rates=tuple(history.rates),
         weights_sha256=outcome.weights_sha256,
         checkpoint=str(outcome.checkpoint) if outcome.checkpoint else None,
-        measured=measured,
-        emulated=emulated,
+        measured=_measured(history) if is_trained else None,
+        emulated=Emulated.of(history.timed) if is_trained else None,
         start_up=backend.start_up,
         stragglers=dict(history.stragglers),
         link_waits=dict(history.link_waits),
         programs=tuple(backend.program_reports),
         regions=_regions(init, cluster.runtime.engine, backend.training, outcome.last_step),
     )
+
+
+def _measured(history: History) -> Measured:
+    """Return the throughput of this host."""
+    host = describe_host(torch.__version__)
+    return Measured(history.samples / history.seconds, history.seconds, host)
+
+
+def _micro_batch_size(init: InitConfig, data: DataLoaderConfig | None) -> int | None:
+    """Return the configured samples of a micro-batch; None where the cluster chooses them."""
+    size = init.micro_batch_policy("train").requested
+    return closest_size(data.batch_size, size) if data and isinstance(size, int) else None
 
 
 def _regions(

@@ -8,8 +8,9 @@ import cstorch
 from appliance.spec import ClusterSpec
 from cstorch.backend import Backend
 from timing.record import DEFAULT_LIMIT
-from waferstream.config.params import Params
+from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import CheckLoss
+from waferstream.config.sections.precision import PrecisionConfig
 from waferstream.training.trace_request import TraceRequest
 
 COMPILED = "cached_compile"
@@ -31,27 +32,10 @@ def make_backend(
         compile_dir: The compile cache, unless the configuration names one.
     """
     init = params.trainer.init
-    job = init.backend.cluster_config
-    precision = init.precision
-    cstorch.amp.enable_mixed_precision(precision.enabled)
-    cstorch.amp.set_half_dtype(precision.fp16_type)
-    csx = cstorch.backends.csx
-    csx.precision.optimization_level = precision.precision_opt_level
-    csx.precision.stochastic_rounding = precision.stochastic_rounding
+    _set_precision(init.precision)
     backend = cstorch.backend(
         init.backend.backend_type,
-        cluster_config=cstorch.ClusterConfig(
-            num_csx=job.num_csx,
-            max_wgt_servers=job.max_wgt_servers,
-            num_workers_per_csx=job.num_workers_per_csx,
-            job_labels=job.job_labels,
-            job_priority=job.job_priority,
-            job_time_sec=job.job_time_sec,
-            cluster=cluster,
-            autorestart=init.autorestart,
-            record=trace is not None,
-            record_limit=DEFAULT_LIMIT if trace is None else trace.limit,
-        ),
+        cluster_config=_cluster_config(init, cluster, trace),
         compile_dir=init.backend.compile_dir or compile_dir or init.model_dir / COMPILED,
         compile_only=init.backend.compile_only,
         validate_only=init.backend.validate_only,
@@ -61,3 +45,31 @@ def make_backend(
     backend.logs_progress = False  # observers report it
     backend.bars = ("eval",)
     return backend
+
+
+def _set_precision(precision: PrecisionConfig) -> None:
+    """Set the types and the rounding of all programs that are compiled from now on."""
+    cstorch.amp.enable_mixed_precision(precision.enabled)
+    cstorch.amp.set_half_dtype(precision.fp16_type)
+    csx = cstorch.backends.csx
+    csx.precision.optimization_level = precision.precision_opt_level
+    csx.precision.stochastic_rounding = precision.stochastic_rounding
+
+
+def _cluster_config(
+    init: InitConfig, cluster: ClusterSpec, trace: TraceRequest | None
+) -> cstorch.ClusterConfig:
+    """Return the job's share of the cluster."""
+    job = init.backend.cluster_config
+    return cstorch.ClusterConfig(
+        num_csx=job.num_csx,
+        max_wgt_servers=job.max_wgt_servers,
+        num_workers_per_csx=job.num_workers_per_csx,
+        job_labels=job.job_labels,
+        job_priority=job.job_priority,
+        job_time_sec=job.job_time_sec,
+        cluster=cluster,
+        autorestart=init.autorestart,
+        record=trace is not None,
+        record_limit=DEFAULT_LIMIT if trace is None else trace.limit,
+    )

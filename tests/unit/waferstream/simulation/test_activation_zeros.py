@@ -16,7 +16,7 @@ from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.reports.activation_zeros import ProductZeros
 from waferstream.simulation.activation_zeros import counted_zeros, measure_zeros, zeros_of
-from waferstream.training.setup.build import make_model
+from waferstream.training.setup.model import make_model
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.errors import ConfigError
 

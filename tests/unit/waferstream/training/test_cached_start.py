@@ -112,7 +112,7 @@ def test_a_start_is_found_by_the_same_step_only(
         return run(tmp_path, capsys, name, TRAIN, *flags, **{**SHORT, **changes})[1]
 
     assert recorded("model", init__model__filter_size=48) == 1
-    with mock.patch("waferstream.training.setup.build.sources_digest", return_value="changed"):
+    with mock.patch("waferstream.training.setup.steps.sources_digest", return_value="changed"):
         assert recorded("source") == 1
     assert recorded("other steps", init__loop__max_steps=2) == 0
 

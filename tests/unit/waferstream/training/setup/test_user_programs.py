@@ -20,7 +20,7 @@ from tests.support.tiny_models import SIZES
 from tests.support.tiny_run import digest_of, run_here, write_run
 from tests.support.user_programs import CROSS_ENTROPY, user_trainer, write_program
 from waferstream.config.params import InitConfig
-from waferstream.training.setup.build import check_share
+from waferstream.training.setup.loaders import check_share
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import ConfigError
 
