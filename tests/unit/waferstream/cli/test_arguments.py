@@ -16,7 +16,7 @@ from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.flags.config import CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.run import RUN_FLAGS
 from waferstream.cli.flags.values import parse_scalar
-from waferstream.cli.main import cluster_of
+from waferstream.cli.run import cluster_of
 from waferstream.config.overrides import apply_overrides
 from waferstream.config.phases import load_params
 from wsc.core.errors import ConfigError

@@ -1,0 +1,219 @@
+"""Run what a command line asks for: training, evaluation, a simulation, a trace of a kernel."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waferstream.cli.arguments import Arguments
+from waferstream.config.params import Params
+from waferstream.config.phases import check_phases, load_phases, only_phase
+from waferstream.config.sections.backend import search_path
+from waferstream.scaling.sweep import SimulationRequest
+from waferstream.simulation.wafer_trace_request import WaferTraceRequest
+from wsc.core.config import validate
+from wsc.core.errors import ConfigError
+from wsc.host.files import json_text
+from wsc.host.interrupts import ended_within
+from wsc.host.standard_streams import outlasting_readers
+
+if TYPE_CHECKING:
+    from appliance.spec import ClusterSpec, RuntimeSpec
+    from waferstream.reports.curve.result import CurveResult
+    from waferstream.reports.run.summary import RunSummary
+    from waferstream.training.trace_request import TraceRequest
+
+log = logging.getLogger("waferstream")
+
+_END_S = 20
+"""How long a run may take to end after the exception of a signal is raised."""
+
+
+def run(arguments: Arguments, command: str) -> None:
+    """Train, evaluate, simulate or trace a kernel, as a command line says.
+
+    Args:
+        arguments: The parsed command line.
+        command: The command line as it was typed, for logs and results.
+
+    Raises:
+        WaferStreamError: It failed, or the configuration is wrong.
+    """
+    phases = _checked_phases(arguments)
+    cluster = cluster_of(arguments)
+    # Importing torch takes seconds: report a wrong command line or file before that.
+    from appliance.user_code import importing_from  # noqa: PLC0415
+
+    jobs = (params.trainer.init.backend.cluster_config for params in phases)
+    own = [path for job in jobs for path in search_path(job)]
+    with (
+        outlasting_readers(),
+        _saying_what_is_left(phases, arguments),
+        ended_within(_END_S),
+        importing_from((arguments.params.parent, Path(), *own)),
+        _ray_starting(phases, arguments, cluster.runtime),
+    ):
+        with _text_beside_json(arguments):
+            result = _result(phases, arguments, cluster, command)
+        if arguments.prints_json:
+            print(json_text(result), flush=True)
+
+
+def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
+    """Read the params file, and check that it has what the mode needs."""
+    phases = load_phases(arguments.params, arguments.overrides())
+    check_phases(phases, arguments.mode)
+    if arguments.trains_or_evaluates:
+        for params in phases:
+            params.trainer.check(arguments.mode)
+    device = phases[0].trainer.init.backend.backend_type
+    if device != "CSX" and not arguments.trains_or_evaluates:
+        raise ConfigError(
+            "a simulation must be one of CSX",
+            code="device-not-emulated",
+            where="trainer.init.backend.backend_type",
+            value=device,
+        )
+    return phases
+
+
+def _result(
+    phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
+) -> CurveResult | RunSummary | list[RunSummary] | dict[str, str | int | float]:
+    """Do what the command line asks for; return what ``--json`` prints."""
+    if arguments.simulation is not None:
+        params = only_phase(phases, arguments.params)
+        return _simulate(params, arguments.simulation, cluster, arguments.trace, command)
+    if arguments.wafer_trace is not None:
+        params = only_phase(phases, arguments.params)
+        return _trace_wafer(params, arguments.wafer_trace, cluster, command)
+    summaries = _run_phases(phases, arguments, cluster, command)
+    return summaries if len(phases) > 1 else summaries[0]
+
+
+@contextmanager
+def _text_beside_json(arguments: Arguments) -> Iterator[None]:
+    """Send what the block prints to standard error, if standard output is to be JSON alone."""
+    if not arguments.prints_json:
+        yield
+        return
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+@contextmanager
+def _saying_what_is_left(phases: Sequence[Params], arguments: Arguments) -> Iterator[None]:
+    """Add to the exception of a signal what the same command would go on from."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if arguments.trains_or_evaluates and not arguments.mode.startswith("eval"):
+            error.add_note(_what_is_left(phases[-1]))
+        raise
+
+
+def _what_is_left(params: Params) -> str:
+    """Say what the same command would start from, and which checkpoint it would leave aside."""
+    from appliance.checkpoints.folder import CheckpointFolder  # noqa: PLC0415
+
+    init, fit = params.trainer.init, params.trainer.fit
+    saved = CheckpointFolder(init.model_dir, init.checkpoint.checkpoint_name).entries()
+    newest = next((init.model_dir / each.file for each in reversed(saved) if each.is_finite), None)
+    named = "newest" if fit is None else fit.ckpt_path
+    if named == "newest" and init.checkpoint.autoload_last_checkpoint:
+        if newest is not None:
+            return f"The same command continues from {newest}."
+        return f"No checkpoint in {init.model_dir}: the same command starts from the first step."
+    start = named if isinstance(named, Path) else "the first step"
+    beside = "" if newest in (None, named) else f"; the newest checkpoint is {newest}"
+    return f"The same command starts from {start} again{beside}."
+
+
+@contextmanager
+def _ray_starting(
+    phases: Sequence[Params], arguments: Arguments, runtime: RuntimeSpec
+) -> Iterator[None]:
+    """Let a private Ray start while the block imports torch and compiles, if it will need one."""
+    backend = phases[0].trainer.init.backend
+    has_cluster = arguments.trains_or_evaluates and backend.backend_type == "CSX"
+    if not has_cluster or backend.compile_only or backend.validate_only:
+        yield
+        return
+    if runtime.kind == "local":
+        yield
+        return
+    from appliance.ray.connection.connection import entering_early  # noqa: PLC0415
+
+    with entering_early(runtime):
+        yield
+
+
+def cluster_of(arguments: Arguments) -> ClusterSpec:
+    """Return the machine of a command line."""
+    from appliance.spec import ClusterSpec, load_cluster  # noqa: PLC0415
+
+    cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
+    if not arguments.is_local:
+        return cluster
+    local = {**cluster.runtime.model_dump(exclude_unset=True), "kind": "local"}
+    runtime = validate(type(cluster.runtime), local, "--local")
+    return cluster.model_copy(update={"runtime": runtime})
+
+
+def _run_phases(
+    phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
+) -> list[RunSummary]:
+    from wsc.host.terminal import spinning  # noqa: PLC0415
+
+    log_to_terminal(phases[0].trainer.init.logging.log_level)
+    with spinning("Loading PyTorch (3 to 10 s)"):
+        from waferstream.training.session import run_session  # noqa: PLC0415
+
+    summaries = []
+    for number, params in enumerate(phases, start=1):
+        log_to_terminal(params.trainer.init.logging.log_level)
+        trace = arguments.trace
+        if len(phases) > 1:
+            log.info("Phase %d of %d", number, len(phases))
+            trace = trace and trace.of_phase(number)
+        summaries.append(
+            run_session(params, arguments.mode, cluster, trace, arguments.faults, command)
+        )
+    return summaries
+
+
+def _simulate(
+    params: Params,
+    request: SimulationRequest,
+    cluster: ClusterSpec,
+    trace: TraceRequest | None,
+    command: str,
+) -> CurveResult:
+    from waferstream.simulation.session import run_simulation  # noqa: PLC0415
+
+    log_to_terminal(params.trainer.init.logging.log_level)
+    return run_simulation(params, request, cluster, trace, command)
+
+
+def _trace_wafer(
+    params: Params, request: WaferTraceRequest, cluster: ClusterSpec, command: str
+) -> dict[str, str | int | float]:
+    from waferstream.simulation.wafer_trace import run_wafer_trace  # noqa: PLC0415
+
+    log_to_terminal(params.trainer.init.logging.log_level)
+    return run_wafer_trace(params, request, cluster, command)
+
+
+def log_to_terminal(level: str | int) -> None:
+    """Show log lines of a level and above, each with its time."""
+    from wsc.host.terminal import TerminalHandler  # noqa: PLC0415
+
+    handler = TerminalHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))
+    log.handlers[:] = [handler]
+    log.propagate = False
+    log.setLevel(level)
