@@ -29,7 +29,7 @@ import torch
 import yaml
 
 from waferstream.cli.main import main as run
-from waferstream.cli.tools.model import write_weights
+from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.config.phases import load_params
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.training.checkpoints.pruning import pruned_model

@@ -18,7 +18,7 @@ TOOLS: Mapping[str, str] = {
     "config": "waferstream.cli.tools.config",
     "model": "waferstream.cli.tools.model",
     "data_processor": "waferstream.cli.tools.data",
-    "checkpoint": "waferstream.cli.tools.checkpoint",
+    "checkpoint": "waferstream.cli.tools.checkpoint.commands",
     "job": "waferstream.cli.tools.job",
     "cluster": "waferstream.cli.tools.cluster",
     "certificates": "waferstream.cli.tools.certificates",

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from modelzoo.models.registry import MODELS, model_family
+from waferstream.cli.tools.checkpoint.files import new_file, write_weights
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
 from waferstream.cli.tools.config import STOCK, stock_variants
 from waferstream.config.phases import load_params
 from waferstream.training.setup.model import make_model
-from wsc.checkpoint import MODEL
-from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.config import Config, load_yaml
-from wsc.core.errors import CheckpointError
-from wsc.host.files import replacing
 
 
 def _list(given: argparse.Namespace) -> int:
@@ -81,31 +75,10 @@ def _init_checkpoint(given: argparse.Namespace) -> int:
     """Write the initial weights that a run of a params file starts from."""
     init = load_params(given.params).trainer.init
     path = given.out / "checkpoint_0.mdl" if given.out.is_dir() else given.out
-    if path.exists():
-        raise CheckpointError(
-            "the checkpoint must not exist yet",
-            code="file-exists",
-            where=str(path),
-            remedy="name another file with -o",
-        )
+    new_file(path, "name another file with -o")
     model = make_model(init)
     write_weights(path, model.state_dict(), {"global_step": 0, "seed": init.seed})
     return tell_paths(given, path)
-
-
-def write_weights(
-    path: Path, weights: Mapping[str, torch.Tensor], objects: Mapping[str, Any]
-) -> None:
-    """Write a checkpoint with the weights of a model; bfloat16 becomes float32."""
-    arrays = {name: _numpy(tensor) for name, tensor in weights.items()}
-    with replacing(path, durable=True) as partial:
-        append_tensors(partial, MODEL, arrays)
-        write_metadata(partial, objects)
-
-
-def _numpy(tensor: torch.Tensor) -> Any:
-    tensor = tensor.detach().cpu().contiguous()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 _MODEL = argument("model", help="name of a model")

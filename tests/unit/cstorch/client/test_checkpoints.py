@@ -17,7 +17,7 @@ from cstorch.client.checkpoints import (
     StorageWriter,
 )
 from tests.support.errors import raises
-from waferstream.cli.tools.model import write_weights
+from waferstream.cli.tools.checkpoint.files import write_weights
 from wsc.core.errors import CheckpointError
 from wsc.version import VERSION
 

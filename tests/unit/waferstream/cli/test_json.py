@@ -16,8 +16,8 @@ from cstorch import distributed
 from tests.support.tiny_run import TINY, write_run
 from tests.support.tools import rows, tool
 from waferstream.cli.main import main
+from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.cli.tools.groups import TOOLS, tool_commands
-from waferstream.cli.tools.model import write_weights
 
 _OURS = "--model=gpt2 --src-fmt=hf --tgt-fmt=cs-current"
 _THEIRS = "--model=gpt2 --src-fmt=cs-current --tgt-fmt=hf"

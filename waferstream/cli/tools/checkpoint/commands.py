@@ -13,31 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from waferstream.cli.tools.checkpoint.convert import COMMANDS as CONVERSIONS
+from waferstream.cli.tools.checkpoint.files import local_path, new_file, write_weights
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell, tell_paths
-from waferstream.cli.tools.convert import COMMANDS as CONVERSIONS
-from waferstream.cli.tools.model import write_weights
 from waferstream.config.phases import load_params
 from waferstream.training.checkpoints.pruning import pruned_model
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reseal
-from wsc.core.errors import CheckpointError, ConfigError
 from wsc.host.files import replacing
 
 
-def _local(path: str) -> Path:
-    """Return a local path; ConfigError for a URL."""
-    if "://" in path:
-        raise ConfigError(
-            "a checkpoint must be a local file",
-            code="checkpoint-not-local",
-            value=path,
-            remedy="copy the object to this host first",
-        )
-    return Path(path)
-
-
 def _info(given: argparse.Namespace) -> int:
-    path = _local(given.ckpt_path)
+    path = local_path(given.ckpt_path)
     reader = Reader(path)
     rows = [
         {"key": key, "shape": spec.shape, "dtype": spec.dtype, "bytes": reader.stored_bytes(key)}
@@ -58,7 +45,9 @@ def _info(given: argparse.Namespace) -> int:
 
 def _diff(given: argparse.Namespace) -> int:
     """Compare two checkpoints, tensor by tensor; return 1 if they differ."""
-    left, right = (Reader(_local(path)) for path in (given.left_checkpoint, given.right_checkpoint))
+    left, right = (
+        Reader(local_path(path)) for path in (given.left_checkpoint, given.right_checkpoint)
+    )
     rows = [
         {"key": key, "difference": found}
         for key in {**left.tensors, **right.tensors}
@@ -96,7 +85,7 @@ def _copy(given: argparse.Namespace) -> int:
 
 
 def _move(given: argparse.Namespace) -> int:
-    source = _local(given.source_path)
+    source = local_path(given.source_path)
     target = _copied(given)
     source.unlink()
     return tell_paths(given, target)
@@ -104,31 +93,19 @@ def _move(given: argparse.Namespace) -> int:
 
 def _copied(given: argparse.Namespace) -> Path:
     """Copy a complete checkpoint atomically and return its new path."""
-    source, target = _local(given.source_path), _local(given.dest_path)
+    source, target = local_path(given.source_path), local_path(given.dest_path)
     if given.dest_path.endswith("/") or target.is_dir():
         target = target / source.name
     Reader(source)  # refuses what is no complete checkpoint
-    _refuse_existing(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    new_file(target).parent.mkdir(parents=True, exist_ok=True)
     with replacing(target, durable=True) as partial:
         shutil.copyfile(source, partial)
     return target
 
 
-def _refuse_existing(target: Path) -> None:
-    """Raise CheckpointError if there is a file already."""
-    if target.exists():
-        raise CheckpointError(
-            "the destination must not exist yet",
-            code="file-exists",
-            where=str(target),
-            remedy="delete it, or name another file",
-        )
-
-
 def _verify(given: argparse.Namespace) -> int:
     """Check every byte of a checkpoint."""
-    path = _local(given.ckpt_path)
+    path = local_path(given.ckpt_path)
     reader = Reader(path)
     reader.verify()
     row = {"path": path, "checksums": reader.has_checksums, "tensors": len(reader.tensors)}
@@ -140,9 +117,8 @@ def _verify(given: argparse.Namespace) -> int:
 
 def _seal(given: argparse.Namespace) -> int:
     """Write a copy with checksums of a checkpoint that has none, or that was changed on purpose."""
-    source, target = _local(given.source_path), _local(given.dest_path)
-    _refuse_existing(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    source, target = local_path(given.source_path), local_path(given.dest_path)
+    new_file(target).parent.mkdir(parents=True, exist_ok=True)
     with replacing(target, durable=True) as partial:
         shutil.copyfile(source, partial)
         reseal(partial)
@@ -150,7 +126,7 @@ def _seal(given: argparse.Namespace) -> int:
 
 
 def _delete(given: argparse.Namespace) -> int:
-    path = _local(given.ckpt_path)
+    path = local_path(given.ckpt_path)
     Reader(path)  # refuses what is no complete checkpoint
     path.unlink()
     return tell(given, f"Deleted checkpoint {path}", path=path)
@@ -158,9 +134,8 @@ def _delete(given: argparse.Namespace) -> int:
 
 def _prune(given: argparse.Namespace) -> int:
     """Write a copy of a trained model that is pruned at once."""
-    target = _local(given.dest_path)
-    _refuse_existing(target)
-    params, source = load_params(given.params), _local(given.ckpt_path)
+    target = new_file(local_path(given.dest_path))
+    params, source = load_params(given.params), local_path(given.ckpt_path)
     model = pruned_model(params, source, given.sparsity, given.num_batches)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_weights(target, model.state_dict(), {"global_step": 0})

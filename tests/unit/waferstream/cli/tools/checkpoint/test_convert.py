@@ -13,7 +13,7 @@ from modelzoo.models.dpo import DpoModel
 from modelzoo.models.registry import build_model
 from tests.support.tools import rows, tool
 from waferstream.cli.main import main
-from waferstream.cli.tools.convert import read_hf, write_hf
+from waferstream.cli.tools.checkpoint.convert import read_hf, write_hf
 from waferstream.config.phases import load_params
 from waferstream.training.checkpoints.restoring import load_weights
 from wsc.checkpoint.reader import Reader

@@ -15,8 +15,8 @@ import torch
 from modelzoo.converters.families import FAMILIES
 from modelzoo.converters.family import Conversion
 from modelzoo.converters.weights import Weights
+from waferstream.cli.tools.checkpoint.files import new_file, write_weights
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
-from waferstream.cli.tools.model import write_weights
 from waferstream.config.phases import load_params
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.reader import Reader
@@ -51,7 +51,7 @@ def _convert(given: argparse.Namespace) -> int:
         weights = read_hf(given.checkpoint)
         if given.drop_unmatched_keys:
             weights = family.matched(weights, section)
-        written = [_fresh(folder / f"{given.checkpoint.stem.split('.')[0]}_to_cs.mdl")]
+        written = [_new(folder / f"{given.checkpoint.stem.split('.')[0]}_to_cs.mdl")]
         write_weights(written[0], family.to_ours(weights, section), {"global_step": 0})
     return tell_paths(given, *written, config)
 
@@ -78,7 +78,7 @@ def _direction(given: argparse.Namespace) -> str:
 def _to_our_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
     """Write a params file with the model of a config.json; return its section and its path."""
     section = family.section(_json(path))
-    target = _fresh(folder / f"{path.stem}_to_cs.yaml")
+    target = _new(folder / f"{path.stem}_to_cs.yaml")
     with replacing(target) as partial:
         partial.write_text(dump_yaml({"trainer": {"init": {"model": section}}}), encoding="utf-8")
     return section, target
@@ -87,20 +87,13 @@ def _to_our_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[s
 def _to_hf_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
     """Write config.json for the model of a params file; return the file's section and the path."""
     section = load_params(path).trainer.init.model.dump()
-    target = _fresh(folder / "config.json")
+    target = _new(folder / "config.json")
     write_json(target, family.configuration(section))
     return section, target
 
 
-def _fresh(path: Path) -> Path:
-    if path.exists():
-        raise CheckpointError(
-            "the file must not exist yet",
-            code="file-exists",
-            where=str(path),
-            remedy="name another folder with --output-dir",
-        )
-    return path
+def _new(path: Path) -> Path:
+    return new_file(path, "name another folder with --output-dir")
 
 
 def _our_weights(path: Path) -> Weights:
@@ -154,7 +147,7 @@ def write_hf(folder: Path, weights: Weights, part_bytes: int, as_safetensors: bo
     name = _STEMS[0] if as_safetensors else _STEMS[1]
     parts = list(_parts(weights, part_bytes))
     if len(parts) == 1:
-        return [_write_file(_fresh(folder / name), weights)]
+        return [_write_file(_new(folder / name), weights)]
     stem, _, suffix = name.partition(".")
     files = [f"{stem}-{i:05}-of-{len(parts):05}.{suffix}" for i in range(1, len(parts) + 1)]
     index = {
@@ -162,9 +155,9 @@ def write_hf(folder: Path, weights: Weights, part_bytes: int, as_safetensors: bo
         "weight_map": {key: file for file, part in zip(files, parts, strict=True) for key in part},
     }
     written = [
-        _write_file(_fresh(folder / file), part) for file, part in zip(files, parts, strict=True)
+        _write_file(_new(folder / file), part) for file, part in zip(files, parts, strict=True)
     ]
-    write_json(_fresh(folder / f"{name}{_INDEX}"), index)
+    write_json(_new(folder / f"{name}{_INDEX}"), index)
     return [folder / f"{name}{_INDEX}", *written]
 
 

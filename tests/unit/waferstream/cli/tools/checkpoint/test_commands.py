@@ -11,7 +11,7 @@ import torch
 from tests.support.checkpoint_files import flip_in, packed_checkpoint, unsealed
 from tests.support.tools import fields, rows, tool
 from waferstream.cli.main import main
-from waferstream.cli.tools.model import write_weights
+from waferstream.cli.tools.checkpoint.files import write_weights
 from wsc.checkpoint.reader import Reader
 
 

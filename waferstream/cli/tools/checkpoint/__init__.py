@@ -1,0 +1,1 @@
+"""``waferstream checkpoint``: commands on checkpoints, and conversions from and to others."""
