@@ -28,10 +28,10 @@ to the aten ops below (`nn.Linear` to `addmm`, `nn.Conv2d` to `convolution`), in
 - **differentiates**: whether autograd has a formula that the project supports. Backward ops have
   none (no second derivatives), nor have ops whose result does not change smoothly with an operand.
 
-An op shares the row of its in-place variant (that of `rrelu` is refused). A step may overwrite
-values that it made, not buffers, inputs or parameters. An op that is not listed is refused when the
-step is compiled, with the module and the line that it comes from. So are ops whose result has a
-shape that depends on values. Random ops draw by seed, step, micro-batch and position.
+An op shares the row of its in-place variant. A step may overwrite values that it made, not
+buffers, inputs or parameters. An op that is not listed is refused when the step is compiled, with
+the module and the line that it comes from. So are ops whose result has a shape that depends on
+values. Random ops draw by seed, step, micro-batch and position.
 """
 
 _NO_GRADIENTS = frozenset({"name", "dispatch", "output_differentiability", "result", "result0"})

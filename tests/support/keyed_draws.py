@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from wsc.core.rng import stream_key
@@ -22,7 +23,11 @@ class KeyedDraws(TorchDispatchMode):
     def __torch_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kernel = KERNELS.get(op.overloadpacket.__name__)
+        name = op.overloadpacket.__name__
+        if name == "rrelu_with_noise_":
+            out_of_place = torch.ops.aten.rrelu_with_noise.default
+            return args[0].copy_(self.__torch_dispatch__(out_of_place, types, args, kwargs))
+        kernel = KERNELS.get(name)
         if kernel is None:
             return op(*args, **(kwargs or {}))
         self._position += 1

@@ -164,6 +164,7 @@ ACTIVATIONS = [
         Mish(inplace=True)
         PReLU()
         RReLU()
+        RReLU(inplace=True)
         ReLU()
         ReLU(inplace=True)
         ReLU6()

@@ -2,6 +2,7 @@
 
     replace_view_writes   x.unsqueeze_(0) and the like become views
     drop_aliases          remove detach and alias, which only autograd needs
+    split_random_writes   rrelu_ becomes rrelu and a copy
     key_random_ops        random ops draw from (seed, step, micro-batch, op)
     key_roundings         so does stochastic rounding
     eliminate_dead_code   remove ops that no output needs
@@ -66,6 +67,20 @@ def drop_aliases(captured: Captured) -> None:
 def eliminate_dead_code(captured: Captured) -> None:
     """Erase pure ops that nothing reads; ops that write in place stay."""
     captured.graph.eliminate_dead_code()
+
+
+def split_random_writes(captured: Captured) -> None:
+    """Replace in-place ``rrelu``, which overwrites values and noise, by itself and a copy."""
+    aten: Any = torch.ops.aten
+    graph = captured.graph
+    for node in graph.find_nodes(op="call_function", target=aten.rrelu_with_noise_.default):
+        with graph.inserting_before(node):
+            drawn = graph.call_function(aten.rrelu_with_noise.default, node.args, node.kwargs)
+            copy = graph.call_function(aten.copy_.default, (node.args[0], drawn))
+        drawn.meta = {**node.meta, "val": torch.empty_like(node.meta["val"])}
+        copy.meta = dict(node.meta)
+        node.replace_all_uses_with(copy)
+        graph.erase_node(node)
 
 
 def key_random_ops(captured: Captured) -> None:
@@ -212,6 +227,7 @@ def _viewed(node: fx.Node) -> fx.Node:
 PASSES: tuple[Callable[[Captured], None], ...] = (
     replace_view_writes,
     drop_aliases,
+    split_random_writes,
     key_random_ops,
     key_roundings,
     eliminate_dead_code,
