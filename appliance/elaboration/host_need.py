@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from appliance.elaboration.elaborate import ClusterSize
@@ -10,6 +10,7 @@ from appliance.elaboration.round_size import activation_bytes, bytes_of_node, mi
 from appliance.placement.host_memory import free_bytes, swap_bytes
 from appliance.placement.placer import Placement
 from appliance.spec import RuntimeSpec
+from memoryx.memory.flash_spec import FlashSpec
 from memoryx.optim.cost import state_bytes_per_element
 from memoryx.sparsity.held_bytes import HeldBytes, held_bytes, packable
 from wsc.core.errors import ApplianceResourceExhausted
@@ -169,10 +170,11 @@ def check_hosts(installation: Installation, size: ClusterSize, placement: Placem
     """
     weights = weight_needs(installation, size)
     program, num_csx = installation.program, placement.num_systems
+    remedy = remedy_on_hosts(placement, size.num_servers, size.flash)
     for host, roles in zip(placement.hosts, roles_on(placement, size.num_servers), strict=True):
         needs = needs_on(roles, weights, program, num_csx)
         if host.free_bytes is not None and needs.total > host.free_bytes:
-            raise _exceeded(needs, host.free_bytes, f"host {host.address}", OTHER_HOSTS)
+            raise _exceeded(needs, host.free_bytes, f"host {host.address}", remedy)
 
 
 def check_host(installation: Installation, size: ClusterSize, free: int | None = None) -> None:
@@ -198,12 +200,37 @@ _OWN_HOST = (
     "set a smaller csx.performance.micro_batch_size; keep weights and state on a disk "
     "(runtime.flash); or join a Ray cluster of several hosts (docs/deployment.md)"
 )
-OTHER_HOSTS = (
-    "spread systems and several weight servers over the hosts (runtime.placement, "
-    "runtime.server_placement: SPREAD; memoryx.weight_servers; examples/many_hosts.yaml); set a "
-    "smaller csx.performance.micro_batch_size; keep weights and state on a disk (runtime.flash); "
-    "or add hosts (`waferstream cluster plan --params FILE` shows what each one needs)"
-)
+
+
+def remedy_on_hosts(placement: Placement, num_servers: int, flash: FlashSpec | None) -> str:
+    """Return what lowers the need of a host of a placement; nothing that it already does."""
+    flash_remedy = "keep weights and state on a disk (runtime.flash)"
+    if flash is not None:
+        flash_remedy = "keep fewer weights and states in DRAM (runtime.flash.resident_bytes)"
+    remedies = [
+        *_spread_remedies(placement, num_servers),
+        "set a smaller csx.performance.micro_batch_size",
+        flash_remedy,
+        "or add hosts (`waferstream cluster plan --params FILE` shows what each one needs)",
+    ]
+    return "; ".join(remedies)
+
+
+def _spread_remedies(placement: Placement, num_servers: int) -> Iterator[str]:
+    """Yield settings with which roles leave the hosts that have most of them."""
+    counts = [len(systems) for systems in placement.systems]
+    hosts = zip(placement.hosts, counts, strict=True)
+    if any(count < host.capacity and count + 1 < max(counts) for host, count in hosts):
+        yield "spread the systems over the hosts (runtime.placement: SPREAD)"
+    num_hosts = len(placement.hosts)
+    settings = []
+    if placement.servers == "PACK" and num_hosts > 1:
+        settings.append("runtime.server_placement: SPREAD")
+    if num_servers < num_hosts:
+        settings.append(f"memoryx.weight_servers: {num_hosts}")
+    if settings:
+        where = "; ".join((*settings, "examples/many_hosts.yaml"))
+        yield f"spread the weights over the hosts of systems ({where})"
 
 
 def _exceeded(needs: HostNeed, free: int, where: str, remedy: str) -> ApplianceResourceExhausted:

@@ -39,9 +39,10 @@ def _plan(given: argparse.Namespace) -> int:
     rows = plan_rows(placement, num_servers, workers, needs)
     code = show(given, rows)
     if any(row["FITS"] == "no" for row in rows):
-        from appliance.elaboration.host_need import OTHER_HOSTS  # noqa: PLC0415  (torch)
+        from appliance.elaboration.host_need import remedy_on_hosts  # noqa: PLC0415  (torch)
 
-        print(f"Some hosts lack memory; remedy: {OTHER_HOSTS}", file=sys.stderr)
+        remedy = remedy_on_hosts(placement, num_servers, spec.runtime.flash)
+        print(f"Some hosts lack memory; remedy: {remedy}", file=sys.stderr)
     return code
 
 

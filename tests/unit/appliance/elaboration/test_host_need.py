@@ -15,11 +15,12 @@ from appliance.elaboration.host_need import (
     needs_of,
     needs_of_hosts,
     needs_on,
+    remedy_on_hosts,
     roles_on,
     weight_needs,
 )
 from appliance.placement.placer import Host, Placement, Placer
-from appliance.spec import RuntimeSpec, ServerStrategy
+from appliance.spec import RuntimeSpec, ServerStrategy, Strategy
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.sparsity.held_bytes import held_bytes
 from tests.support.errors import raises
@@ -98,6 +99,24 @@ def test_each_host_must_have_the_memory_of_its_own_roles(servers: ServerStrategy
         with raises(ApplianceResourceExhausted, "model-exceeds-host") as caught:
             check_hosts(whole, size, placement(*short))
         assert address in str(caught.value.where)
+
+
+@pytest.mark.parametrize("strategy", ["PACK", "SPREAD"])
+@pytest.mark.parametrize("servers", ["PACK", "SPREAD"])
+def test_remedy_names_no_setting_that_the_cluster_has(
+    strategy: Strategy, servers: ServerStrategy
+) -> None:
+    hosts = tuple(Host(f"{i}", f"10.0.0.{i}", capacity) for i, capacity in enumerate((4, 4, 1)))
+    placed = Placer(hosts, strategy=strategy, servers=servers).place(6)
+    remedy = remedy_on_hosts(placed, 3, None)
+    assert ("runtime.placement" in remedy) == (strategy == "PACK")
+    assert ("runtime.server_placement" in remedy) == (servers == "PACK")
+    assert "memoryx.weight_servers" not in remedy
+    assert "memoryx.weight_servers: 3" in remedy_on_hosts(placed, 2, None)
+    assert "resident_bytes" not in remedy
+    assert "resident_bytes" in remedy_on_hosts(
+        placed, 3, FlashSpec(path=Path("x"), resident_bytes=1)
+    )
 
 
 def test_run_is_refused_before_its_cluster_starts(
