@@ -107,6 +107,19 @@ def test_exec_shows_the_program_s_own_error(folder: Path, run_exec: RunExec) -> 
     assert "runpy" not in err
 
 
+@pytest.mark.parametrize("text", [b"def", b"a\0b"])
+def test_exec_shows_where_a_program_cannot_be_read(
+    folder: Path, run_exec: RunExec, text: bytes
+) -> None:
+    """As Python does: no line of ours."""
+    (folder / "code" / "broken.py").write_bytes(text)
+    code, _, err = run_exec("code/broken.py")
+    assert code == 1
+    assert "SyntaxError: " in err
+    assert "runpy" not in err
+    assert "execute.py" not in err
+
+
 @pytest.mark.parametrize(
     ("line", "error"),
     [

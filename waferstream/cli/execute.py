@@ -204,14 +204,14 @@ def _traced(trace: TraceRequest | None) -> AbstractContextManager[None]:
 
 
 def _below_runpy(trace: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback that begins in the program."""
+    """Return the part of a traceback that begins in the program; None if it cannot be read."""
     below = trace
     while below is not None and (
         below.tb_frame.f_code.co_filename == __file__
         or below.tb_frame.f_globals.get("__name__") == "runpy"
     ):
         below = below.tb_next
-    return below or trace
+    return below
 
 
 def _print_line(trace: TracebackType | None) -> None:
