@@ -10,7 +10,7 @@ says which one it is; it follows from the ops of the same step at two sizes:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import isclose
 from typing import Any
@@ -22,7 +22,7 @@ from wsc.compiler.ops import op_name
 from wsc.compiler.storages import tensors_of
 from wsc.core.errors import ApplianceCompilationError
 
-_SUM = 2  # aten's number of reduction="sum"
+_NONE, _SUM = 0, 2  # aten's numbers of reduction="none" and "sum"
 _REDUCTION_ARGUMENT = {
     "nll_loss_forward": 3,
     "nll_loss2d_forward": 3,
@@ -39,6 +39,8 @@ _UNCHANGED = frozenset(
     {"detach", "alias", "clone", "_to_copy", "view", "_unsafe_view", "reshape", "neg", "mean"}
     | {"squeeze", "unsqueeze", "getitem"}
 )
+_KEEPS_ELEMENTS = _UNCHANGED - {"mean"}
+_OF_ELEMENTS = frozenset({"pow", "abs", "sum"})
 
 
 def sums_over_samples(larger: Captured, smaller: Captured) -> tuple[tuple[int, ...], bool]:
@@ -71,23 +73,39 @@ def sums_over_samples(larger: Captured, smaller: Captured) -> tuple[tuple[int, .
 
 
 def loss_adds_samples(captured: Captured) -> bool:
-    """Return whether the loss has a term with ``reduction="sum"`` that nothing multiplies.
+    """Return whether the loss surely has a term that is a sum over samples.
 
-    Other sums cannot be told from means at one size.
+    That is a term which nothing multiplies: with ``reduction="sum"``, or a sum over the elements of
+    an input and what is compared with them. Others cannot be told from means at one size.
     """
-    return any(_adds_samples(seed.args[0]) for seed in captured.seeds)
+    return any(_adds_samples(seed.args[0], captured.batch) for seed in captured.seeds)
 
 
-def _adds_samples(node: Any) -> bool:
+def _adds_samples(node: Any, batch: Collection[fx.Node]) -> bool:
     if not isinstance(node, fx.Node):
         return False
     name = op_name(node)
     if name in _ADDED:
-        return any(map(_adds_samples, node.args[:2]))
-    if name in _UNCHANGED - {"mean"}:
-        return _adds_samples(node.args[0])
-    place = _REDUCTION_ARGUMENT.get(name, len(node.args))
-    return node.args[place : place + 1] == (_SUM,)
+        return any(_adds_samples(operand, batch) for operand in node.args[:2])
+    if name in _KEEPS_ELEMENTS:
+        return _adds_samples(node.args[0], batch)
+    return _reduction(node) == _SUM or (name == "sum" and _has_elements_of(batch, node.args[0]))
+
+
+def _has_elements_of(batch: Collection[fx.Node], node: Any) -> bool:
+    """Return whether a value has an element for each one of an input, compared with it as it is."""
+    if not isinstance(node, fx.Node) or node in batch:
+        return isinstance(node, fx.Node)
+    name = op_name(node)
+    if name in _ADDED or _reduction(node) == _NONE:
+        return any(_has_elements_of(batch, operand) for operand in node.args[:2])
+    return name in _KEEPS_ELEMENTS | _OF_ELEMENTS and _has_elements_of(batch, node.args[0])
+
+
+def _reduction(node: fx.Node) -> object:
+    """Return aten's number of the reduction of a loss; None for any other op."""
+    place = _REDUCTION_ARGUMENT.get(op_name(node))
+    return node.args[place] if place is not None and len(node.args) > place else None
 
 
 def _pairs(larger: Captured, smaller: Captured) -> Iterator[tuple[fx.Node | None, fx.Node | None]]:
@@ -124,8 +142,7 @@ class _Growth:
         if name == "sum":
             more = self._power(*(_elements(n.args[0]) / _elements(n) for n in (a, b)))
             return {power + more for power in self.of(*operands[0]) or {0}}
-        place = _REDUCTION_ARGUMENT.get(name, len(a.args))
-        return {int(a.args[place : place + 1] == (_SUM,))}
+        return {int(_reduction(a) == _SUM)}
 
     def _power(self, a: Any, b: Any) -> int:
         """Return the power of a number with these values at both sizes; 0 if it has none."""

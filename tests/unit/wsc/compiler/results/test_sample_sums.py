@@ -40,6 +40,13 @@ def found(*results: Loss, sizes: tuple[int, int] = (5, 4)) -> tuple[tuple[int, .
     [
         (lambda x, y: F.mse_loss(x, y, reduction="sum"), True),
         (lambda x, y: F.mse_loss(x, y, reduction="sum") - 0.5 * x.sum(), True),
+        (lambda x, y: (x - y).square().sum(), True),
+        (lambda x, y: (x - y).abs().sum(1).sum() + x.square().mean(), True),
+        (lambda x, y: F.mse_loss(x, y, reduction="none").sum(), True),
+        (lambda x, y: F.cross_entropy(x, y[:, 0].long(), reduction="none").sum(), False),
+        (lambda x, y: (x.mean(0) - y.mean(0)).square().sum(), False),
+        (lambda x, _: x.square().sum(), False),  # it may have been divided before
+        (lambda x, y: ((x - y) / x.shape[0]).abs().sum(), False),
         (lambda x, y: F.mse_loss(x, y, reduction="sum") / x.shape[0], False),
         (lambda x, y: F.mse_loss(x, y, reduction="none").sum() / x.shape[0], False),
         (F.mse_loss, False),
