@@ -60,8 +60,9 @@ class LabelMean:
                 value="; ".join(str([own[position] for own in counts]) for position in self.counts),
                 rule="a sum of a mean over labels and other terms needs equally many labels in "
                 "every micro-batch; the value lists their numbers",
-                remedy="divide the sum of the labels' losses by a constant (reduction='sum'), or "
-                "return and train the mean over labels alone",
+                remedy="divide the sum of the labels' losses by a constant (loss_scaling: "
+                "batch_size of a model of the zoo; reduction='sum' and a quotient of your own), or "
+                "train without the other terms (load_balancing_loss_coef: 0 of moe)",
             )
         return first
 
