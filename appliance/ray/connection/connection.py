@@ -54,6 +54,9 @@ _NO_DASHBOARD = (None, None)
 """Address and process of the dashboard. ray.init would start a process for usage statistics even
 without a dashboard, and wait for it."""
 
+_OTHER_VERSIONS = "Version mismatch: The "
+"""How Ray's text begins where the cluster has other versions; it states both."""
+
 _WORKER_NICENESS = "RAY_worker_niceness"
 
 _CONFIG: dict[str, object] = {
@@ -92,17 +95,33 @@ def enter(runtime: RuntimeSpec) -> bool:
         _init(runtime.address)
     except _INIT_FAILURES as error:
         leave()
-        is_private = runtime.address == "local"
-        raise ClusterJobInitError(
-            "Ray could not be started" if is_private else "Ray could not be joined",
-            code="ray-not-started" if is_private else "ray-not-joined",
-            where=f"runtime.address: {runtime.address}",
-            value=(str(error.__cause__ or error).strip() or repr(error)).splitlines()[-1],
-        ) from error
+        raise _failure(runtime.address, error) from error
     except BaseException:  # Ctrl-C: leave no half-started instance
         leave()
         raise
     return True
+
+
+def _failure(address: str, error: BaseException) -> ClusterJobInitError:
+    """Return the error of a Ray that cannot be entered."""
+    text = str(error.__cause__ or error).strip() or repr(error)
+    if text.startswith(_OTHER_VERSIONS):
+        cluster, _, own = text.removeprefix(_OTHER_VERSIONS).partition("This process on ")
+        return ClusterJobInitError(
+            "Ray and Python must have the versions of the Ray cluster",
+            code="ray-of-another-version",
+            where=f"runtime.address: {address}",
+            value=" ".join(own.split()),
+            rule=" ".join(cluster.split()),
+            remedy="run the program with the versions of the cluster",
+        )
+    is_private = address == "local"
+    return ClusterJobInitError(
+        "Ray could not be started" if is_private else "Ray could not be joined",
+        code="ray-not-started" if is_private else "ray-not-joined",
+        where=f"runtime.address: {address}",
+        value=text.splitlines()[-1],
+    )
 
 
 @contextmanager

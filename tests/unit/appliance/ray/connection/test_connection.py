@@ -1,5 +1,6 @@
 """Joining a Ray cluster that does not exist fails fast; leaving one leaves nothing."""
 
+import platform
 import random
 import signal
 import socket
@@ -15,6 +16,7 @@ import grpc
 import pytest
 import ray
 from ray._private import services, worker
+from ray._private.utils import check_version_info
 
 from appliance.ray.connection import address, connection
 from appliance.ray.connection.connection import enter, entering_early, leave
@@ -102,6 +104,21 @@ def test_silent_grpc_server_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> No
         with raises(ClusterJobInitError, "ray-not-joined"):
             enter(RuntimeSpec(address=f"127.0.0.1:{server.getsockname()[1]}"))
         answer.join()
+
+
+def test_cluster_of_another_python_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the versions on both sides, in Ray's words."""
+
+    def compare(_: str) -> None:
+        check_version_info({"ray_version": "2.1", "python_version": "3.8.7"}, "10.0.0.9")
+
+    monkeypatch.setattr(connection, "check_address", lambda _: None)
+    monkeypatch.setattr(connection, "_init", compare)
+    with raises(ClusterJobInitError, "ray-of-another-version") as caught:
+        enter(RuntimeSpec(address="10.0.0.1:6379"))
+    assert caught.value.rule == "cluster was started with: Ray: 2.1 Python: 3.8.7"
+    assert f"Python: {platform.python_version()}" in str(caught.value.value)
+    assert caught.value.remedy
 
 
 def greet_and_fall_silent(server: socket.socket) -> None:
