@@ -21,7 +21,7 @@ from waferstream.simulation.wafer_trace_request import FLAG as WAFER_TRACE_FLAG
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest, parse_wafer_trace
 from waferstream.training.trace_request import TraceRequest
 from wsc.core.config import validate
-from wsc.core.errors import nearest
+from wsc.core.errors import ConfigError, nearest
 from wsc.version import VERSION
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
@@ -253,3 +253,19 @@ def cluster_file(typed: str | None, folders: Sequence[Path]) -> Path | None:
         return Path(typed)
     candidates = (folder / "cluster.yaml" for folder in folders)
     return next((path for path in candidates if path.is_file()), None)
+
+
+def check_names(command: str) -> None:
+    """Refuse names of files that no report could state: they are bytes that are no text."""
+    for where, name in (("command line", command), ("working folder", str(Path.cwd()))):
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                "names of files must be UTF-8",
+                code="name-not-utf-8",
+                where=where,
+                value=name.encode(errors="backslashreplace").decode(),
+                rule="reports, events and JSON are UTF-8",
+                remedy="rename the file or folder, or give it a link with another name",
+            ) from error

@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waferstream.cli.arguments import Arguments
+from waferstream.cli.arguments import Arguments, check_names
 from waferstream.config.params import Params
 from waferstream.config.phases import check_phases, load_phases, only_phase
 from waferstream.config.sections.backend import search_path
@@ -44,6 +44,7 @@ def run(arguments: Arguments, command: str) -> None:
         WaferStreamError: It failed, or the configuration is wrong.
     """
     phases = _checked_phases(arguments)
+    check_names(command)
     cluster = cluster_of(arguments)
     # Importing torch takes seconds: report a wrong command line or file before that.
     from appliance.user_code import importing_from  # noqa: PLC0415

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from waferstream.cli.arguments import Arguments, parse_arguments
+from waferstream.cli.arguments import Arguments, check_names, parse_arguments
 from waferstream.cli.flags.config import CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.run import RUN_FLAGS
 from waferstream.cli.flags.values import parse_scalar
@@ -312,3 +313,18 @@ def test_local_moves_all_roles_into_this_process(tmp_path: Path) -> None:
     ]
     assert [runtime.kind for runtime in kinds] == ["ray", "local"]
     assert [runtime.stall_timeout_s for runtime in kinds] == [44, 44]
+
+
+@pytest.mark.parametrize("place", ["command line", "working folder"])
+def test_names_that_are_no_text_are_refused(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of folders in the encoding of another time; before anything is written."""
+    named = tmp_path / os.fsdecode(b"caf\xe9")
+    named.mkdir()
+    if place == "working folder":
+        monkeypatch.chdir(named)
+    with raises(ConfigError, "name-not-utf-8") as caught:
+        check_names(f"run.py --model_dir={named}" if place == "command line" else "run.py")
+    assert caught.value.where == place
+    assert "caf\\udce9" in str(caught.value.value)
