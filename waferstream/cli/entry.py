@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ def run(home: Path | None = None) -> int:
         home: Folder that is searched for cluster.yaml after the current one.
     """
     _open_missing_streams()
+    _escape_what_is_not_encoded()
     death = Death()
     try:
         from waferstream.cli.main import command  # noqa: PLC0415  (interrupted as quietly as it)
@@ -40,3 +42,9 @@ def _open_missing_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  (until the process ends)
+
+
+def _escape_what_is_not_encoded() -> None:
+    """Print characters that the encoding of standard output lacks as escapes."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")

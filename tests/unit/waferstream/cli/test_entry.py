@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import signal
 import subprocess
@@ -97,3 +98,14 @@ def test_process_without_standard_streams_has_some(monkeypatch: pytest.MonkeyPat
         stream = getattr(sys, name)
         assert name == "stdin" or stream.write("nowhere")
         stream.close()
+
+
+@pytest.mark.usefixtures("_in_this_process")
+def test_output_in_a_poor_encoding_has_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of files may have any character."""
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, "ascii"))
+    monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
+    run()
+    print("caf\u00e9", flush=True)
+    assert printed.getvalue() == b"caf\\xe9\n"
