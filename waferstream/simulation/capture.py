@@ -79,7 +79,7 @@ class CapturedStep:
     @cached_property
     def program(self) -> ScalableProgram:
         """The step at any micro-batch size."""
-        return ScalableProgram(self.small, self.large)
+        return ScalableProgram.of(self.small, self.large)
 
 
 _CACHED = TypeAdapter(CapturedStep)

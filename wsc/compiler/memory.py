@@ -4,6 +4,7 @@ Memory is counted by storage: views share it, and an op that writes in place tak
 rules follow how the wafer computes:
 
     values that depend on the batch grow with the micro-batch; masks, positions, scalars are fixed
+    (which the recording for all sizes knows, and a capture at one size guesses)
     weights and gradients stream, so they take no working memory
     an elementwise op overwrites an operand that no later op reads
     a fused attention kernel keeps its scores while it runs
@@ -18,7 +19,7 @@ from torch import fx
 
 from wsc.compiler.capture.captured import Captured
 from wsc.compiler.ops import op_name
-from wsc.compiler.storages import storages_of, tensors_of
+from wsc.compiler.storages import GROWS, storages_of, tensors_of
 from wsc.compiler.work import work_of
 from wsc.core.program.segment import Footprint, Stash
 
@@ -31,13 +32,7 @@ class Memory:
     def __init__(self, captured: Captured, streamed: Collection[fx.Node]) -> None:
         shape = captured.inputs[0].shape
         self.samples = max(1, *shape[:1]) if shape else 1
-        self._growing = {
-            tensor.untyped_storage()._cdata
-            for node in _of_batch(captured)
-            for tensor in tensors_of(node)
-            if tensor.untyped_storage().nbytes() > tensor.element_size()
-        }
-        self._growing -= self._channel_statistics(captured)
+        self._growing = _growing(captured) - self._channel_statistics(captured)
         self._gradients = storages_of(_gradient_nodes(captured)).keys()
         self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
 
@@ -112,6 +107,25 @@ class Memory:
         if storage in self._growing and storage not in self._gradients:
             return Footprint(sample_bytes=-(-num_bytes // self.samples))
         return Footprint(fixed_bytes=num_bytes)
+
+
+def _growing(captured: Captured) -> set[int]:
+    """Return the storages that grow with the samples.
+
+    They are known where the step was recorded for all sizes. Else those of several elements that
+    depend on the batch are taken for them, which is right at the size of the capture.
+    """
+    of_batch = _of_batch(captured)
+    found: set[int] = set()
+    for node in captured.graph.nodes:
+        storages = [tensor.untyped_storage() for tensor in tensors_of(node)]
+        known = node.meta.get(GROWS, ())
+        if len(known) == len(storages):  # a pass may have replaced the value of a node
+            found.update(s._cdata for s, grows in zip(storages, known, strict=True) if grows)
+        elif node in of_batch:
+            elements = zip(storages, tensors_of(node), strict=True)
+            found.update(s._cdata for s, each in elements if s.nbytes() > each.element_size())
+    return found
 
 
 def _last_reads(nodes: Sequence[fx.Node], keep: Collection[int]) -> dict[fx.Node, list[int]]:

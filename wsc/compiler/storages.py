@@ -12,6 +12,10 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+GROWS = "grows"
+"""Key of a node's ``meta``: whether the storage of each of its tensors grows with the samples; only
+where a step was recorded for all micro-batch sizes, which alone can tell."""
+
 
 def tensors_of(node: fx.Node) -> list[torch.Tensor]:
     """Return the fake tensors of a node's value."""

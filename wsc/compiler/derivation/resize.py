@@ -20,6 +20,7 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_map_only
 
 from wsc.compiler.capture.captured import Captured
+from wsc.compiler.storages import GROWS, tensors_of
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
@@ -47,9 +48,15 @@ def resized(captured: Captured, shapes: ShapeEnv, size: int) -> Captured:
         new.meta = {key: value for key, value in node.meta.items() if key != "tensor_meta"}
         if "val" in node.meta:
             new.meta["val"] = tree_map_only(torch.Tensor, tensors.resized, node.meta["val"])
+            new.meta[GROWS] = tuple(map(_grows, tensors_of(node)))
         made[node] = new
     inputs = tuple(replace(spec, shape=(size, *spec.shape[1:])) for spec in captured.inputs)
     return replace(captured, module=_LazyGraphModule(captured.module, graph), inputs=inputs)
+
+
+def _grows(tensor: torch.Tensor) -> bool:
+    """Return whether the memory behind a tensor grows with the samples."""
+    return isinstance(tensor.untyped_storage().nbytes(), torch.SymInt)
 
 
 def _number(target: Any, args: Any, kwargs: Any) -> Any:

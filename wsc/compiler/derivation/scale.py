@@ -22,7 +22,7 @@ from typing import NamedTuple
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program.program import Program, TensorSpec
-from wsc.core.program.segment import ARITHMETIC_KINDS, OpWork
+from wsc.core.program.segment import ARITHMETIC_KINDS, Footprint, OpWork, Segment
 
 CAPTURED_SIZES = (2, 4)
 """Groups of samples to capture at, samples where none share a loss; one would be simplified."""
@@ -68,6 +68,18 @@ class ScalableProgram:
                 value=f"{small.micro_batch_size} and {large.micro_batch_size} samples",
                 remedy="set csx.performance.micro_batch_size to an integer",
             )
+
+    @classmethod
+    def of(cls, small: Program, large: Program) -> ScalableProgram:
+        """Return the step of two captures, with the footprints that follow from both.
+
+        A single capture takes what depends on samples for memory that grows with them.
+        """
+        checked = cls(small, large)
+        sizes = small.micro_batch_size, large.micro_batch_size
+        pairs = zip(small.segments, large.segments, strict=True)
+        a, b = zip(*(_with_footprints(*pair, sizes) for pair in pairs), strict=True)
+        return replace(checked, small=replace(small, segments=a), large=replace(large, segments=b))
 
     @classmethod
     def at_one_size(cls, program: Program) -> ScalableProgram:
@@ -129,6 +141,26 @@ class ScalableProgram:
         return ScalableProgram(change(self.small), change(self.large))
 
 
+def _with_footprints(a: Segment, b: Segment, sizes: tuple[int, int]) -> tuple[Segment, Segment]:
+    """Return a segment as captured at two sizes with footprints that hold for both."""
+
+    def line(small: Footprint, large: Footprint) -> Footprint:
+        least, most = (each.of(size) for each, size in zip((small, large), sizes, strict=True))
+        sample_bytes = max(0, most - least) // (sizes[1] - sizes[0])
+        return Footprint(max(0, least - sizes[0] * sample_bytes), sample_bytes)
+
+    working = line(a.working, b.working)
+    stashes = zip(a.stash, b.stash, strict=True)
+    footprints = [line(small.footprint, large.footprint) for small, large in stashes]
+
+    def changed(segment: Segment) -> Segment:
+        pieces = zip(segment.stash, footprints, strict=True)
+        stash = tuple(replace(piece, footprint=footprint) for piece, footprint in pieces)
+        return replace(segment, stash=stash, working=working)
+
+    return changed(a), changed(b)
+
+
 def _op(pair: _Pair, affine: Affine) -> OpWork:
     a, b = pair
     shape = tuple(map(affine, a.shape, b.shape))
@@ -148,4 +180,4 @@ def captured_sizes(group_size: int) -> tuple[int, int]:
 def capture_both(capture: Callable[[int], Compiled], group_size: int = 1) -> ScalableProgram:
     """Capture a step at both sizes; ``capture`` compiles it at a given micro-batch size."""
     small, large = (capture(size).program for size in captured_sizes(group_size))
-    return ScalableProgram(small, large)
+    return ScalableProgram.of(small, large)

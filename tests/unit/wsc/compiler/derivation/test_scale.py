@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from tests.support.plain_steps import backward_step
-from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.compile import CompileRequest, compile_recorded, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.derivation.scale import capture_both
+from wsc.compiler.derivation.recording import record
+from wsc.compiler.derivation.scale import ScalableProgram, capture_both
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program.program import Program
 from wsc.core.program.segment import OpWork
@@ -105,3 +106,41 @@ def _one_layer(size: int) -> Compiled:
     step = backward_step(model, torch.sum)
     request = CompileRequest(StreamPrecision(), size, 4, "a test")
     return compile_step(step, model, [("x", torch.zeros(size, 8))], request)[0]
+
+
+class Biased(nn.Module):
+    """Attention whose bias follows from positions, and a mean over the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Embedding(9, 2)
+        self.project = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(5)
+        bias = self.bias(places[:, None] - places + 4).permute(2, 0, 1)
+        heads = self.project(x).unflatten(-1, (2, 4)).transpose(1, 2)
+        scores = (heads @ heads.transpose(-1, -2) + bias).softmax(-1)
+        mean = heads.mean(0)
+        return ((scores @ heads) * mean).square().mean()
+
+
+@pytest.mark.parametrize("for_all_sizes", [False, True])
+def test_footprints_hold_for_every_size(for_all_sizes: bool) -> None:
+    """Values of a fixed size do not grow, such as the gradient of a bias of positions."""
+
+    def captured(size: int) -> Program:
+        model = Biased()
+        request = CompileRequest(StreamPrecision(), size, 4, "a test")
+        inputs = [("x", torch.zeros(size, 5, 8))]
+        if not for_all_sizes:
+            return compile_step(backward_step(model), model, inputs, request)[0].program
+        args = (backward_step(model), model, inputs, request.precision)
+        recording = record(*args, for_all_sizes=True)
+        return compile_recorded(recording, request)[0].program
+
+    small, large, wanted = map(captured, (2, 4, 8))
+    program = small if for_all_sizes else ScalableProgram.of(small, large).at(8, 4)
+    for ours, theirs in zip(program.segments, wanted.segments, strict=True):
+        assert [p.footprint.of(8) for p in ours.stash] == [p.footprint.of(8) for p in theirs.stash]
+        assert ours.working.of(8) == theirs.working.of(8)
