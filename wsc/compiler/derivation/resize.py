@@ -24,6 +24,8 @@ from wsc.compiler.storages import GROWS, tensors_of
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
+_SLICES = frozenset({torch.ops.aten.slice.Tensor, torch.ops.aten.slice_backward.default})
+
 
 def resized(captured: Captured, shapes: ShapeEnv, size: int) -> Captured:
     """Return the step for micro-batches of ``size`` samples.
@@ -41,6 +43,9 @@ def resized(captured: Captured, shapes: ShapeEnv, size: int) -> Captured:
         if isinstance(node.meta.get("val"), _NUMBERS):
             made[node] = _number(node.target, args, kwargs)
             continue
+        if node.target in _SLICES and _is_whole(node, tensors):
+            made[node] = args[0]
+            continue
         # The name that torch gives the node of a captured step.
         packet = getattr(node.target, "overloadpacket", None)
         name = node.name if packet is None else graph._target_to_str(packet.__name__)
@@ -52,6 +57,12 @@ def resized(captured: Captured, shapes: ShapeEnv, size: int) -> Captured:
         made[node] = new
     inputs = tuple(replace(spec, shape=(size, *spec.shape[1:])) for spec in captured.inputs)
     return replace(captured, module=_LazyGraphModule(captured.module, graph), inputs=inputs)
+
+
+def _is_whole(node: fx.Node, tensors: _Tensors) -> bool:
+    """Return whether a slice is all of its operand: Python leaves ``x[:]`` out at a known size."""
+    operand, result = (tensors.resized(each.meta["val"]) for each in (node.args[0], node))  # type: ignore[union-attr]
+    return operand.shape == result.shape and operand.stride() == result.stride()
 
 
 def _grows(tensor: torch.Tensor) -> bool:
