@@ -1,12 +1,15 @@
-"""Paths, modules and commands that the documents name exist."""
+"""Paths, modules and commands that documents, settings and code name exist."""
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from waferstream.config.schema.keys import all_keys
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
@@ -24,6 +27,23 @@ DOCUMENTS = sorted(
 PATH = re.compile(rf"`((?:{'|'.join([*PACKAGES, 'docs'])})/[\w./*]+)`")
 LINK = re.compile(r"\]\((?!https?:)([\w./-]+)(?:#[\w-]*)?\)")
 COMMAND = re.compile(r"python -m ([a-z_.]+)")
+SOURCES = sorted(
+    path
+    for pattern in (
+        "*.py",
+        "*.yaml",
+        "Makefile",
+        "pyproject.toml",
+        "deploy/**/*",
+        *(f"{folder}/**/*.py" for folder in [*PACKAGES, "examples"]),
+    )
+    for path in ROOT.glob(pattern)
+    if path.is_file()
+)
+FILE = re.compile(rf"(?<![\w./-])((?:{'|'.join([*PACKAGES, 'docs'])})/[\w/]+\.(?:py|md|yaml))\b")
+SETTINGS = tuple(key.path.removeprefix("machine.") for key in all_keys())
+IN_QUOTES = re.compile(rf"[\"']((?:{'|'.join(PACKAGES)})\.[a-z_]\w*(?:\.\w+)*)[\"':]")
+NAMES = ("name", "asname", "id", "attr")  # fields of syntax that hold a name
 
 
 def _exists(name: str) -> bool:
@@ -44,3 +64,43 @@ def test_modules_of_a_document_can_be_run(document: Path) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     for module in sorted(set(COMMAND.findall(text))):
         assert find_spec(module) is not None, module
+
+
+def test_files_that_the_code_names_exist() -> None:
+    missing = [
+        f"{source.relative_to(ROOT)}: {name}"
+        for source in SOURCES
+        for name in FILE.findall(source.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
+
+
+def _module_of(name: str) -> tuple[Path, str]:
+    """Return the file of the longest module that ``name`` begins with, and the next word or ""."""
+    words = name.split(".")
+    for length in range(len(words), 0, -1):
+        place = ROOT.joinpath(*words[:length])
+        for path in (place.with_suffix(".py"), place / "__init__.py"):
+            if path.exists():
+                return path, ".".join(words[length : length + 1])
+    raise ValueError(name)
+
+
+def _is_named(name: str) -> bool:
+    """Whether ``name`` is a module, or something that the code of its module names."""
+    path, word = _module_of(name)
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return word in {"", *(getattr(node, field, "") for node in nodes for field in NAMES)}
+
+
+def test_modules_that_strings_of_the_code_name_exist() -> None:
+    """Modules to import at need, to load beforehand, to patch in a test."""
+    names = {
+        name: source.relative_to(ROOT)
+        for source in SOURCES
+        for name in IN_QUOTES.findall(source.read_text(encoding="utf-8"))
+        if not any(key.startswith(name) for key in SETTINGS)
+    }
+    assert len(names) > 50
+    assert [f"{source}: {name}" for name, source in names.items() if not _is_named(name)] == []

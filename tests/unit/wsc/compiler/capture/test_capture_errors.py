@@ -238,7 +238,7 @@ def test_wafer_stream_errors_pass_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "is_user_file"), [("cstorch_run.py", True), ("cstorch/x.py", False)]
+    ("name", "is_user_file"), [("cstorch_run.py", True), ("cstorch/compile.py", False)]
 )
 def test_user_line_and_line_of_node_find_user_files(name: str, is_user_file: bool) -> None:
     """A file beside the packages is the user's, whatever its name begins with."""
