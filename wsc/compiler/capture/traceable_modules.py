@@ -6,12 +6,15 @@ the targets. Here every cluster computes all rows, and a mask selects.
 ``CrossMapLRN2d`` writes into tensors without a shape. Here sums over windows of channels are
 products with constant matrices. Its windows are those that torch's loops have: channel 0 is in
 every window, and the gradient is not the derivative. Both are kept, since a plain loop has them.
+
+``Module.to`` replaces every parameter, also by itself, and a traced parameter cannot be replaced.
+Here those that are as asked for stay.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -19,6 +22,8 @@ from unittest.mock import patch
 import torch
 from torch import nn
 from torch.nn import functional
+
+_APPLY: Callable[..., nn.Module] = nn.Module._apply
 
 
 class _AdaptiveOutput(NamedTuple):
@@ -36,6 +41,7 @@ def traceable_modules() -> Iterator[None]:
         stack.enter_context(patch.object(adaptive, "forward", adaptive_log_softmax))
         stack.enter_context(patch.object(adaptive, "predict", likeliest_classes))
         stack.enter_context(patch.object(nn.CrossMapLRN2d, "forward", cross_map_lrn))
+        stack.enter_context(patch.object(nn.Module, "_apply", apply_where_changed))
         yield
 
 
@@ -88,6 +94,25 @@ def cross_map_lrn(module: nn.CrossMapLRN2d, input: torch.Tensor) -> torch.Tensor
         input, module.size, module.alpha, module.beta, module.k
     )
     return result
+
+
+def apply_where_changed(
+    module: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True
+) -> nn.Module:
+    """Do what ``Module._apply`` does, apart from parameters that ``fn`` returns as they are."""
+    every = module._parameters
+    with torch.no_grad():
+        changed = {name: each for name, each in every.items() if _is_changed(each, fn)}
+    module.__dict__["_parameters"] = changed
+    try:
+        return _APPLY(module, fn, recurse)
+    finally:
+        module.__dict__["_parameters"] = every
+
+
+def _is_changed(parameter: torch.Tensor | None, fn: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    """Return whether ``fn`` makes another tensor of a parameter."""
+    return parameter is not None and fn(parameter) is not parameter
 
 
 class _CrossMapLrn(torch.autograd.Function):

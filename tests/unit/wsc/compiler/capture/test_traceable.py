@@ -42,6 +42,20 @@ class Predicted(nn.Module):
         return self.softmax.predict(x).float().mean() + x.square().mean()
 
 
+class Converted(nn.Module):
+    """A network that converts a part of it in every step, to the dtype that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the mean square of the scaled input."""
+        self.scale = self.scale.to(next(self.scale.parameters()).dtype)
+        scaled: torch.Tensor = self.scale(x)
+        return scaled.square().mean()
+
+
 def with_full_lengths(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the CTC loss of samples without padding."""
     scores, size = x.log_softmax(-1).transpose(0, 1), len(x)
@@ -55,6 +69,7 @@ REPLACED = [
     Case("CTCLoss(sum)", lambda: Aligned(reduction="sum", zero_infinity=True), (6, 5), ALIGNED),
     function("ctc_loss with lengths of the host", with_full_lengths, (6, 5), integers(4, 3)),
     Case("AdaptiveLogSoftmaxWithLoss.predict", Predicted, (8,)),
+    Case("Module.to", Converted, (8,)),
     *modules((8,), "AdaptiveLogSoftmaxWithLoss(8, 20, [5, 9], 2.0)", integers(20)),
     *modules((4, 3, 2), "CrossMapLRN2d(3)\nCrossMapLRN2d(2, k=2)"),
 ]
