@@ -27,7 +27,7 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Optimizer:
 
     Raises:
         ConfigError: MemoryX has no such optimizer, lacks an option that is on, or the optimizer
-            has done steps already.
+            has done steps already, or a schedule of torch sets its learning rate.
     """
     if isinstance(optimizer, Optimizer):
         return optimizer
@@ -49,6 +49,15 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Optimizer:
             where=name,
             remedy="make a new one before training",
         )
+    if any("initial_lr" in group for group in optimizer.param_groups):  # schedulers leave it
+        raise ConfigError(
+            "a learning-rate schedule of torch has no effect in cstorch.Trainer",
+            code="torch-schedule",
+            where=name,
+            value=", ".join(f"lr={group['lr']}" for group in optimizer.param_groups),
+            rule="fit would train with this rate in every step",
+            remedy="train by hand with cstorch.optim.lr_scheduler, or with a params file",
+        )
     groups = [_group(name, group) for group in optimizer.param_groups]
     made: Optimizer = getattr(optim, name)(groups)
     return made
@@ -69,7 +78,7 @@ def _group(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
             rule="torch leaves the first gradient undampened, MemoryX does not",
             remedy="cstorch.optim.SGD, if the first step may be dampened as well",
         )
-    skipped = {"params", "param_names", "initial_lr", *_IMPLEMENTATION}
+    skipped = {"params", "param_names", *_IMPLEMENTATION}
     for key, value in group.items():
         if key in known:
             taken[key] = value.item() if isinstance(value, torch.Tensor) else value

@@ -67,6 +67,14 @@ def test_optimizer_with_state_is_refused() -> None:
         from_torch(optimizer)
 
 
+def test_schedule_of_torch_is_refused() -> None:
+    """Nothing would step it: the rate of a warm-up would stay at its start."""
+    optimizer = torch.optim.SGD(parameters(), lr=0.1)
+    torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1)
+    with raises(ConfigError, "torch-schedule"):
+        from_torch(optimizer)
+
+
 def test_adam_of_torch_keeps_the_place_of_eps() -> None:
     """torch adds it after the correction, the vendor's Adam before."""
     assert from_torch(torch.optim.Adam(parameters())).param_groups[0]["eps_after_correction"]
