@@ -107,12 +107,12 @@ class StreamCheck:
     def _enough_bandwidth(self) -> str:
         """Return the bandwidth needed of the link, of the memory, or of both."""
         pairs = (
-            (self.needed_bytes_per_s, self.bandwidth_bytes_per_s, "GB/s"),
-            (self.needed_memory_bytes_per_s, self.memory_bytes_per_s, "GB/s of memory"),
+            (self.needed_bytes_per_s, self.bandwidth_bytes_per_s, "a link"),
+            (self.needed_memory_bytes_per_s, self.memory_bytes_per_s, "memory"),
         )
         return " and ".join(
-            f"{_plain(_THREE_DIGITS_UP.create_decimal(needed) / 10**9)} {unit}"
-            for needed, given, unit in pairs
+            f"{place} of {_plain(_THREE_DIGITS_UP.create_decimal(needed) / 10**9)} GB/s"
+            for needed, given, place in pairs
             if needed > given
         )
 

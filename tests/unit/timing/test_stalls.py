@@ -36,23 +36,23 @@ def test_masters_are_read_from_memory_meanwhile() -> None:
     assert read.holds
     slower = replace(read, memory_bytes_per_s=100 * 10**9)
     assert slower.stream_ps == 20 * PS_PER_MS
-    assert slower.remedy(8, 0) == "200 GB/s of memory"
+    assert slower.remedy(8, 0) == "memory of 200 GB/s"
     both = replace(slower, bandwidth_bytes_per_s=50 * 10**9)
-    assert both.remedy(8, 0) == "100 GB/s and 200 GB/s of memory"
+    assert both.remedy(8, 0) == "a link of 100 GB/s and memory of 200 GB/s"
 
 
 def test_the_cure_names_micro_batch_and_bandwidth() -> None:
     """Half as long on the wafer as on the wire: twice of either."""
     assert check(10 * PS_PER_MS).remedy(8, 100) == ""
-    assert check(5 * PS_PER_MS).remedy(8, 100) == "micro-batch of 16 samples, or 200 GB/s"
+    assert check(5 * PS_PER_MS).remedy(8, 100) == "micro-batch of 16 samples, or a link of 200 GB/s"
 
 
 def test_the_cure_names_the_nearest_share_of_zeros() -> None:
     """More zeros, or fewer; none where no share was found to suffice."""
     dense = replace(check(5 * PS_PER_MS), sufficient_density=0.25)
-    assert dense.remedy(8, 0) == "200 GB/s, or 75% of the weights zero"
+    assert dense.remedy(8, 0) == "a link of 200 GB/s, or 75% of the weights zero"
     sparse = replace(dense, density=0.1)
-    assert sparse.remedy(8, 0) == "200 GB/s, or only 75% of the weights zero"
+    assert sparse.remedy(8, 0) == "a link of 200 GB/s, or only 75% of the weights zero"
     assert check(10 * PS_PER_MS).remedy(8, 0) == ""
 
 
@@ -66,7 +66,7 @@ def test_a_segment_is_bound_by_what_takes_longest() -> None:
 def test_a_micro_batch_that_does_not_fit_cures_nothing() -> None:
     """Nor does a larger one help where its samples take no time."""
     assert "micro-batch" in check(5 * PS_PER_MS).remedy(8, 16)
-    assert check(5 * PS_PER_MS).remedy(8, 15) == "200 GB/s"
+    assert check(5 * PS_PER_MS).remedy(8, 15) == "a link of 200 GB/s"
     fixed = replace(check(5 * PS_PER_MS), overhead_ps=5 * PS_PER_MS)
     assert "micro-batch" not in fixed.remedy(8, 10**9)
 
@@ -80,9 +80,9 @@ def test_overhead_does_not_grow_with_the_micro_batch() -> None:
 @pytest.mark.parametrize(
     ("compute_ps", "remedy"),
     [
-        (10 * PS_PER_MS * 1000 // 1504, "151 GB/s"),
-        (10 * PS_PER_MS // 250, "25000 GB/s"),
-        (10 * PS_PER_MS * 1000 // 1014, "102 GB/s"),
+        (10 * PS_PER_MS * 1000 // 1504, "a link of 151 GB/s"),
+        (10 * PS_PER_MS // 250, "a link of 25000 GB/s"),
+        (10 * PS_PER_MS * 1000 // 1014, "a link of 102 GB/s"),
     ],
 )
 def test_remedies_are_rounded_to_what_is_enough(compute_ps: int, remedy: str) -> None:
@@ -95,7 +95,7 @@ def test_what_a_cure_says_would_do(compute: int, down: int, up: int) -> None:
     """With the bandwidth that it states nothing stalls."""
     found = check(compute, down, up)
     if remedy := found.remedy(8, 0):
-        bandwidth, _ = remedy.split()
+        bandwidth = remedy.removeprefix("a link of ").removesuffix(" GB/s")
         assert replace(found, bandwidth_bytes_per_s=int(Decimal(bandwidth) * 10**9)).holds
 
 
