@@ -24,13 +24,15 @@ def loss_picture(path: Path, train: Sequence[Loss], evaluation: Sequence[Loss], 
     Losses that are not finite are left out. A long training curve is drawn twice: faintly as it is,
     and smoothed.
     """
+    curve = _finite(train)
+    note = "; of training each step pale, smoothed dark" if len(curve) > _SMOOTH_FROM else ""
     with style.picture(path, title, 8.0, 4.5) as figure:
         axes = figure.add_subplot()
-        axes.set_title("Loss", color=style.FAINT_INK)
+        axes.set_title(f"Loss{note}", color=style.FAINT_INK)
         axes.set_xlabel("step")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.margins(x=0.02)
-        labels = [*_train_curve(axes, _finite(train)), *_eval_curve(axes, _finite(evaluation))]
+        labels = [*_train_curve(axes, curve), *_eval_curve(axes, _finite(evaluation))]
         figure.draw_without_rendering()
         style.label_ends(axes, labels)
 
