@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -174,12 +174,27 @@ class _Walk:
         if "const" in entry:
             return _text(entry["const"])
         if union := entry.get("anyOf") or entry.get("oneOf"):
-            return " or ".join(dict.fromkeys(map(self._type, union)))
+            return " or ".join(_alternatives(map(self._type, union)))
         if entry.get("type") == "array":
-            return f"list of {self._type(entry['items'])}" if entry.get("items") else "list"
+            return _list_of(self._type(entry["items"])) if entry.get("items") else "list"
         kind = str(entry.get("type", "any"))
         bounds = [f"{word} {_text(entry[key])}" for key, word in _BOUNDS.items() if key in entry]
         return " ".join([_TYPES.get(kind, kind), ", ".join(bounds)]).strip()
+
+
+def _list_of(items: str) -> str:
+    return f"list of ({items})" if " or " in items else f"list of {items}"
+
+
+def _alternatives(kinds: Iterable[str]) -> Iterator[str]:
+    """Yield each kind once; where a union is named, a list of it behind it is one of "these"."""
+    once = dict.fromkeys(kinds)
+    lists = set(map(_list_of, once))
+    for kind in once:
+        if kind not in lists:
+            yield kind
+            if _list_of(kind) in once:
+                yield "list of these" if " or " in kind else _list_of(kind)
 
 
 def _default(entry: Schema) -> str:

@@ -65,3 +65,15 @@ def test_unknown_key_is_refused_with_the_nearest(name: str) -> None:
     with raises(ConfigError, "unknown-key") as caught:
         find_keys(name, KEYS())
     assert caught.value.remedy is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("cluster_config.mount_dirs", "string or list of string or null"),
+        ("init.loggers", "ProgressLogger or TensorBoardLogger or mapping or list of these or null"),
+        ("layers_activation", "list of (gelu, quick_gelu, relu, silu or null) or null"),
+    ],
+)
+def test_entry_of_a_list_and_the_list_are_one_kind(name: str, kind: str) -> None:
+    assert {key.type for key in find_keys(name, KEYS())} == {kind}
