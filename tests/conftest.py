@@ -1,10 +1,12 @@
 """Settings of every test: one compute thread, so that results do not depend on the host."""
 
 import gc
+import hashlib
 import logging
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -35,12 +37,26 @@ settings.load_profile("waferstream")
 def state_folder_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the jobs of tests, and of programs that they start, out of the user's own list."""
     before = os.environ.get("WAFERSTREAM_STATE")
-    os.environ["WAFERSTREAM_STATE"] = str(tmp_path_factory.mktemp("state"))
+    state = tmp_path_factory.mktemp("state")
+    os.environ["WAFERSTREAM_STATE"] = str(state)
+    share_compiles(state, tmp_path_factory.getbasetemp())
     yield
     if before is None:
         del os.environ["WAFERSTREAM_STATE"]
     else:
         os.environ["WAFERSTREAM_STATE"] = before
+
+
+def share_compiles(state: Path, base: Path) -> None:
+    """Let the processes of ``make test`` have one compile cache, and one key that seals it."""
+    if (session := os.environ.get("PYTEST_XDIST_TESTRUNUID")) is None:
+        return
+    shared = base.parent / "compiled"
+    shared.mkdir(exist_ok=True)
+    (state / shared.name).symlink_to(shared, target_is_directory=True)
+    key = state / "cache.key"
+    key.touch(mode=0o600)
+    key.write_bytes(hashlib.sha256(session.encode()).digest())
 
 
 @pytest.fixture(autouse=True)

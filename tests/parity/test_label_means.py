@@ -15,7 +15,7 @@ from modelzoo.models.registry import build_model
 from scripts import reference_loop
 from tests.support.cstorch_program import executor, loader, losses, running_backend
 from tests.support.errors import raises
-from tests.support.tiny_training import GPT, LOADER, Shape, init_config
+from tests.support.tiny_training import GPT, LOADER, Shape, init_config, shared_compiles
 from waferstream.config.params import InitConfig
 from waferstream.training.setup.model import make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step
@@ -172,7 +172,8 @@ def gpt_digest(
     steps: int = 3,
 ) -> str:
     """Train on a cluster; return the digest of the weights."""
-    with running_backend(Shape(num_csx, 2, 2), seed=init.seed) as backend:
+    cache = shared_compiles()
+    with running_backend(Shape(num_csx, 2, 2), seed=init.seed, compile_dir=cache) as backend:
         cstorch.amp.enable_mixed_precision(init.precision.enabled)
         cstorch.amp.set_half_dtype(init.precision.fp16_type)
         backends.csx.precision.optimization_level = init.precision.precision_opt_level
