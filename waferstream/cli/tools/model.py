@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,21 @@ from wsc.core.config import Config, load_yaml
 
 
 def _list(given: argparse.Namespace) -> int:
+    variants = _variants()
     rows = [
-        {"name": name, "class": family.module.__name__, "variants": _variants(name)}
+        {"name": name, "class": family.module.__name__, "variants": variants[name]}
         for name, family in sorted(MODELS.items())
     ]
     return show(given, rows)
 
 
-def _variants(name: str) -> list[str]:
-    """Return the params files that come with the program for a model."""
-    files = {variant: load_yaml(STOCK / f"{variant}.yaml") for variant in stock_variants()}
-    return [
-        variant
-        for variant, data in files.items()
-        if data["trainer"]["init"]["model"]["name"] == name
-    ]
+def _variants() -> dict[str, list[str]]:
+    """Return the params files that come with the program, by model."""
+    found = defaultdict[str, list[str]](list)
+    for variant in stock_variants():
+        data = load_yaml(STOCK / f"{variant}.yaml")
+        found[data["trainer"]["init"]["model"]["name"]].append(variant)
+    return found
 
 
 def _info(given: argparse.Namespace) -> int:
@@ -40,7 +41,7 @@ def _info(given: argparse.Namespace) -> int:
         "name": given.model,
         "class": f"{family.module.__module__}.{family.module.__name__}",
         "about": first_line(family.module),
-        "variants": ", ".join(_variants(given.model)),
+        "variants": ", ".join(_variants()[given.model]),
     }
     return show(given, [{"field": key, "value": value} for key, value in summary.items()])
 
