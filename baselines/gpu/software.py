@@ -122,21 +122,9 @@ _FSDP = preset(
 _TORCHTITAN = preset(
     SoftwareSpec,
     "TorchTitan with torch.compile",
+    variant_of=_FSDP,
     name="TorchTitan, compiled",
-    flash_attention=True,
-    matmul_speed=_FULL_SPEED,
     attention_speed=Sourced(1.0, "published", "FlashAttention-2 of PyTorch"),
-    hidden_passes=_FUSED_PASSES,
-    whole_passes=_SEQUENCE_PARALLEL_PASSES,
-    vocabulary_bytes=_CAST_LOGITS,
-    score_bytes=_NO_SCORES_MOVED,
-    stored_score_bytes=_NO_SCORES_STORED,
-    gradient_bytes=_GRADIENTS_16BIT,
-    float8_share=_FLOAT8,
-    bucket_parameters=_ONE_LAYER,
-    gathers_matrices=False,
-    exposed_share=_NONE_HIDDEN,
-    reduces_to_owner=False,
 )
 _TORCHTITAN_EAGER = preset(
     SoftwareSpec,
