@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
 from memoryx.memory.memory import Memory
-from memoryx.optim.rule import Shape, State
+from memoryx.optim.rule import Hyper, Rule, Shape, State
 from memoryx.sparsity.packing import Packing
 from wsc.core.program.program import TensorSpec
 
@@ -32,11 +32,6 @@ class Holdings:
     def of(self, name: str) -> dict[str, torch.Tensor]:
         """Return the master of a parameter as ``""``, and its optimizer state by name, as held."""
         return {"": self.masters[name], **self.states.get(name, {})}
-
-    def held_shape(self, name: str, shape: Shape) -> Shape:
-        """Return the shape in which a state of a parameter is held whose whole shape this is."""
-        packing = self.packings.get(name)
-        return shape if packing is None else packing.held_shape
 
     def whole(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """Return a held tensor of a parameter as a whole one, new if it is packed."""
@@ -83,9 +78,43 @@ class Holdings:
             self._move([name for name in self.shapes if name not in self._apart])
             self._has_gaps = False
 
-    def note_shared(self) -> None:
-        """Note that states of all parameters were allocated together."""
-        self._apart.clear()
+    def hold_states(self, rule: Rule, trained: Mapping[str, Hyper], *, keeps: bool) -> None:
+        """Hold the states that a rule needs, each at its initial value, in place of all others.
+
+        Args:
+            rule: The optimizer's rule.
+            trained: The parameters that it trains, with their hyper-parameters.
+            keeps: Whether states that are here already stay as they are.
+        """
+        before = self.states
+        kept = before if keeps else {}
+        missing = [
+            (name, key, self._held_shape(name, shape))
+            for name, hyper in trained.items()
+            for key, shape in rule.state_shapes(self.shapes[name], hyper).items()
+            if key not in kept.get(name, {})
+        ]
+        if missing:
+            self._apart.clear()  # these tensors share memory
+        states: dict[str, State] = {name: {} for name in trained}
+        tensors = self.memory.allocate([shape for _, _, shape in missing])
+        for (name, key, _), tensor in zip(missing, tensors, strict=True):
+            if value := rule.initial_value(key, trained[name]):
+                self.memory.use((tensor,))
+                tensor.fill_(value)
+            states[name][key] = tensor
+        self.states = {name: {**state, **kept.get(name, {})} for name, state in states.items()}
+        self.memory.discard(
+            tensor
+            for name, state in before.items()
+            for key, tensor in state.items()
+            if self.states.get(name, {}).get(key) is not tensor
+        )
+
+    def _held_shape(self, name: str, shape: Shape) -> Shape:
+        """Return the shape in which a state of a parameter is held whose whole shape this is."""
+        packing = self.packings.get(name)
+        return shape if packing is None else packing.held_shape
 
     def _move(self, names: Sequence[str]) -> None:
         """Move the tensors of some parameters into new memory."""

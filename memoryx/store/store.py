@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import torch
 
 from memoryx.memory.memory import Dram, Made, Memory
-from memoryx.optim.rule import Parameter, Shape, State, rule_named
+from memoryx.optim.rule import Parameter, State, rule_named
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.packing import Packing
 from memoryx.store.holdings import Holdings
@@ -75,18 +75,18 @@ class WeightStore:
         self._averages = {}
         for each in optimizer.averages:
             self._averages.setdefault(each.source, []).append(each)
-        kept = self.states if installed and installed.rule == optimizer.rule else {}
         self._rule = rule_named(optimizer.rule)
         sparse = {spec.name for spec in optimizer.sparsity if self._rule.is_elementwise}
         for name in [name for name in self.packings if name not in sparse]:
             self._held.hold(name, None)
-        before, self._held.states = self.states, self._states(optimizer, kept)
-        self.memory.discard(
-            tensor
-            for name, state in before.items()
-            for key, tensor in state.items()
-            if self.states.get(name, {}).get(key) is not tensor
-        )
+        trained = {
+            name: group.hyper
+            for group in optimizer.groups
+            for name in group.names
+            if name in self.masters
+        }
+        keeps = installed is not None and installed.rule == optimizer.rule
+        self._held.hold_states(self._rule, trained, keeps=keeps)
         self.masks.install(optimizer.sparsity, self._held.shapes)
 
     def make_masks(self) -> None:
@@ -281,37 +281,6 @@ class WeightStore:
         """
         assert self._optimizer is not None, "an evaluation program updates nothing"
         return applied + self._optimizer.earlier_updates
-
-    def _states(self, optimizer: OptimizerSpec, kept: Mapping[str, State]) -> dict[str, State]:
-        """Return the state of every parameter that an optimizer trains here.
-
-        That is what is kept, and initial values of what is missing.
-        """
-        hyper_of = {
-            name: group.hyper
-            for group in optimizer.groups
-            for name in group.names
-            if name in self.masters
-        }
-        missing: list[tuple[str, str, Shape]] = []
-        for name, hyper in hyper_of.items():
-            shapes = self._rule.state_shapes(self._held.shapes[name], hyper)
-            own = kept.get(name, {})
-            missing += [
-                (name, key, self._held.held_shape(name, shape))
-                for key, shape in shapes.items()
-                if key not in own
-            ]
-        states: dict[str, State] = {name: {} for name in hyper_of}
-        if missing:
-            self._held.note_shared()
-        tensors = self.memory.allocate([shape for _, _, shape in missing])
-        for (name, key, _), tensor in zip(missing, tensors, strict=True):
-            if value := self._rule.initial_value(key, hyper_of[name]):
-                self.memory.use((tensor,))
-                tensor.fill_(value)
-            states[name][key] = tensor
-        return {name: {**state, **kept.get(name, {})} for name, state in states.items()}
 
 
 _MASK = "mask words"
