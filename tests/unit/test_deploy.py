@@ -43,13 +43,13 @@ def test_job_and_cluster_have_the_same_hosts() -> None:
     assert CLUSTERS["cluster.yaml"] == CLUSTERS["job.yaml"]
 
 
-def test_job_runs_a_command_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_runs_a_command_that_exists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name, command, params, *flags = shlex.split(_manifest("RayJob")["spec"]["entrypoint"])
     assert (name, command) == ("waferstream", "fit")
     cluster = ROOT / flags[flags.index("--cluster") + 1]
     assert load_cluster(cluster).runtime.address == "auto"
     words = [str(ROOT / params), "--num_csx=4", "--cluster", str(cluster), "--validate_only"]
-    assert waferstream(["fit", *words]) == 0, capsys.readouterr().err
+    assert waferstream(["fit", *words, f"--model_dir={tmp_path}"]) == 0, capsys.readouterr().err
 
 
 def test_hosts_of_the_launcher_are_accepted_by_ray() -> None:
