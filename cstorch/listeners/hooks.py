@@ -166,4 +166,4 @@ def noted_outlines() -> Iterator[list[Outline]]:
 def call_with_outlines(outlines: Sequence[Outline]) -> None:
     """Call the hooks in ``while_traced`` for tensors without values."""
     for name, shape, dtype in outlines:
-        while_traced(torch.empty(*shape, dtype=getattr(torch, dtype), device="meta"), name)
+        while_traced(torch.empty(shape, dtype=getattr(torch, dtype), device="meta"), name)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import torch
 
 import cstorch
-from cstorch.listeners.hooks import after_transfer, register_traced_tensor_hook
+from cstorch.listeners.hooks import (
+    after_transfer,
+    call_with_outlines,
+    register_traced_tensor_hook,
+)
 from tests.support.cstorch_program import evaluation_step, executor, losses, model_of
 
 
@@ -45,3 +49,15 @@ def test_hooks_see_results_before_closures(backend: cstorch.Backend) -> None:
     assert seen == values
     losses(evaluation_step(backend), executor(1))
     assert seen == values
+
+
+def test_outlines_of_tensors_of_any_rank_are_heard_again() -> None:
+    heard = []
+    handle = register_traced_tensor_hook(
+        lambda tensor, name: heard.append((name, tensor.shape, tensor.dtype))
+    )
+    try:
+        call_with_outlines([("logits", [2, 3], "float32"), ("scale", [], "bfloat16")])
+    finally:
+        handle.remove()
+    assert heard == [("logits", (2, 3), torch.float32), ("scale", (), torch.bfloat16)]
