@@ -108,6 +108,7 @@ def apply_where_changed(
         return _APPLY(module, fn, recurse)
     finally:
         module.__dict__["_parameters"] = every
+        every.update(changed)  # with what took their places, if anything did
 
 
 def _is_changed(parameter: torch.Tensor | None, fn: Callable[[torch.Tensor], torch.Tensor]) -> bool:

@@ -98,6 +98,18 @@ def test_torch_keeps_its_own_outside_of_a_trace() -> None:
     assert nn.CrossMapLRN2d.forward is before
 
 
+def test_parameters_are_replaced_where_torch_replaces_them() -> None:
+    """As a program may ask for, instead of a change in place."""
+    layer = nn.Linear(2, 2)
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    try:
+        with traceable_forms():
+            layer.to(torch.bfloat16)
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(False)
+    assert {each.dtype for each in layer.parameters()} == {torch.bfloat16}
+
+
 def test_lstm_is_that_of_onednn_but_for_rounding() -> None:
     """Without oneDNN the result is the same function."""
     torch.manual_seed(0)
