@@ -25,7 +25,7 @@ def loss_picture(path: Path, train: Sequence[Loss], evaluation: Sequence[Loss], 
     and smoothed.
     """
     curve = _finite(train)
-    note = "; of training each step pale, smoothed dark" if len(curve) > _SMOOTH_FROM else ""
+    note = " (pale: each training step, dark: smoothed)" if len(curve) > _SMOOTH_FROM else ""
     with style.picture(path, title, 8.0, 4.5) as figure:
         axes = figure.add_subplot()
         axes.set_title(f"Loss{note}", color=style.FAINT_INK)
