@@ -4,6 +4,9 @@ A process writes its pulse into shared memory, and any process of its host reads
 pulse can be read while its writer computes, holds Python's lock, is stopped, or has just died; a
 heartbeat thread would need its share of the processor and of that lock, and would be late on a busy
 host. Whether a process is stopped (SIGSTOP) is asked of the kernel, not of the process.
+
+The memory holds the number of the latest pulse and the last two pulses. A process writes into the
+place of the older one, then the number: wherever it is held up, the latest pulse is whole.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ from wsc.core.messages.payload import Payload
 _STOPPED = "T"  # proc_pid_stat(5): stopped on a signal; "t" is a debugger's
 _TEXT_BYTES = 240
 
-# Writes so far, activity, since (ns), busy (ns), step, text, writes so far again.
-_LAYOUT = struct.Struct(f"=QQqqq{_TEXT_BYTES}sQ")
-_TRIES = 100  # reads of a pulse that its process writes at the same time
+_NUMBER_BYTES = 8
+_LAYOUT = struct.Struct(f"=Qqqq{_TEXT_BYTES}s")
+"""A pulse: activity, since (ns), busy (ns), step, text."""
 
 
 class Activity(IntEnum):
@@ -70,10 +73,11 @@ class PulseWriter:
     """The pulse of this process. ``payload`` is where others read it; for one thread."""
 
     def __init__(self) -> None:
-        slab = SharedArena().allocate(_LAYOUT.size)
+        slab = SharedArena().allocate(_NUMBER_BYTES + 2 * _LAYOUT.size)
         self.payload: Payload = slab.place
         self._bytes = slab.view(torch.uint8).numpy().data
-        self._count = 0
+        self._latest = self._bytes[:_NUMBER_BYTES].cast("Q")  # one store: never half done
+        self._latest[0] = 0
         self._activity = Activity.IDLE
         self._since_ns = time.monotonic_ns()
         self._busy_ns = 0
@@ -118,19 +122,23 @@ class PulseWriter:
         self._write(detail, ())
 
     def _write(self, detail: str, peers: Sequence[str]) -> None:
-        self._count += 1
+        number = self._latest[0] + 1
         text = f"{','.join(peers)}\0{detail}".encode()[:_TEXT_BYTES]
         _LAYOUT.pack_into(
             self._bytes,
-            0,
-            self._count,
+            _offset(number),
             self._activity,
             self._since_ns,
             self._busy_ns,
             self._step,
             text,
-            self._count,
         )
+        self._latest[0] = number
+
+
+def _offset(number: int) -> int:
+    """Return where a pulse lies in the memory, in bytes."""
+    return _NUMBER_BYTES + number % 2 * _LAYOUT.size
 
 
 def read_pulse(pid: int, payload: Payload) -> Pulse:
@@ -140,10 +148,11 @@ def read_pulse(pid: int, payload: Payload) -> Pulse:
         ApplianceRuntimeServerError: The process ended before its pulse was first read.
     """
     content = payload.view(torch.uint8).numpy().data
-    for _ in range(_TRIES):  # a read beside a write shows two different counts
-        before, activity, since_ns, busy_ns, step, text, after = _LAYOUT.unpack_from(content)
-        if before == after:
-            break
+    latest = content[:_NUMBER_BYTES].cast("Q")
+    number = None
+    while number != latest[0]:  # read again: there is a later one, and it may have been replaced
+        number = latest[0]
+        activity, since_ns, busy_ns, step, text = _LAYOUT.unpack_from(content, _offset(number))
     peers, _, detail = text.rstrip(b"\0").decode(errors="replace").partition("\0")
     state = _state_of(pid)
     return Pulse(

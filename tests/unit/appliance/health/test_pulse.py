@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.health.pulse import Activity, PulseWriter, read_pulse
+from appliance.health.pulse import _LAYOUT, Activity, PulseWriter, read_pulse
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceRuntimeServerError
 
@@ -63,6 +63,52 @@ def test_long_text_is_cut() -> None:
     pulse = read_pulse(os.getpid(), writer.payload)
     assert pulse.step == 3
     assert 100 < len(pulse.detail) < 200
+
+
+WRITING = """
+import pickle, sys
+from appliance.health.pulse import PulseWriter
+writer = PulseWriter()
+sys.stdout.buffer.write(pickle.dumps(writer.payload))
+sys.stdout.flush()
+for step in range(10**9):
+    writer.work(str(step), step)
+"""
+
+
+def test_pulse_read_beside_writes_is_whole() -> None:
+    """No read mixes two pulses, or finds a part that is not yet written."""
+    with subprocess.Popen([sys.executable, "-c", WRITING], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        payload = pickle.load(process.stdout)
+        pulses = [read_pulse(process.pid, payload) for _ in range(10_000)]
+        process.kill()
+    later = [each for each in pulses if each.activity is not Activity.IDLE]
+    assert len(later) > 100
+    assert [each for each in later if each.detail != str(each.step)] == []
+    assert max(each.age_s for each in later) < 60
+
+
+class HalfDone:
+    """A layout whose writes end after the first bytes."""
+
+    size = _LAYOUT.size
+
+    def pack_into(self, memory: memoryview, offset: int, *_: object) -> None:
+        memory[offset : offset + 16] = bytes(16)
+        raise InterruptedError
+
+
+def test_process_held_up_in_a_write_shows_the_pulse_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = PulseWriter()
+    writer.work("WeightsReady from br-0", 7)
+    with monkeypatch.context() as patch:
+        patch.setattr("appliance.health.pulse._LAYOUT", HalfDone())
+        with pytest.raises(InterruptedError):
+            writer.wait()
+    seen = read_pulse(os.getpid(), writer.payload)
+    assert (seen.activity, seen.step) == (Activity.WORK, 7)
+    assert seen.age_s < 60
 
 
 def test_stopped_process_is_told_from_one_that_runs(process: subprocess.Popen[bytes]) -> None:
