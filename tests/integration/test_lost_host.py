@@ -23,7 +23,6 @@ pytestmark = [
 
 DRIVER = str(Path(__file__).with_name("hosts_driver.py"))
 RUNTIME = {"address": "auto", "placement": "SPREAD"}
-MOST_SILENT_S = 15.0
 IN_THE_MIDST_S = 2.0  # after the first step has begun
 LONG = 400  # steps
 LONGER = 600
@@ -62,7 +61,10 @@ def await_line(driver: subprocess.Popen[str], text: str) -> None:
 def test_silent_host_ends_the_run_and_the_command_resumes_at_once(
     hosts: MiniatureHosts, tmp_path: Path
 ) -> None:
-    """On the hosts that are left, with the same bits; the error names role and host."""
+    """On the hosts that are left, with the same bits; the error names role and host.
+
+    How soon is measured by ``python -m benchmarks.hosts --figures silent resume``.
+    """
     saved, path = tmp_path / "model.mdl", "/tmp/model.mdl"
     train_on_cluster(init_config(), Shape(), 3, save=saved)
     expected = train_on_cluster(init_config(), Shape(), 2, restore=saved)
@@ -70,12 +72,9 @@ def test_silent_host_ends_the_run_and_the_command_resumes_at_once(
     with start(hosts, restore=path, steps=LONG) as driver:
         await_steps(driver)
         hosts.network.cut(2)
-        begin_s = time.monotonic()
         output, _ = driver.communicate()
-    noticed_s = time.monotonic() - begin_s
     assert "[host-lost]" in output
     assert f"was lost with its host {hosts.network.address(2)}" in output
-    assert noticed_s < MOST_SILENT_S
     with start(hosts, restore=path, steps=2) as driver:
         output, _ = driver.communicate()
     assert output.splitlines()[-1] == expected
