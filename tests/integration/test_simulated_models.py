@@ -100,17 +100,9 @@ def test_every_model_of_the_zoo_is_here() -> None:
 @EVERY
 @pytest.mark.parametrize(("size", "counts"), [(1, (1, 2, 3, 4)), (2, (1, 2))], ids=["1", "2"])
 def test_every_model_takes_the_time_of_its_simulation(
-    name: str,
-    size: int,
-    counts: tuple[int, ...],
-    tmp_path: Path,
-    capsys: Capture,
-    request: pytest.FixtureRequest,
+    name: str, size: int, counts: tuple[int, ...], tmp_path: Path, capsys: Capture
 ) -> None:
     """To the picosecond, of single samples in fp32, and of two samples and one in bf16."""
-    if (name, size) == ("dino", 2):
-        reason = "two steps take 144 ns less than simulated, of 526 ms"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     check(tmp_path, name, size, counts, capsys)
 
 

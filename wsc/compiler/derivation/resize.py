@@ -24,7 +24,8 @@ from wsc.compiler.storages import GROWS, tensors_of
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
-_SLICES = frozenset({torch.ops.aten.slice.Tensor, torch.ops.aten.slice_backward.default})
+_SLICES: dict[Any, int] = {torch.ops.aten.slice.Tensor: 1, torch.ops.aten.slice_backward.default: 2}
+"""Slices and their gradients, with the position of ``dim, start, end`` among their arguments."""
 
 
 def resized(captured: Captured, shapes: ShapeEnv, size: int) -> Captured:
@@ -60,9 +61,19 @@ def resized(captured: Captured, shapes: ShapeEnv, size: int) -> Captured:
 
 
 def _is_whole(node: fx.Node, tensors: _Tensors) -> bool:
-    """Return whether a slice is all of its operand: Python leaves ``x[:]`` out at a known size."""
-    operand, result = (tensors.resized(each.meta["val"]) for each in (node.args[0], node))  # type: ignore[union-attr]
-    return operand.shape == result.shape and operand.stride() == result.stride()
+    """Return whether a slice takes all samples as part of an index such as ``x[:, 1:]``.
+
+    Torch leaves it out at a known size. It keeps a slice of another dimension if it has recorded
+    one, and a slice up to a computed end: that of ``x[: len(x)]`` or ``x.narrow``, no part of an
+    index. A lone ``x[0:]``, which it keeps too, is recorded as the first part of ``x[:, 1:]`` is,
+    and so left out.
+    """
+    sliced: Any = node.args[0]
+    match node.args[_SLICES[node.target] :]:
+        case (int(dim), _, int(), *_) if isinstance(node.meta["val"].shape[dim], torch.SymInt):
+            operand, result = (tensors.resized(each.meta["val"]) for each in (sliced, node))
+            return operand.shape == result.shape and operand.stride() == result.stride()
+    return False
 
 
 def _grows(tensor: torch.Tensor) -> bool:

@@ -71,18 +71,34 @@ def test_recording_for_all_sizes_is_that_of_one(size: int) -> None:
     assert lines(recorded(scaled, 5).at(size)) == lines(expected)
 
 
-class Shifted(Regression):
-    """A model that takes all samples and some columns."""
+class Sliced(Regression):
+    """A model that slices the outputs of a layer."""
+
+    def __init__(self, change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.change = change
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        made = self.layers[0](x)
-        return super().forward(torch.cat([made[:, 2:], made[:, :2]], 1), y)
+        first = self.layers[0]
+        return super().forward(self.change(first(x), first.bias), y)
 
 
-def test_slice_of_all_samples_is_left_out() -> None:
-    """As Python does at a known size; its backward pass would copy the gradient."""
-    expected = recorded(Shifted(), 3, for_all_sizes=False).at(3)
-    assert lines(recorded(Shifted(), 5).at(3)) == lines(expected)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda made, _: torch.cat([made[:, 2:], made[:, :2]], 1),
+        lambda made, bias: made * bias[: made.shape[1]],
+        lambda made, _: made[: made.shape[0]] * 2,
+        lambda made, _: made.narrow(0, 0, made.shape[0]),
+    ],
+    ids=["index", "weight", "computed-end", "narrow"],
+)
+def test_slice_is_left_out_where_torch_does(
+    change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> None:
+    """An index of all samples: the backward pass of a slice would copy the gradient."""
+    expected = recorded(Sliced(change), 3, for_all_sizes=False).at(3)
+    assert lines(recorded(Sliced(change), 5).at(3)) == lines(expected)
 
 
 @pytest.mark.parametrize("name", [pytest.param("gemma2", marks=pytest.mark.nightly), "mixtral"])
