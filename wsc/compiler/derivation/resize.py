@@ -46,6 +46,7 @@ def resized(captured: Captured, shapes: ShapeEnv, size: int) -> Captured:
             continue
         if node.target in _SLICES and _is_whole(node, tensors):
             made[node] = args[0]
+            tensors.share_storage(node.meta["val"], node.all_input_nodes[0].meta["val"])
             continue
         # The name that torch gives the node of a captured step.
         packet = getattr(node.target, "overloadpacket", None)
@@ -107,6 +108,12 @@ class _Tensors:
         meta = torch.empty(0, dtype=tensor.dtype, device="meta")
         meta.set_(self._storage(given), self._extent(offset), shape, stride)
         return FakeTensor(self._mode, meta, tensor.device)
+
+    def share_storage(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """Give a tensor, and its views, the storage of another one that takes its place."""
+        storage = self.resized(other).untyped_storage()
+        if storage.nbytes() == self._storage(tensor.untyped_storage()).nbytes():
+            self._storages[tensor.untyped_storage()._cdata] = storage
 
     def _storage(self, given: torch.UntypedStorage) -> torch.UntypedStorage:
         """Return the storage at this size: the given one if it has the same bytes at any size."""

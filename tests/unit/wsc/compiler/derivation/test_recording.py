@@ -87,11 +87,12 @@ class Sliced(Regression):
     "change",
     [
         lambda made, _: torch.cat([made[:, 2:], made[:, :2]], 1),
+        lambda made, _: made.unflatten(1, (2, 2))[:, 1:].repeat(1, 2, 1).flatten(1),
         lambda made, bias: made * bias[: made.shape[1]],
         lambda made, _: made[: made.shape[0]] * 2,
         lambda made, _: made.narrow(0, 0, made.shape[0]),
     ],
-    ids=["index", "weight", "computed-end", "narrow"],
+    ids=["index", "index-of-view", "weight", "computed-end", "narrow"],
 )
 def test_slice_is_left_out_where_torch_does(
     change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
