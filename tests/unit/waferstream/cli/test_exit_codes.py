@@ -36,9 +36,10 @@ def test_command_that_only_prints_ends_without_a_reader(
     assert capsys.readouterr().err == ""
 
 
-def test_command_on_a_full_disk_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with Path("/dev/full").open("w") as full, redirect_stdout(full):
-        assert main(["model", "list"]) == 1
+@pytest.mark.parametrize("words", ["model list", "--help", "--version", "model list --help"])
+def test_command_on_a_full_disk_is_an_error(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Path("/dev/full").open("w", buffering=1) as full, redirect_stdout(full):
+        assert main(words.split()) == 1
     assert "Error: standard output: " in capsys.readouterr().err
 
 
