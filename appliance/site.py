@@ -1,7 +1,7 @@
 """Defaults of a site: folders that every job on its cluster mounts and imports from.
 
 The environment variable CEREBRAS_WAFER_SCALE_CLUSTER_DEFAULTS names a YAML file with the keys
-``mount_dirs`` and ``python_paths`` (cluster_interface.md, section 1.3).
+``mount_dirs`` and ``python_paths`` (cerebras_appliance 2.10, ``cluster_config.py``).
 """
 
 from __future__ import annotations

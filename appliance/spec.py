@@ -26,7 +26,7 @@ ServerStrategy = Literal["PACK", "SPREAD"]
 
 
 class AutoRestart(Config):
-    """Section ``trainer.init.autorestart`` (cluster_interface.md, sections 2.2 and 4.9)."""
+    """Section ``trainer.init.autorestart`` (Model Zoo 2.10, ``autorestart.py``)."""
 
     max_num_restarts: PositiveInt
     """Recoveries of a running cluster without a new checkpoint; one more failure ends the run."""

@@ -9,7 +9,7 @@ models all of them.
     wafer          |-------- segment --------->|  starts with the first byte of bucket 0,
     gradients out                              |== gradient ==|  ends after the last byte of all
 
-Weights are not stored first: their arrival triggers the arithmetic (cluster_interface.md, 5.6).
+Weights are not stored first: their arrival triggers the arithmetic (Lie, Hot Chips 34).
 Gradients leave when their segment has ended. Inputs have a wire of their own, since they have few
 bytes compared with weights, and leave the input workers as these load them.
 """

@@ -137,7 +137,7 @@ def service_resolver() -> ServiceResolver:
 WORKER_CACHE_ROOT = str(Path(tempfile.gettempdir()) / "waferstream_worker_cache")
 """Folder to which a loader may copy data that it reads often."""
 
-_CACHE_SHARE = 0.8  # of the disk that the cache may fill (cluster_interface.md, section 3.3)
+_CACHE_SHARE = 0.8  # of the disk that the cache may fill (cerebras_pytorch 2.10)
 
 
 def hit_worker_cache_limit(src_dir: str, dest_dir: str) -> tuple[bool, int, int]:

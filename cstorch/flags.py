@@ -1,7 +1,7 @@
 """Flags of the backend, as attributes: ``cstorch.backends.csx.performance.micro_batch_size = 4``.
 
-They are read when a step is traced; names and defaults are the vendor's (cluster_interface.md,
-section 2.3). A flag acts, or is kept without effect, or is refused where it would change the
+They are read when a step is traced; names and defaults are the vendor's (cerebras_pytorch 2.10,
+``backends.py``). A flag acts, or is kept without effect, or is refused where it would change the
 result, as the docstrings of the classes say. The settings of ``cstorch.amp`` are kept here too.
 """
 

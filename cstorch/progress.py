@@ -1,6 +1,6 @@
 """Lines about the progress of a loop, in the vendor's format.
 
-The format is that of cluster_interface.md, section 4.5, items 7 and 8: rates below 1 have three
+The format is that of Model Zoo 2.10, ``trainer/loggers/progress.py``: rates below 1 have three
 significant digits; ``TimeRemaining>`` marks a lower bound.
 """
 

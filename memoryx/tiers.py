@@ -4,7 +4,7 @@ A step accesses masters twice a round (forward and backward), gradient sums once
 optimizer state once, at its update. So DRAM is filled with masters first, then sums, then state;
 the remainder is in flash and passes through DRAM at each access. Every tensor of a kind is split
 in the same proportion, so a model slightly larger than DRAM is slightly slower. How the vendor
-divides the two is not published (cluster_interface.md, 5.7).
+divides the two is not published.
 """
 
 from __future__ import annotations

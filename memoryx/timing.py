@@ -12,7 +12,7 @@ The group of weight servers has four kinds of resource:
 - per server, two windows of credits: how far weights run ahead of the systems that use them, and
   how many gradients the systems may have made that are not added yet.
 
-A parameter is streamed again as soon as its own update is done (cluster_interface.md, 5.2).
+A parameter is streamed again as soon as its own update is done (Lie, Hot Chips 34).
 
 Memory and flash have two ports each: one to read ahead, one for additions and updates.
 

@@ -1,7 +1,7 @@
 """The timing model of SwarmX: the time to pass the tree.
 
 All links are equal and every switch forwards bytes as they arrive, in both directions at once,
-adding at line rate (cluster_interface.md, 5.4). So each direction is one wire with the bandwidth of
+adding at line rate (Lie, Hot Chips 34). So each direction is one wire with the bandwidth of
 a link and the latency of as many hops as the tree is deep. All systems are equally deep, so one
 models all. A slow switch delays the systems below it, and all others wait for these in the
 reduction, so both wires run at the rate of the slowest switch.

@@ -1,7 +1,7 @@
 """The broadcast/reduce tree between MemoryX and the CS systems.
 
 Every switch copies messages from its parent to all children, and adds messages from its children;
-a SwarmX node does so for up to four children (cluster_interface.md, 5.4). All systems are at the
+a SwarmX node does so for up to four children (Lie, Hot Chips 34). All systems are at the
 same depth; each switch has a contiguous run of them below it, divided evenly among its children.
 All streams pass SwarmX, so even a single system has one switch above it.
 

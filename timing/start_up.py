@@ -2,7 +2,7 @@
 
 A job compiles, unless its program is in the cache; then the systems are programmed while the user
 node sends the initial weights to MemoryX (the vendor's log reports weights sent before it waits for
-device programming: cluster_interface.md, 4.5). All systems are programmed side by side.
+device programming: ALCF user guides, example-programs). All systems are programmed side by side.
 
 Weights leave the user node as fp32 through processes that run side by side, after each has
 started. A checkpoint is one HDF5 file, written by one process. Software before release 2 sent

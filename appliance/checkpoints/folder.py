@@ -2,7 +2,7 @@
 
 A checkpoint is written as ``.<name>.<process>.partial``, flushed, and renamed; a crash at any
 moment leaves the earlier checkpoints as they were. ``checkpoints_index.yaml`` lists them in the
-order in which they were saved (cluster_interface.md, sections 2.2 and 4.6). The files have
+order in which they were saved (Model Zoo 2.10, ``trainer/callbacks/checkpoint.py``). The files have
 precedence over the index: a listed file that is missing is skipped, an unlisted file is found by
 its name. An index may come from anybody, so only files of this folder are read, and only those that
 are called like checkpoints are removed.

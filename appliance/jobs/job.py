@@ -1,6 +1,7 @@
 """A cluster job: its identifiers, its phases, and what it asks for.
 
-Names, phases and priorities are the vendor's (cluster_interface.md, sections 4.2 and 4.3).
+Names and phases are those of ``csctl`` (cerebras_appliance 2.10), priorities those of the vendor's
+documentation (training-docs.cerebras.ai, job-priority).
 """
 
 from __future__ import annotations

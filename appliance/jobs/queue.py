@@ -1,8 +1,8 @@
 """Decide which queued job starts next; no I/O.
 
-The order is the vendor's (cluster_interface.md, section 4.3): priority, then age. A job does not
-overtake one that is ahead of it, even if it would fit. A training takes one MemoryX group (section
-4.1), so their number bounds the trainings that run side by side.
+The order is the vendor's (training-docs.cerebras.ai, job-priority): priority, then age. A job does
+not overtake one that is ahead of it, even if it would fit. A training takes one MemoryX group, so
+their number bounds the trainings that run side by side.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ log = logging.getLogger("waferstream")
 class ClusterConfig(Config):
     """Sizes of the emulated cluster, and the cluster.yaml that describes its machine.
 
-    Names and defaults are the vendor's (cluster_interface.md, section 2.2).
+    Names and defaults are the vendor's (cerebras_appliance 2.10, ``cluster_config.py``).
     """
 
     num_csx: PositiveInt = 1

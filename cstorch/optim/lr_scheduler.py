@@ -1,4 +1,4 @@
-"""Learning-rate schedulers, named as the vendor's (cluster_interface.md, section 3.5).
+"""Learning-rate schedulers, named as the vendor's (cerebras_pytorch 2.10, ``optim``).
 
 There is one class for every schedule of ``wsc.core.hyper_schedules``, of the same name, with its
 arguments and formula: ``ConstantLR``, ``LinearLR``, ``SequentialLR``, ...; and ``LambdaLR``, whose

@@ -1,4 +1,4 @@
-"""Weight-decay schedulers: counterparts of ``lr_scheduler`` (cluster_interface.md, section 3.5).
+"""Weight-decay schedulers: counterparts of ``lr_scheduler`` (cerebras_pytorch 2.10, ``optim``).
 
 There is one class for every schedule, with WD for LR in its name: ``ConstantWD``, ``LinearWD``,
 ``SequentialWD``, ... Their arguments have ``val`` where those of a learning rate have

@@ -1,6 +1,6 @@
 """Algorithms as a user constructs them; the masks, and their changes, are those of MemoryX.
 
-Names, arguments and defaults are the vendor's (cluster_interface.md, section 3.6).
+Names, arguments and defaults are the vendor's (cerebras_pytorch 2.10, ``sparse``).
 """
 
 from __future__ import annotations

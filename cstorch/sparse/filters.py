@@ -45,7 +45,7 @@ def default_sparse_param_filter(name: str, parameter: torch.Tensor) -> bool:
     """Return whether sparsity applies to a parameter by default.
 
     It does to tensors of more than one dimension whose name is not that of an embedding, a norm or
-    an output head (cluster_interface.md, section 3.6).
+    an output head (cerebras_pytorch 2.10, ``sparse``).
     """
     words = ("embedding", "norm", "lm_head", "pe_helper")
     return parameter.dim() > 1 and not any(word in name.lower() for word in words)

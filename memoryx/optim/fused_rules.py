@@ -1,7 +1,7 @@
 """SGD, Adam and AdamW, on the kernels of torch's optimizers of the same names with ``fused=True``.
 
-Arguments, defaults and rules are the vendor's (cluster_interface.md, section 3.4). They are torch's
-as well, but for the dampening of SGD's first step and the place of Adam's ``eps``.
+Arguments, defaults and rules are the vendor's (cerebras_pytorch 2.10, ``optim``). They are
+torch's as well, but for the dampening of SGD's first step and the place of Adam's ``eps``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Muon: momentum, orthogonalised by Newton-Schulz iterations in bfloat16.
 
 For matrices it is bit for bit ``torch.optim.Muon``. Arguments and defaults are the vendor's
-(cluster_interface.md, section 3.4).
+(cerebras_pytorch 2.10, ``optim``).
 """
 
 from __future__ import annotations

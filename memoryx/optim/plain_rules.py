@@ -1,6 +1,6 @@
 """Lion, Adafactor and LAMB, written in torch operations after their papers.
 
-Arguments and defaults are the vendor's (cluster_interface.md, section 3.4).
+Arguments and defaults are the vendor's (cerebras_pytorch 2.10, ``optim``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ASGD and Rprop, bit for bit torch's of the same names.
 
 The reference is torch's implementation for one tensor at a time, its default on a CPU. Arguments
-and defaults are the vendor's (cluster_interface.md, section 3.4).
+and defaults are the vendor's (cerebras_pytorch 2.10, ``optim``).
 """
 
 from __future__ import annotations

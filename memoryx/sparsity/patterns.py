@@ -2,7 +2,7 @@
 
 Ties are broken by position, and random scores are keyed by (seed, weight, update), so that a mask
 depends on nothing but the values of its weight. Counts and orders are the vendor's
-(cluster_interface.md, section 3.6); the algorithms are those of Zhu and Gupta 2017
+(cerebras_pytorch 2.10, ``sparse``); the algorithms are those of Zhu and Gupta 2017
 (arXiv:1710.01878, ``gmp``), Mocanu et al. 2018 (Nature Communications 9:2383, ``set``) and Evci et
 al. 2020 (arXiv:1911.11134, ``rigl``).
 """

@@ -1,4 +1,4 @@
-"""Token sequences from HDF5 files, read on demand (cluster_interface.md, sections 2.4 and 7.2)."""
+"""Token sequences from HDF5 files, read on demand (Model Zoo 2.10)."""
 
 from __future__ import annotations
 

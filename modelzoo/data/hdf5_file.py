@@ -8,7 +8,7 @@
 Files of masked language models have two datasets with a row for each feature, ``data`` and
 ``labels`` (modelzoo.data.bert_hdf5); and files of questions and passages (modelzoo.data.dpr).
 
-Integers of any width, compressed or not (cluster_interface.md, section 7.2).
+Integers of any width, compressed or not (Model Zoo 2.10, ``data/common/h5_map_dataset``).
 """
 
 from __future__ import annotations

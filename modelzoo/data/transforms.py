@@ -1,4 +1,4 @@
-"""Changes to the sequences of a dataset (cluster_interface.md, section 2.4: data_transforms)."""
+"""Changes to the sequences of a dataset (Model Zoo 2.10: ``data_transforms``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration of encoders and masked language models (cluster_interface.md, section 2.4)."""
+"""Configuration of encoders and masked language models (Model Zoo 2.10)."""
 
 from __future__ import annotations
 

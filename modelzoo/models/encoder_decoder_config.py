@@ -1,4 +1,4 @@
-"""Configuration of encoder-decoder transformers (cluster_interface.md, section 2.4)."""
+"""Configuration of encoder-decoder transformers (Model Zoo 2.10)."""
 
 from __future__ import annotations
 

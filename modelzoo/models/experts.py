@@ -1,7 +1,8 @@
 """Mixture of experts: a router sends each token to a few of many feed-forward networks.
 
 Shazeer et al. 2017, "Outrageously large neural networks", and Jiang et al. 2024, "Mixtral of
-experts", section 2.1. Keys: ``moe`` of a model section (cluster_interface.md, section 2.4).
+experts", section 2.1. Keys: ``moe`` of a model section (Model Zoo 2.10,
+``layers/FeedForwardNetwork.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Configuration of the decoder-only families (cluster_interface.md, section 2.4)."""
+"""Configuration of the decoder-only families (Model Zoo 2.10, ``models/nlp/gpt2``)."""
 
 from __future__ import annotations
 

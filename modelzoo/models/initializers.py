@@ -1,7 +1,7 @@
 """Initial weights: the initializers of params.yaml, and the filling of a model.
 
-Names and defaults of ``{name: ..., std: ...}`` are the vendor's (cluster_interface.md, section
-2.4: ``initializer`` and its relatives).
+Names and defaults of ``{name: ..., std: ...}`` are the vendor's (Model Zoo 2.10:
+``initializer`` and its relatives).
 """
 
 from __future__ import annotations

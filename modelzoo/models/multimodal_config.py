@@ -1,4 +1,4 @@
-"""Configurations of language models that read images, too (cluster_interface.md, section 2.4)."""
+"""Configurations of language models that read images, too (Model Zoo 2.10)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rotary position embedding and its scalings to longer sequences.
 
 Keys ``pos_scaling_type``, ``pos_scaling_factor`` and ``pos_scaling_extra_args`` of a model section
-(cluster_interface.md, section 2.4).
+(Model Zoo 2.10).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Model keys of params.yaml that all transformers share (cluster_interface.md, section 2.4).
+"""Model keys of params.yaml that all transformers share.
 
-Names and defaults are the vendor's.
+Names and defaults are the vendor's (Model Zoo 2.10, ``models/nlp/gpt2``).
 """
 
 from __future__ import annotations

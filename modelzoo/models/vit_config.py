@@ -1,4 +1,4 @@
-"""Configuration of the vision transformer (cluster_interface.md, section 2.4)."""
+"""Configuration of the vision transformer (Model Zoo 2.10)."""
 
 from __future__ import annotations
 

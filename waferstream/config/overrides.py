@@ -31,7 +31,7 @@ class Override:
 
     ``set`` replaces it, ``prepend`` puts the typed entries before those of the file, ``merge``
     adds the typed keys to those of the file and wins where both have one
-    (cluster_interface.md, section 1.1).
+    (Model Zoo 2.10, ``cli_parser.py``).
     """
 
     flag: str

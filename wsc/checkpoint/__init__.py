@@ -1,4 +1,4 @@
-"""Checkpoint files: ``checkpoint_<step>.mdl``, HDF5 (cluster_interface.md, section 3.9).
+"""Checkpoint files: ``checkpoint_<step>.mdl``, HDF5 (cerebras_pytorch 2.10, ``storage``).
 
 One contiguous dataset per tensor, named by its dotted path:
 

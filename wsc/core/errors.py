@@ -26,8 +26,8 @@
         └── ApplianceUserVenvClusterVolumeError
 
 The names under ``Appliance*`` and ``ClusterJob*`` are those of the vendor's client
-(cluster_interface.md, section 4.9). Programs raise and catch them, too: their code is optional.
-Nothing here raises those from ApplianceUnknownError on.
+(cerebras_appliance 2.10, ``errors.py``). Programs raise and catch them, too: their code is
+optional. Nothing here raises those from ApplianceUnknownError on.
 
 Every error has a *code*, a stable name of the violated rule in kebab case, printed in brackets
 after the text (``system-without-micro-batch``). Programs and tests compare codes; texts may change.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from appliance.coordinator.step_results import StepResult
 from timing.timed_steps import TimedSteps
 
-SMOOTHING = 0.4  # weight of the newest measurement (cluster_interface.md, 4.5)
+SMOOTHING = 0.4  # weight of the newest measurement, the vendor's
 
 
 class StepRate:

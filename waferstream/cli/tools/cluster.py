@@ -1,7 +1,8 @@
 """``waferstream cluster``: nodes, nodegroups, volumes, worker-cache, clear-worker-cache, plan.
 
-All views but ``plan`` are those of the vendor's ``csctl get`` (cluster_interface.md, section 4.4),
-of the emulated machine of cluster.yaml and of this host, on which its roles run.
+All views but ``plan`` are those of the vendor's ``csctl get`` (ALCF user guides,
+job-queuing-and-submission), of the emulated machine of cluster.yaml and of this host, on which its
+roles run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Commands beside runs: groups of sub-commands on configurations, models, data, checkpoints.
 
-The names of groups, commands and flags are those of the vendor's entry tool (cluster_interface.md,
-section 1.2).
+The names of groups, commands and flags are those of the vendor's entry tool (Model Zoo 2.10,
+``cli/main.py``).
 """
 
 from __future__ import annotations

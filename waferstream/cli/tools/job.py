@@ -1,6 +1,7 @@
 """``waferstream job``: list, get, cancel, label, set-priority, log-export.
 
-Columns and messages are those of the vendor's ``csctl`` (cluster_interface.md, section 4.4).
+Columns and messages are those of the vendor's ``csctl`` (ALCF user guides,
+job-queuing-and-submission).
 """
 
 from __future__ import annotations

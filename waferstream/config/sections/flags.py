@@ -1,4 +1,4 @@
-"""Backend flags with dotted names (cluster_interface.md, section 2.3).
+"""Backend flags with dotted names (cerebras_pytorch 2.10, ``backends.py``).
 
 A flag is None where a file does not set it. A run sets those of ``cstorch.backends``, where each
 acts or has no effect (``cstorch.flags``); flags that would change the result are refused.

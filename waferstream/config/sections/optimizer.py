@@ -1,8 +1,8 @@
 """``trainer.init.optimizer`` and ``trainer.init.schedulers``: classes with their arguments.
 
-``{Class: {arguments}}`` and ``[{Class: {arguments}}]`` (cluster_interface.md, sections 3.4 and
-3.5). Classes, arguments and defaults are those of the rules in ``memoryx.optim`` and of the
-schedules in ``wsc.core.hyper_schedules``.
+``{Class: {arguments}}`` and ``[{Class: {arguments}}]`` (``trainer`` of Model Zoo 2.10). Classes,
+arguments and defaults are those of the rules in ``memoryx.optim`` and of the schedules in
+``wsc.core.hyper_schedules``.
 """
 
 from __future__ import annotations

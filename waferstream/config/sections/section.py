@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from wsc.core.config import Config, before
 
 MAX_STEP = 2**31 - 1
-"""A step count fits a signed 32-bit integer (cluster_interface.md, section 2.2)."""
+"""A step count fits a signed 32-bit integer (Model Zoo 2.10, ``trainer/callbacks/loop.py``)."""
 
 StepCount = Annotated[int, Field(ge=1, le=MAX_STEP)]
 """A number of steps, at least one."""

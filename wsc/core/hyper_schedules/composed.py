@@ -16,7 +16,7 @@ class SequentialLR(HyperSchedule):
     """Schedules one after the other, each starting from its own step 0 at its milestone.
 
     Milestones are the running sums of the schedules' ``total_iters``; another explicit value is
-    refused (cluster_interface.md, section 2.2). They must be given where a schedule that is not
+    refused (Model Zoo 2.10). They must be given where a schedule that is not
     the last has no ``total_iters``.
     """
 

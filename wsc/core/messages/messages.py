@@ -13,7 +13,8 @@
 ``Ready`` says that a payload may be read in place; ``Released`` says that the reader is done with
 it: its owner may reuse the memory. These credits are the only backpressure.
 
-Envelopes address roles by name. The names are those of cluster_interface.md, section 4.1.
+Envelopes address roles by name. The names are the task types of
+cerebras_appliance 2.10.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def _explore_all(value: object) -> object:
 MicroBatchSize = Annotated[
     Literal["auto", "fill_wafer"] | Explore | PositiveInt | None, BeforeValidator(_explore_all)
 ]
-"""``csx.performance.micro_batch_size`` (cluster_interface.md, 2.3); ``explore`` is all sizes."""
+"""``csx.performance.micro_batch_size`` (cerebras_pytorch 2.10); ``explore`` is all sizes."""
 
 
 @dataclass(frozen=True)

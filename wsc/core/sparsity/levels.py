@@ -1,6 +1,6 @@
 """Levels of sparsity: a fraction as a function of the update.
 
-Words, defaults and formulas are the vendor's (cluster_interface.md, section 3.6).
+Words, defaults and formulas are the vendor's (cerebras_pytorch 2.10, ``sparse``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The masks themselves, and the rules that change them, are in ``memoryx.sparsity``; the classes of
 ``cstorch.sparse``, which users construct, produce this data. Words, defaults and formulas are the
-vendor's (cluster_interface.md, section 3.6). An *update* is counted from 1, this one included;
+vendor's (cerebras_pytorch 2.10, ``sparse``). An *update* is counted from 1, this one included;
 update 0 is the state before the first step.
 """
 

@@ -69,7 +69,7 @@ def test_spec_of_every_optimizer_runs_in_memoryx(
 def test_default_hyper_parameters_are_the_vendors(
     kind: Any, defaults: Any, weights: list[nn.Parameter]
 ) -> None:
-    """cluster_interface.md, section 3.4."""
+    """Those of cerebras_pytorch 2.10, ``optim``."""
     assert kind(weights).defaults.items() >= defaults.items()
 
 

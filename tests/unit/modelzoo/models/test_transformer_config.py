@@ -8,7 +8,7 @@ from wsc.core.errors import ConfigError
 
 
 def test_config_defaults_are_those_of_the_vendor() -> None:
-    """An empty model section is GPT-2 small (cluster_interface.md, section 2.4)."""
+    """An empty model section is GPT-2 small (Model Zoo 2.10, ``models/nlp/gpt2``)."""
     config = GptConfig()
     assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (50257, 768, 12)
     assert (config.head_dim, config.num_kv_heads, config.rotated_dim) == (64, 12, 64)

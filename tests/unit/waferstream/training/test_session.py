@@ -191,7 +191,7 @@ def test_outputs_of_a_run_agree_on_the_losses(ended: tuple[Path, str]) -> None:
 
 
 def test_run_announces_its_stages_in_order(ended: tuple[Path, str]) -> None:
-    """The phrases are those of the vendor's client (cluster_interface.md, section 4.5)."""
+    """The phrases are those of the vendor's client (ALCF user guides, example-programs)."""
     _, out = ended
     phrases = [
         "Initiating a new compile wsjob against the cluster server.",
