@@ -38,7 +38,6 @@ from waferstream.simulation.study import Study
 from wsc.compiler.derivation.scale import captured_sizes
 from wsc.core.errors import ConfigError
 from wsc.core.program.loading import UNKNOWN_LOADING
-from wsc.core.program.program import Program
 from wsc.core.sparsity.spec import WeightSparsity
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -108,9 +107,8 @@ def simulate(
     size, policy = _batch_size(batch), cstorch.backends.csx.performance.policy
     group = group_of_samples(model)
     policy.check(size * counts[-1] if weak_scaling else size, counts[-1], group)
-    sparse = None if sparsity is None else _algorithm(sparsity)
     last = max(num_steps or 1, sparsity_step or 1)
-    make = _Make(optimizer or _adamw, sparse, last)
+    make = _Make(optimizer or _adamw, _algorithm(sparsity), last)
     with _capturing(counts[-1], cluster) as backend:
         traced = _Traced.of(model, batch, loss_fn, make, backend)
         step = traced.captured()
@@ -118,9 +116,7 @@ def simulate(
         simulator = replace(_simulator(step, backend), sparsity=charged)
         tokens = step.tokens_per_sample
         study = Study(simulator, size, tokens, policy, weak_scaling, line, group_of_samples=group)
-        if any(study.takes_one_group(count) for count in counts):
-            simulator = replace(simulator, one_group=traced.at(group))
-            study = replace(study, simulator=simulator)
+        study = traced.with_one_group(study, counts)
     labels = Labels(step.model_class, type(traced.optimizer).__name__)
     result = simulate_study(study, labels, counts, counts[-1], SimulationRequest())
     return Simulation(result, study)
@@ -147,7 +143,9 @@ class _Make:
         return sparse_weights(self.sparsity, names, self.last_step, seed=0)
 
 
-def _algorithm(sparsity: Sparsity) -> SparsityAlgorithm:
+def _algorithm(sparsity: Sparsity | None) -> SparsityAlgorithm | None:
+    if sparsity is None:
+        return None
     if isinstance(sparsity, SparsityAlgorithm):
         return sparsity.unapplied()
     return cstorch.sparse.configure(sparsity)
@@ -299,7 +297,9 @@ class _Traced:
         step = captured_step(small, large, self.batch, type(self.model).__name__)
         return replace(step, sparse=self.sparse)
 
-    def at(self, size: int) -> Program:
-        """Return the step at one size."""
-        (one,) = compile_at(self.step, self.batch, (size,))
-        return one.program
+    def with_one_group(self, study: Study, counts: Sequence[int]) -> Study:
+        """Return a study with the step of a single group of samples, if a cluster takes one."""
+        if not any(study.takes_one_group(count) for count in counts):
+            return study
+        (one,) = compile_at(self.step, self.batch, (study.group_of_samples,))
+        return replace(study, simulator=replace(study.simulator, one_group=one.program))

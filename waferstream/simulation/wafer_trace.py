@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -61,13 +62,7 @@ def run_wafer_trace(
             backend.shutdown()
     label = params.trainer.init.model.label(step.model_class)
     trace = trace_kernel(program, dtype, request, label)
-    folder = params.trainer.init.model_dir / "wafer_trace"
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{request.layer}_{trace.call.kernel}_{trace.rows}x{trace.columns}"
-    picture, page = (folder / f"{name}{suffix}" for suffix in (".png", ".html"))
-    trace_picture(picture, trace)
-    with replacing(page) as partial:
-        partial.write_text(trace_page(trace, command), encoding="utf-8")
+    picture, page = _written(trace, params.trainer.init.model_dir / "wafer_trace", command)
     log.info(
         "%s of %s on %d x %d PEs: %d cycles, %.0f by closed form\n  %s\n  %s",
         trace.call.kernel,
@@ -84,6 +79,17 @@ def run_wafer_trace(
         "cycles": trace.cycles,
         "closed_form_cycles": round(trace.closed_form, 1),
     }
+
+
+def _written(trace: KernelTrace, folder: Path, command: str) -> tuple[Path, Path]:
+    """Write the picture and the page of a trace; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{trace.layer}_{trace.call.kernel}_{trace.rows}x{trace.columns}"
+    picture, page = (folder / f"{name}{suffix}" for suffix in (".png", ".html"))
+    trace_picture(picture, trace)
+    with replacing(page) as partial:
+        partial.write_text(trace_page(trace, command), encoding="utf-8")
+    return picture, page
 
 
 def _micro_batch(params: Params) -> int:
