@@ -9,16 +9,22 @@ import torch
 
 from cstorch import optim
 from cstorch.optim.optimizer import Optimizer
+from memoryx.optim.muon import COEFFICIENTS, SMALLEST_NORM
 from memoryx.optim.rule import RULES
 from wsc.core.errors import ConfigError, did_you_mean
 
-_OTHER_RULES = frozenset({"Adafactor", "Muon"})
+_OTHER_RULES = frozenset({"Adafactor"})
 """Names under which torch has another rule than MemoryX, which has the vendor's."""
 
 _IMPLEMENTATION = frozenset({"foreach", "fused", "capturable", "differentiable"})
 """Options of torch that choose among implementations of one rule."""
 
-_IMPLIED: Mapping[tuple[str, str], object] = {("AdamW", "decoupled_weight_decay"): True}
+_IMPLIED: Mapping[tuple[str, str], object] = {
+    ("AdamW", "decoupled_weight_decay"): True,
+    ("Muon", "adjust_lr_fn"): "original",
+    ("Muon", "eps"): SMALLEST_NORM,
+    ("Muon", "ns_coefficients"): COEFFICIENTS,
+}
 """Options whose value follows from the class here; all others without a counterpart must be off."""
 
 
@@ -32,7 +38,8 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Optimizer:
     if isinstance(optimizer, Optimizer):
         return optimizer
     name = type(optimizer).__name__
-    module, known = type(optimizer).__module__, [n for n in RULES if n not in _OTHER_RULES]
+    module = type(optimizer).__module__
+    known = [n for n in RULES if hasattr(torch.optim, n) and n not in _OTHER_RULES]
     if module.split(".")[0] != "torch" or name not in known:
         raise ConfigError(
             f"MemoryX has no optimizer {module}.{name}",
@@ -40,7 +47,9 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Optimizer:
             where="cstorch.Trainer",
             value=name,
             rule=f"one of cstorch.optim, or of torch.optim: {', '.join(known)}",
-            remedy=did_you_mean(name, known),
+            remedy=f"cstorch.optim.{name}, which has the rule and the defaults of the vendor"
+            if name in RULES
+            else did_you_mean(name, known),
         )
     if any(state and state.get("step", 1) > 0 for state in optimizer.state.values()):
         raise ConfigError(

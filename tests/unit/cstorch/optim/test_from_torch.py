@@ -18,7 +18,7 @@ def parameters() -> list[torch.nn.Parameter]:
     return [torch.nn.Parameter(torch.ones(2, 2))]
 
 
-SHARED = sorted(n for n in RULES if hasattr(torch.optim, n) and n not in ("Adafactor", "Muon"))
+SHARED = sorted(n for n in RULES if hasattr(torch.optim, n) and n != "Adafactor")
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -45,17 +45,22 @@ def test_parameter_groups_are_kept() -> None:
 
 
 def test_optimizers_that_memoryx_lacks_are_refused() -> None:
-    """The error names what exists."""
-    with raises(ConfigError, "unknown-optimizer"):
+    """The error names what exists, in torch or here under the same name."""
+    with raises(ConfigError, "unknown-optimizer") as of_torch:
         from_torch(torch.optim.LBFGS(parameters()))
-    with raises(ConfigError, "unknown-optimizer"):
+    assert "Lion" not in (of_torch.value.rule or "")  # torch has none
+    with raises(ConfigError, "unknown-optimizer") as of_vendor:
         from_torch(torch.optim.Adafactor(parameters()))  # another rule than the vendor's
+    assert "cstorch.optim.Adafactor" in (of_vendor.value.remedy or "")
 
 
 def test_options_that_memoryx_lacks_are_refused() -> None:
     """An option that is off by default must stay off."""
     with raises(ConfigError, "torch-option-missing"):
         from_torch(torch.optim.Adam(parameters(), decoupled_weight_decay=True))
+    with raises(ConfigError, "torch-option-missing"):
+        from_torch(torch.optim.Muon(parameters(), adjust_lr_fn="match_rms_adamw"))
+    from_torch(torch.optim.Muon(parameters(), adjust_lr_fn="original"))  # as the default
 
 
 def test_optimizer_with_state_is_refused() -> None:
