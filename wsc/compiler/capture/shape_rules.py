@@ -5,8 +5,10 @@ for CPUs takes every float type, while torch's rule for fake tensors takes bfloa
 strides and the rule about alignment below are those of the kernel (ATen/native/GroupedMMUtils.h).
 
 Norms write their result in the layout of their input if that is dense in a format of torch, else
-contiguously; torch's rules take over any order of dimensions. A view of the result, which is
-possible in one layout and not in the other, would fail while the step runs.
+contiguously; torch's rules take over any order of dimensions. Gradients of losses are contiguous
+whatever the layout of the prediction is, and the kernels of other functions look at the gradient's
+layout first, where torch's rules look at the input's. A view of the result, which is possible in
+one layout and not in the other, would fail while the step runs.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch._decomp import decomposition_table as rule_of_norm
+from torch._decomp import decomposition_table as rules
 from torch._prims_common import suggest_memory_format
 from torch._subclasses import fake_impls
 
@@ -37,17 +39,50 @@ _INPUT_OF_NORM = {
 }
 """Position of the input among the arguments of a norm."""
 
+_CONTIGUOUS = (
+    _aten.mse_loss_backward.default,
+    _aten.smooth_l1_loss_backward.default,
+    _aten.huber_loss_backward.default,
+)
+"""Ops whose kernels write their result contiguously (ATen/native/Loss.cpp)."""
+
+_LIKE_A_SUM = (_aten.softplus_backward.default, _aten.elu_backward.default)
+"""Ops of a gradient and an input whose kernels lay their result out as that of a sum of both."""
+
 
 @contextmanager
 def own_shape_rules() -> Iterator[None]:
     """Let fake tensors follow the rules of this module."""
     products: Any = {_aten._grouped_mm.default: _grouped_mm}
-    norms: Any = {op: _norm(rule_of_norm[op], position) for op, position in _INPUT_OF_NORM.items()}
+    norms: Any = {op: _norm(rules[op], position) for op, position in _INPUT_OF_NORM.items()}
+    gradients: Any = {op: _contiguous(rules[op]) for op in _CONTIGUOUS}
+    gradients |= {op: _like_a_sum(rules[op]) for op in _LIKE_A_SUM}
     with (
         mock.patch.dict(fake_impls.op_implementations_dict, products),
-        mock.patch.dict(rule_of_norm, norms),
+        mock.patch.dict(rules, norms | gradients),
     ):
         yield
+
+
+def _contiguous(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return torch's rule with a contiguous result."""
+
+    @wraps(rule)
+    def follow(*args: Any, **kwargs: Any) -> Any:
+        return rule(*args, **kwargs).contiguous()
+
+    return follow
+
+
+def _like_a_sum(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a rule whose result has the shape, type and strides of the sum of both tensors."""
+
+    @wraps(rule)
+    def follow(*args: Any, **_kwargs: Any) -> Any:
+        gradient, x = (arg for arg in args if isinstance(arg, torch.Tensor))
+        return gradient + x
+
+    return follow
 
 
 def _norm(rule: Callable[..., Any], input_position: int) -> Callable[..., Any]:

@@ -106,3 +106,26 @@ def test_rule_of_a_norm_agrees_with_the_kernel_about_strides(
         fakes = [fake_mode.from_tensor(tensor) for tensor in (x, gradient, weight, bias)]
         found = NORMS[name](*fakes)
     assert [t.stride() for t in found] == [t.stride() for t in expected]
+
+
+GRADIENTS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "mse_loss": lambda x, g: aten.mse_loss_backward(g, x, torch.zeros_like(x), 0),
+    "smooth_l1_loss": lambda x, g: aten.smooth_l1_loss_backward(g, x, torch.zeros_like(x), 0, 1.0),
+    "huber_loss": lambda x, g: aten.huber_loss_backward(g, x, torch.zeros_like(x), 0, 1.0),
+    "softplus": lambda x, g: aten.softplus_backward(g, x, 1, 20),
+    "elu": lambda x, g: aten.elu_backward(g, 1, 1, 1, False, x),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("of_gradient", LAYOUTS)
+@pytest.mark.parametrize("of_input", LAYOUTS)
+def test_rule_of_a_gradient_agrees_with_the_kernel_about_strides(
+    of_input: tuple[int, ...], of_gradient: tuple[int, ...], name: str
+) -> None:
+    """Of losses and activations, whatever the layouts of input and gradient are."""
+    x, gradient = in_layout(of_input), in_layout(of_gradient)
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with own_shape_rules(), fake_mode:
+        found = GRADIENTS[name](fake_mode.from_tensor(x), fake_mode.from_tensor(gradient))
+    assert found.stride() == GRADIENTS[name](x, gradient).stride()
