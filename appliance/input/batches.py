@@ -19,6 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from appliance.input.loader_random import LoaderRandom
+from appliance.input.mappings import register_mappings
 from wsc.core.errors import DataError, EmptyLoaderError
 
 
@@ -139,11 +140,14 @@ def is_read_by_step(source: object) -> bool:
 def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor]:
     """Return the tensors of a batch in pytree order, after a check of their rows.
 
+    Classes of mappings in the batch become nodes of trees.
+
     All must have ``batch_size`` rows, or as many as the first tensor if it is None.
 
     Raises:
         DataError: A tensor has another number of rows.
     """
+    register_mappings(batch)
     leaves = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     for leaf in leaves:
         batch_size = batch_size or (leaf.shape[0] if leaf.ndim else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -98,9 +99,12 @@ def test_torch_optimizer_is_taken_with_its_defaults(name: str) -> None:
 
 @pytest.mark.parametrize("device", ["cs2", "csx", "cpu"])
 def test_batches_may_be_dicts_on_any_device(device: str) -> None:
-    """The target is found by its key; a new Trainer ends the backend of the one before."""
+    """Their target is found by its key; a new Trainer ends the backend of the one before.
+
+    Tokenizers and collators of transformers return a UserDict.
+    """
     weights = []
-    for source in (tuples(), dicts()):
+    for source in (tuples(), dicts(), [UserDict(batch) for batch in dicts()]):
         model = layer()
         trainer = cstorch.Trainer(
             model=model,
@@ -111,7 +115,8 @@ def test_batches_may_be_dicts_on_any_device(device: str) -> None:
         trainer.fit(source)
         assert trainer.backend is cstorch.current_backend()
         weights.append(model.weight)
-    assert torch.equal(*(weight.detach() for weight in weights))
+    for weight in weights[1:]:
+        assert torch.equal(weights[0].detach(), weight.detach())
 
 
 class Scored(nn.Module):
