@@ -46,7 +46,13 @@ _CONTIGUOUS = (
 )
 """Ops whose kernels write their result contiguously (ATen/native/Loss.cpp)."""
 
-_LIKE_A_SUM = (_aten.softplus_backward.default, _aten.elu_backward.default)
+_LIKE_A_SUM = (
+    _aten.softplus_backward.default,
+    _aten.elu_backward.default,
+    _aten.hardswish_backward.default,
+    _aten.hardsigmoid_backward.default,
+    _aten.hardtanh_backward.default,
+)
 """Ops of a gradient and an input whose kernels lay their result out as that of a sum of both."""
 
 

@@ -114,6 +114,9 @@ GRADIENTS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "huber_loss": lambda x, g: aten.huber_loss_backward(g, x, torch.zeros_like(x), 0, 1.0),
     "softplus": lambda x, g: aten.softplus_backward(g, x, 1, 20),
     "elu": lambda x, g: aten.elu_backward(g, 1, 1, 1, False, x),
+    "hardswish": lambda x, g: aten.hardswish_backward(g, x),
+    "hardsigmoid": lambda x, g: aten.hardsigmoid_backward(g, x),
+    "hardtanh": lambda x, g: aten.hardtanh_backward(g, x, -1, 1),
 }
 
 
