@@ -1,4 +1,4 @@
-"""Hosts whose processors compute other bits, in miniature: torch takes kernels without AVX there."""
+"""Hosts whose processors compute other bits, in miniature: kernels for older ones there."""
 
 import json
 import re
@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.network import refusal
+from tests.support.older_processors import needs_other_kernels, older_kernels
 
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.nightly,
     pytest.mark.timeout(600),
     pytest.mark.skipif(refusal() is not None, reason=str(refusal())),
-    pytest.mark.skipif(
-        torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="there are no other kernels"
-    ),
+    needs_other_kernels,
 ]
 
 DRIVER = str(Path(__file__).with_name("hosts_driver.py"))
@@ -28,7 +26,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[MiniatureHosts]:
-    variables = [{}, {"ATEN_CPU_CAPABILITY": "default"}]
+    variables = [{}, older_kernels()]
     with MiniatureHosts(2, cpus=[2, 2], variables=variables) as started:
         started.start_ray()
         yield started

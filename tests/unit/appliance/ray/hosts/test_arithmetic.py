@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from appliance.ray.hosts.arithmetic import arithmetic_digest, compare_arithmetic
+from tests.support.older_processors import needs_other_kernels, older_kernels
 from wsc.core.errors import ClusterJobInitError
 
 SHOW = "from appliance.ray.hosts.arithmetic import arithmetic_digest as d; print(d())"
@@ -17,12 +18,9 @@ def test_digest_repeats_and_leaves_the_threads_as_they_are() -> None:
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.skipif(
-    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="torch has no other kernels here"
-)
+@needs_other_kernels
 def test_kernels_for_other_instructions_have_another_digest() -> None:
-    """A processor without AVX computes with the kernels that this variable chooses."""
-    environment = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}
+    environment = {**os.environ, **older_kernels()}
     command = [sys.executable, "-c", SHOW]
     there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert there.stdout.strip() != arithmetic_digest()
