@@ -10,10 +10,9 @@ import ctypes
 # mallopt(3), malloc.h
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
-_M_MMAP_THRESHOLD = -3
+_M_MMAP_MAX = -4
 _M_ARENA_MAX = -8
 
-_LARGEST_MMAP_THRESHOLD_BYTES = 32 << 20  # glibc refuses more on 64 bits
 _NEVER_TRIM = 2**31 - 1
 _LARGEST_HEAP_BYTES = 64 << 20  # HEAP_MAX_SIZE of malloc/arena.c on 64 bits
 
@@ -23,15 +22,19 @@ def keep_freed() -> None:
 
     By default glibc gives every thread a heap of its own and returns large blocks to the kernel
     as soon as they are freed. Two lanes of one process then spend their time on page faults,
-    under one lock in the kernel. One heap for all threads that only grows avoids both. Threads that
-    were there before may have heaps already, which lanes share. These consist of pieces of 64 MiB,
-    of which the last goes as soon as it is empty, unless ``M_TOP_PAD`` asks for as much (heap_trim
-    of malloc/arena.c).
+    under one lock in the kernel. One heap for all threads that only grows avoids both. Blocks of
+    more than 32 MiB come from it only if none is mapped by itself, since glibc allows no higher
+    threshold (HEAP_MAX_SIZE / 2, malloc/malloc.c).
+
+    Call it before the process has threads. Those that were there before may have heaps already,
+    which others share. These consist of pieces of 64 MiB: larger blocks are mapped, and the last
+    piece goes as soon as it is empty, unless ``M_TOP_PAD`` asks for as much (heap_trim of
+    malloc/arena.c).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
-        mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD_BYTES)
+        mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIM)
         mallopt(_M_TOP_PAD, _LARGEST_HEAP_BYTES)
 
