@@ -180,7 +180,7 @@ class Executor:
         work = _Work(step, segment_step, weights, sums, written, loss_scale, examine)
         befores = [None] * len(batches) if after is None else after.passed
         passed = [
-            self._lanes.submit(partial(self._pass_one, work, batch, before))
+            self._lanes.submit(partial(self._pass_one, work, batch, before), before)
             for batch, before in zip(batches, befores, strict=True)
         ]
         weight_bytes = sum(payload.num_bytes for payload in needed.values())
@@ -190,10 +190,10 @@ class Executor:
     def _pass_one(self, work: _Work, batch: MicroBatch, before: Future[Passed] | None) -> Passed:
         """Run a segment for one micro-batch on a lane; offer its gradients to the sum of its owner.
 
-        ``before`` is the same micro-batch in the segment before, if it may still run.
+        ``before`` is the same micro-batch in the segment before, which has ended.
         """
         if before is not None:
-            before.result()  # it began before this one, so it never waits for a lane
+            before.result()  # or its error
         if work.loss_scale is not None:
             batch.values[LOSS_SCALE_INPUT] = work.loss_scale
         segment = self.segment(work.segment_step, batch)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,16 +24,33 @@ class Lanes:
             ThreadPoolExecutor(count, name, torch.set_num_threads, (1,)) if count > 1 else None
         )
 
-    def submit(self, work: Callable[[], Result]) -> Future[Result]:
-        """Let a lane do some work, after all work that was submitted before has begun.
+    def submit(
+        self, work: Callable[[], Result], after: Future[Any] | None = None
+    ) -> Future[Result]:
+        """Let a lane do some work, behind all that could begin before; a single lane does it now.
 
-        A single lane does it at once.
+        Args:
+            work: What to do.
+            after: Work that this one follows. No lane waits for it: the work is in line for a lane
+                from the moment when that has ended, in whatever way.
         """
-        if self._threads is not None:
-            return self._threads.submit(work)
-        done: Future[Result] = Future()
-        try:
-            done.set_result(work())
-        except Exception as error:
-            done.set_exception(error)
-        return done
+        result: Future[Result] = Future()
+        do = partial(_do, work, result)
+        if self._threads is None:
+            do()
+        elif after is None:
+            self._threads.submit(do)
+        else:
+            line_up = partial(self._threads.submit, do)
+            after.add_done_callback(lambda _: line_up())
+        return result
+
+
+def _do(work: Callable[[], Result], result: Future[Result]) -> None:
+    """Do some work, unless its result was cancelled."""
+    if not result.set_running_or_notify_cancel():
+        return
+    try:
+        result.set_result(work())
+    except Exception as error:
+        result.set_exception(error)

@@ -75,8 +75,9 @@ class CSNode:
         self._device = device_of(spec.device, spec.index, context)
         # One lane gives a staged device the work of all micro-batches, in order.
         self._lanes = Lanes(1 if self._device.is_staged else spec.lanes, f"{self.name}-lane")
-        # Segments: with two, neither lanes nor device wait for the end of one.
-        self.most_running = 2 if spec.lanes > 1 or self._device.is_staged else 1
+        # Segments: with two, neither lanes nor device wait for the end of one. With three, lanes
+        # pass short segments (embeddings) while the last micro-batch is still in a long one.
+        self.most_running = 2 if self._device.is_staged else 3 if spec.lanes > 1 else 1
 
     def install(self, installation: Installation) -> None:
         self.executors[installation.mode] = Executor(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future, wait
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -37,6 +39,40 @@ def test_lanes_raise_a_failure_with_its_result(count: int) -> None:
     failed = Lanes(count, "lane").submit(partial(divmod, 1, 0))
     with pytest.raises(ZeroDivisionError):
         failed.result()
+
+
+def test_no_lane_waits_for_work_that_another_follows() -> None:
+    """The first lane goes on with other work; the follower has its turn when the second is free."""
+    lanes, order = Lanes(2, "lane"), list[str]()
+    is_free = threading.Event()
+    long = lanes.submit(partial(is_free.wait, 10))
+    follower = lanes.submit(partial(order.append, "follower"), long)
+    lanes.submit(partial(order.append, "other")).result(10)
+    is_free.set()
+    follower.result(10)
+    assert order == ["other", "follower"]
+
+
+def test_work_that_follows_a_failure_begins() -> None:
+    """It may ask what has happened."""
+    lanes = Lanes(2, "lane")
+    failed = lanes.submit(partial(divmod, 1, 0))
+    assert isinstance(lanes.submit(failed.exception, failed).result(10), ZeroDivisionError)
+
+
+def test_cancelled_work_never_begins_but_ends() -> None:
+    """Whoever waits for all work returns, also where it follows other cancelled work."""
+    lanes, begun = Lanes(2, "lane"), list[int]()
+    is_free = threading.Event()
+    long = lanes.submit(partial(is_free.wait, 10))
+    middle = lanes.submit(partial(begun.append, 1), long)
+    last = lanes.submit(partial(begun.append, 2), middle)
+    assert [last.cancel(), middle.cancel()] == [True, True]
+    is_free.set()
+    everything: list[Future[Any]] = [long, middle, last]
+    done, _ = wait(everything, 10)
+    assert done == set(everything)
+    assert not begun
 
 
 def test_lanes_end_their_threads_when_deleted() -> None:
