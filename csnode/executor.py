@@ -50,7 +50,7 @@ class _Work:
     """What every micro-batch of one started segment shares.
 
     ``sums`` are given by their owner; ``written`` are the weights whose gradients kernels write
-    into the slabs of sums.
+    into the slabs of sums. ``measured`` is a micro-batch than which none holds more bytes.
     """
 
     step: int
@@ -58,6 +58,7 @@ class _Work:
     weights: Mapping[str, torch.Tensor]
     sums: Mapping[int, GradientSums]
     written: Set[str]
+    measured: MicroBatch | None
     loss_scale: float | None
     examine: Examine | None
 
@@ -177,7 +178,8 @@ class Executor:
         }
         # Where nothing is added, a gradient need not be copied. Otherwise no time is saved.
         written = self._places.weights if len(batches) == 1 else frozenset[str]()
-        work = _Work(step, segment_step, weights, sums, written, loss_scale, examine)
+        largest = min(batches, key=lambda one: self.program.is_short(one.index), default=None)
+        work = _Work(step, segment_step, weights, sums, written, largest, loss_scale, examine)
         befores = [None] * len(batches) if after is None else after.passed
         passed = [
             self._lanes.submit(partial(self._pass_one, work, batch, before), before)
@@ -213,7 +215,8 @@ class Executor:
             batch.is_finite &= found is None  # the next segment may run before this is told
             sums.offer(batch.index, batch.take_gradients(), memory)
             stop = self._device.mark()
-        held_bytes = self.held_bytes(batch) if work.segment_step.stashes else 0
+        is_measured = batch is work.measured and work.segment_step.stashes
+        held_bytes = self.held_bytes(batch) if is_measured else 0
         batch.drop(segment.drops)
         round_index = self.rounds.round_of(batch.index)
         place = Place(self.program.mode, work.step, round_index, segment.layer, segment.phase)
