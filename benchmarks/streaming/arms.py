@@ -1,7 +1,8 @@
 """Ways to train one workload on one host, by name.
 
 Each way opens in processes of its own: a loop that keeps the model in memory (``plain``: the whole
-batch at once; ``best``: in the layout that was measured to be the fastest), a cstorch program
+batch at once; ``best``: in the layout that was measured to be the fastest; ``mixed``: in that
+layout, with fp32 weights, gradients and optimizer state and bf16 kernels), a cstorch program
 streamed through N systems on Ray (``csxN``; ``csxNmS``: with micro-batches of S samples; ``csxNcK``
 on K cores), or N ranks over gloo: DistributedDataParallel (``ddpN``), FSDP2 (``fsdpN``) or
 DeepSpeed's ZeRO-3 (``zeroN``).
@@ -31,7 +32,7 @@ _NUMBER = "([1-9][0-9]*)"
 _RANKS = re.compile(f"(ddp|fsdp|zero){_NUMBER}")
 _SYSTEMS = re.compile(f"csx{_NUMBER}(?:m{_NUMBER})?(?:c{_NUMBER})?")
 _OF_RANKS = {"ddp": open_ddp, "fsdp": open_fsdp, "zero": open_deepspeed}
-_RULE = "plain, best, csxN[mS][cK], ddpN, fsdpN or zeroN, numbers from 1"
+_RULE = "plain, best, mixed, csxN[mS][cK], ddpN, fsdpN or zeroN, numbers from 1"
 
 
 def openers(
@@ -49,9 +50,9 @@ def openers(
         ConfigError: There is no such arm, or the workload cannot be divided for it.
     """
     whole = Layout(workload.batch_size)
-    if name in ("plain", "best"):
-        layout = best if name == "best" and best is not None else whole
-        return [partial(open_memory, workload, layout)]
+    if name in ("plain", "best", "mixed"):
+        layout = whole if name == "plain" or best is None else best
+        return [partial(open_memory, workload, layout, is_mixed=name == "mixed")]
     if systems := _SYSTEMS.fullmatch(name):
         num_csx, size, cores = (
             None if number is None else int(number) for number in systems.groups()

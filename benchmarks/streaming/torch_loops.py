@@ -29,15 +29,21 @@ Run = Callable[[int], None]
 
 
 @contextmanager
-def open_memory(workload: Workload, layout: Layout) -> Iterator[Run]:
-    """Keep the model in memory, in one process that uses all cores."""
+def open_memory(workload: Workload, layout: Layout, *, is_mixed: bool = False) -> Iterator[Run]:
+    """Keep the model in memory, in one process that uses all cores.
+
+    With ``is_mixed``, weights, gradients and optimizer state are fp32, and torch.autocast computes
+    in bf16.
+    """
     torch.set_num_threads(1 if layout.lanes > 1 else workload.cores)
-    model = _model(workload)
+    model = workload.model() if is_mixed else _model(workload)
     optimizer = torch.optim.AdamW(model.parameters(), **ADAMW, fused=True)
     share = layout.micro_batch_size / workload.batch_size
 
     def forward_backward(micro_batch: Mapping[str, torch.Tensor]) -> None:
-        (model(**micro_batch) * share).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_mixed):
+            loss = model(**micro_batch)
+        (loss * share).backward()
 
     with ExitStack() as threads:
         side_by_side: Callable[..., Any] = map

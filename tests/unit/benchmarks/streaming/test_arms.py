@@ -64,6 +64,23 @@ def test_layouts_in_memory_give_the_same_gradients(layout: Layout) -> None:
     torch.testing.assert_close(*weights, rtol=1e-3, atol=2e-5)
 
 
+def test_mixed_loop_keeps_its_weights_in_fp32() -> None:
+    """It learns what the loop in fp32 learns, but for rounding of kernels to bf16."""
+    threads = torch.get_num_threads()
+    weights = []
+    for is_mixed in (False, True):
+        model = WORKLOAD.model()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Workload, "model", lambda _, model=model: model)
+            with torch_loops.open_memory(WORKLOAD, Layout(2, 2), is_mixed=is_mixed) as run:
+                run(1)
+        weights.append([parameter.detach() for parameter in model.parameters()])
+    torch.set_num_threads(threads)
+    assert all(weight.dtype == torch.float32 for weight in weights[1])
+    torch.testing.assert_close(*weights, rtol=1e-2, atol=3e-4)
+    assert not all(map(torch.equal, *weights))
+
+
 def test_layouts_leave_no_lane_without_work() -> None:
     layouts = WORKLOAD.layouts
     assert Layout(8, 1) in layouts
