@@ -22,14 +22,13 @@ def keep_freed() -> None:
 
     By default glibc gives every thread a heap of its own and returns large blocks to the kernel
     as soon as they are freed. Two lanes of one process then spend their time on page faults,
-    under one lock in the kernel. One heap for all threads that only grows avoids both. Blocks of
-    more than 32 MiB come from it only if none is mapped by itself, since glibc allows no higher
-    threshold (HEAP_MAX_SIZE / 2, malloc/malloc.c).
+    under one lock in the kernel. Heaps that only grow avoid both. Blocks of more than 32 MiB come
+    from them only if none is mapped by itself, since glibc allows no higher threshold
+    (HEAP_MAX_SIZE / 2, malloc/malloc.c).
 
-    Call it before the process has threads. Those that were there before may have heaps already,
-    which others share. These consist of pieces of 64 MiB: larger blocks are mapped, and the last
-    piece goes as soon as it is empty, unless ``M_TOP_PAD`` asks for as much (heap_trim of
-    malloc/arena.c).
+    No further heap is made. Threads that were there before may have heaps already, which lanes
+    share. These consist of pieces of 64 MiB: larger blocks are mapped, and the last piece goes as
+    soon as it is empty, unless ``M_TOP_PAD`` asks for as much (heap_trim of malloc/arena.c).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -34,7 +34,6 @@ from unittest import mock
 import numpy as np
 
 from appliance.ray.forks.worker_launcher import ADDRESS, SERVER_WORD
-from appliance.ray.heap import keep_freed
 
 _LAUNCHER = Path(__file__).with_name("worker_launcher.py")
 _HERE = Path(__file__).parents[3]
@@ -195,7 +194,6 @@ def serve(listener_fd: int) -> None:
 
     Standard input has a line for each change of the groups that end then (``tell_groups``).
     """
-    keep_freed()  # workers inherit it before Ray starts threads in them
     listener = socket.socket(fileno=listener_fd)
     for module in PRELOADED:
         import_module(module)
