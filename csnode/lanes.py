@@ -52,5 +52,7 @@ def _do(work: Callable[[], Result], result: Future[Result]) -> None:
         return
     try:
         result.set_result(work())
-    except Exception as error:
+    except BaseException as error:  # of a thread, nobody else would hear of it
         result.set_exception(error)
+        if not isinstance(error, Exception):  # Ctrl-C, in the thread of the caller
+            raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import Future, wait
 from functools import partial
@@ -39,6 +40,12 @@ def test_lanes_raise_a_failure_with_its_result(count: int) -> None:
     failed = Lanes(count, "lane").submit(partial(divmod, 1, 0))
     with pytest.raises(ZeroDivisionError):
         failed.result()
+
+
+def test_end_of_a_thread_is_told_with_its_result() -> None:
+    """Whoever waits for the work does not wait for ever."""
+    with pytest.raises(SystemExit):
+        Lanes(2, "lane").submit(sys.exit).result(10)
 
 
 def test_no_lane_waits_for_work_that_another_follows() -> None:
