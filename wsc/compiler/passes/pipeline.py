@@ -9,6 +9,7 @@
     check_kernels         every op has a kernel, or the error names op, line and remedy
     assign_segments       assign each op to a layer, forward or backward (``layers``)
     rematerialize_weights values derived from weights stay in a segment (``rematerialize``)
+    merge_views           an op reads a value through one view at most (``views``)
 
 Each is a function of the captured step that edits its graph in place. Optional ones can be
 disabled by name; the numerics do not depend on them.
@@ -28,6 +29,7 @@ from wsc.compiler.lower_half import PLACE, rounds_by_chance
 from wsc.compiler.ops import RANDOM_OPS, REMEDIES, op_kind, op_name
 from wsc.compiler.passes.layers import assign_segments
 from wsc.compiler.passes.rematerialize import rematerialize_weights
+from wsc.compiler.passes.views import merge_views
 from wsc.compiler.storages import overwritten
 from wsc.core.errors import ApplianceCompilationError
 from wsc.numerics import keyed_random
@@ -234,8 +236,9 @@ PASSES: tuple[Callable[[Captured], None], ...] = (
     check_kernels,
     assign_segments,
     rematerialize_weights,
+    merge_views,
 )
-OPTIONAL = frozenset({"drop_aliases", "eliminate_dead_code"})
+OPTIONAL = frozenset({"drop_aliases", "eliminate_dead_code", "merge_views"})
 
 
 def run_passes(captured: Captured, disabled: Collection[str] = ()) -> None:

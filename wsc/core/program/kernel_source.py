@@ -7,6 +7,8 @@ suffices to build it on a CS node.
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +44,8 @@ class KernelSource:
         }
         for name, (module, attribute) in self.modules.items():
             scope[name] = getattr(importlib.import_module(module), attribute)
-        exec(compile(self.text, "<kernel>", "exec"), scope)  # noqa: S102 - text of our compiler
+        tree = ast.fix_missing_locations(_OpsByName(scope).visit(ast.parse(self.text)))
+        exec(compile(tree, "<kernel>", "exec"), scope)  # noqa: S102 - text of our compiler
         kernel = scope["forward"]
         constants = SimpleNamespace(**self.constants)
 
@@ -50,6 +53,23 @@ class KernelSource:
             return tuple(kernel(constants, *operands))
 
         return run
+
+
+class _OpsByName(ast.NodeTransformer):
+    """Replaces ``torch.ops.aten.mm.default`` by a global, so that a call looks up one name."""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self._scope = scope
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Add an op to the globals."""
+        path = ast.unparse(node).split(".")
+        if path[:2] != ["torch", "ops"]:
+            return node
+        name = "_".join(path[2:])
+        op = functools.reduce(getattr, path[1:], torch)
+        self._scope[name] = op._op  # what OpOverload.__call__ calls
+        return ast.Name(name, ast.Load())
 
 
 class Lowering(Protocol):

@@ -87,3 +87,15 @@ def test_kernel_source_builds_a_function_of_nodes() -> None:
     module = fx.GraphModule({}, graph)
     kernel = kernel_source(module, [total, twice], [b, a], [twice, total]).build()
     assert kernel(torch.tensor(1.0), torch.tensor(10.0)) == (torch.tensor(22.0), torch.tensor(11.0))
+
+
+def test_kernel_source_keeps_overloads_apart() -> None:
+    """Each op of the text is a global of its own."""
+    graph = fx.Graph()
+    a = graph.placeholder("a")
+    total = graph.call_function(torch.ops.aten.add.Tensor, (a, a))
+    more = graph.call_function(torch.ops.aten.add.Scalar, (total, 1))
+    graph.output(more)
+    module = fx.GraphModule({}, graph)
+    kernel = kernel_source(module, [total, more], [a], [more]).build()
+    assert kernel(torch.tensor(2.0)) == (torch.tensor(5.0),)
