@@ -15,6 +15,9 @@ import torch
 from wsc.core.messages.messages import Envelope
 from wsc.core.messages.payload import Payload
 
+_CAST_ELEMENTS = 1 << 18
+"""Elements that are cast at a time: 1 MiB in fp32 (docs/performance.md)."""
+
 Operands = Iterable[tuple[torch.Tensor, ...]]
 ForEach = Callable[[Callable[..., object], Operands], object]
 """Calls a function on each tuple of operands: one after the other, or on several threads."""
@@ -117,8 +120,14 @@ class PartialSum:
 
 
 def _add_into(target: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
-    """Write ``left + right`` to ``target`` in fp32; in one pass if they are fp32 already."""
+    """Write ``left + right`` to ``target`` in fp32.
+
+    That takes one pass if they are fp32 already, else three, in pieces that stay in the cache.
+    """
     if left.dtype == torch.float32:
         torch.add(left, right, out=target)
-    else:
-        target.copy_(left).add_(right)
+        return
+    flat = (target.view(-1), left.flatten(), right.flatten())
+    pieces = (tensor.split(_CAST_ELEMENTS) for tensor in flat)
+    for to, one, other in zip(*pieces, strict=True):
+        to.copy_(one).add_(other)

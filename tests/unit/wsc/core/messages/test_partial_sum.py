@@ -63,6 +63,19 @@ def test_add_of_borrowed_sums_is_in_fp32(dtype: torch.dtype) -> None:
     assert torch.equal(right, before[1])
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_add_of_large_halves_is_in_fp32(turned: bool) -> None:
+    """They are cast piece by piece, in the order of their elements, however they lie."""
+    rows = (1 << 17) + 3
+    halves = [torch.randn(rows, 4, generator=GENERATOR).bfloat16() for _ in range(2)]
+    if turned:
+        halves = [half.t().contiguous().t() for half in halves]
+    left, right = halves
+    total = PartialSum([torch.empty(rows, 4)], is_owned=True)
+    PartialSum([left]).add(PartialSum([right]), lambda _: total)
+    assert torch.equal(total.flat, left.float() + right.float())
+
+
 @pytest.mark.parametrize("owned_first", [True, False])
 def test_add_reuses_the_owned_operand(owned_first: bool) -> None:
     sums = Sums()
