@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -27,12 +28,27 @@ def opener(run: Callable[[int], object]) -> Opener:
     return cast(Opener, partial(nullcontext, run))
 
 
+def note(path: Path, steps: int) -> None:
+    """Append the number of steps to a file."""
+    with path.open("a") as file:
+        file.write(f"{steps} ")
+
+
 def test_run_returns_the_seconds_of_the_slowest_process() -> None:
     """An arm of several processes has done its steps when the last one has."""
     with closing(Arm("two", [opener(bool), opener(partial(operator.mul, 10**6))])) as arm:
         first, second = arm.run(2), arm.run(3)
     assert first > 0
     assert second > 0
+
+
+def test_first_step_after_a_stop_does_not_count(tmp_path: Path) -> None:
+    """It is slower than others, for some arms more than for others."""
+    notes = tmp_path / "steps"
+    with closing(Arm("noted", [opener(partial(note, notes))])) as arm:
+        notes.unlink()
+        arm.run(3)
+    assert notes.read_text() == "1 3 "
 
 
 def test_arm_reports_the_traceback_of_a_failed_process() -> None:
