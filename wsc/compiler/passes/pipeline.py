@@ -9,7 +9,7 @@
     check_kernels         every op has a kernel, or the error names op, line and remedy
     assign_segments       assign each op to a layer, forward or backward (``layers``)
     rematerialize_weights values derived from weights stay in a segment (``rematerialize``)
-    merge_views           an op reads a value through one view at most (``views``)
+    merge_views           a view of a view becomes one view (``views``)
 
 Each is a function of the captured step that edits its graph in place. Optional ones can be
 disabled by name; the numerics do not depend on them.

@@ -19,7 +19,7 @@ _TURN, _VIEW = torch.ops.aten.t.default, torch.ops.aten.view.default
 def merge_views(captured: Captured) -> None:
     """Drop pairs of transpositions, and read a view of a view from what the first one views.
 
-    Both views must be in one segment, so that what crosses its borders does not change.
+    Both views must be in one segment, and so must what replaces a value that leaves it.
     """
     graph = captured.graph
     for node in graph.nodes:

@@ -93,9 +93,9 @@ def test_kernel_source_keeps_overloads_apart() -> None:
     """Each op of the text is a global of its own."""
     graph = fx.Graph()
     a = graph.placeholder("a")
-    total = graph.call_function(torch.ops.aten.add.Tensor, (a, a))
-    more = graph.call_function(torch.ops.aten.add.Scalar, (total, 1))
-    graph.output(more)
+    rows = graph.call_function(torch.ops.aten.sum.dim_IntList, (a, [1]))
+    total = graph.call_function(torch.ops.aten.sum.default, (rows,))  # no overload takes both
+    graph.output((rows, total))
     module = fx.GraphModule({}, graph)
-    kernel = kernel_source(module, [total, more], [a], [more]).build()
-    assert kernel(torch.tensor(2.0)) == (torch.tensor(5.0),)
+    found = kernel_source(module, [rows, total], [a], [rows, total]).build()(torch.ones(2, 3))
+    assert [value.tolist() for value in found] == [[3.0, 3.0], 6.0]
