@@ -10,10 +10,10 @@ import numpy as np
 
 from benchmarks.fuzz.campaign import Target, through_file
 from benchmarks.fuzz.mutations import of_bytes
-from modelzoo.data.bert_csv import PreparedSamples
-from modelzoo.data.csv_file import CsvRows, inspect_csv, words
-from modelzoo.data.hdf5_file import FEATURES, inspect
-from modelzoo.data.latents import read_latent
+from modelzoo.data.bert.csv import PreparedSamples
+from modelzoo.data.files.csv_file import CsvRows, inspect_csv, words
+from modelzoo.data.files.hdf5_file import FEATURES, inspect
+from modelzoo.data.images.latents import read_latent
 from validation.rows.reader import read_rows
 from wsc.checkpoint import SPARSITY_MASK
 from wsc.checkpoint.packed import PackedSpec

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from modelzoo.models.initializers import (
+from modelzoo.models.blocks.initializers import (
     NormalInitializer,
     TruncatedNormalInitializer,
     WeightInitializer,

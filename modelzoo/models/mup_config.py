@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat, ValidationInfo
 from pydantic import field_validator as check
 
-from modelzoo.models.transformer_config import LanguageConfig, Scores
+from modelzoo.models.blocks.transformer_config import LanguageConfig, Scores
 
 
 class MupConfig(LanguageConfig):

@@ -17,8 +17,8 @@ from scripts import reference_loop
 from tests.support.multimodal import LLAVA, PATCHES, SIMPLE, write_sequences
 from tests.support.tiny_models import NO_DROPOUT, SIZES, TINY_MODELS, TOKENS
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
-from tests.unit.modelzoo.data import test_mnist as digits
-from tests.unit.modelzoo.data.test_csv_file import write_csv
+from tests.unit.modelzoo.data.files.test_csv_file import write_csv
+from tests.unit.modelzoo.data.images import test_mnist as digits
 
 _WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(chr(97 + number) for number in range(26))]
 

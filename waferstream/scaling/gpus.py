@@ -13,8 +13,8 @@ from baselines.gpu import (
     Workload,
     gpu_curve,
 )
+from modelzoo.models.blocks.transformer_config import LanguageConfig
 from modelzoo.models.registry import known_config
-from modelzoo.models.transformer_config import LanguageConfig
 from waferstream.config.params import Params
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
 from wsc.core.units import format_count

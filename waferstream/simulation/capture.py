@@ -27,9 +27,9 @@ from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
 from modelzoo.data.registry import build_source, check_section
+from modelzoo.models.blocks.transformer_config import TransformerConfig
 from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import group_of_samples, known_config
-from modelzoo.models.transformer_config import TransformerConfig
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.callbacks import Lora
 from waferstream.config.sections.init import DataLoaderConfig

@@ -20,8 +20,8 @@ import torch
 
 from appliance.spec import ClusterSpec
 from cstorch.flags import restored
+from modelzoo.models.blocks.transformer_config import LanguageConfig
 from modelzoo.models.registry import group_of_samples, known_config
-from modelzoo.models.transformer_config import LanguageConfig
 from timing.hardware import MachineSpec
 from timing.hardware.wafer import SYSTEMS
 from waferstream.config.params import Params

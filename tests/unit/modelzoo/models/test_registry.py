@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from modelzoo.models.gpt import GptModel
-from modelzoo.models.gpt_config import GptConfig
+from modelzoo.models.gpt.config import GptConfig
+from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import (
     MODELS,

@@ -13,7 +13,7 @@ from appliance.jobs.job import Phase, Request
 from appliance.jobs.registry import Registry
 from appliance.site import SITE_DEFAULTS
 from cstorch import distributed
-from modelzoo.data.worker_cache import cached
+from modelzoo.data.files.worker_cache import cached
 from tests.support.tiny_run import write_run
 from tests.support.tools import rows, tool
 from waferstream.cli.main import main

@@ -1,0 +1,1 @@
+"""Samples of encoders: masked words, and tasks of classification."""

@@ -1,0 +1,1 @@
+"""Files and folders of datasets: formats, places of samples, local copies."""

@@ -1,0 +1,1 @@
+"""Images: how they are read, changed, masked and paired with text."""

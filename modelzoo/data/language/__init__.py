@@ -1,0 +1,1 @@
+"""Text and tokens for language models, and how they become samples."""

@@ -1,0 +1,1 @@
+"""BERT and its relatives: encoders, and heads for tasks of classification."""

@@ -1,0 +1,142 @@
+"""Attention with shared key and value heads, rotation, norms and capped scores.
+
+Shapes: B batch, T sequence, H heads, D head, C hidden.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from modelzoo.models.blocks.rotary import Rotation, rotate
+from modelzoo.models.blocks.transformer_config import NormType, TransformerConfig
+
+
+def head_norm(kind: NormType | None, size: int, epsilon: float) -> nn.Module:
+    """Return the normalization of queries or keys over a head."""
+    if kind is None:
+        return nn.Identity()
+    return nn.LayerNorm(size, epsilon) if kind == "layernorm" else nn.RMSNorm(size, epsilon)
+
+
+class Attention(nn.Module):
+    """Attention; of a sequence over itself causal without a mask if the configuration is.
+
+    A mask states everything that a query reads, later keys included.
+
+    Grouped-query attention if there are fewer key and value heads than query heads (Ainslie et al.
+    2023, GQA).
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        hidden, kv_width = config.hidden_size, config.num_kv_heads * config.head_dim
+        width, bias = config.attention_width, config.use_projection_bias_in_attention
+        self.query = nn.Linear(hidden, width, bias=bias)
+        self.key = nn.Linear(hidden, kv_width, bias=bias)
+        self.value = nn.Linear(hidden, kv_width, bias=bias)
+        self.output = nn.Linear(width, hidden, bias=config.use_ffn_bias_in_attention)
+        scores = config.scores
+        self.query_norm, self.key_norm = (
+            head_norm(scores.norm_type, config.head_dim, scores.norm_epsilon) for _ in range(2)
+        )
+        self._head_dim = config.head_dim
+        self._queries_per_kv = config.num_heads // config.num_kv_heads
+        self._is_causal = config.is_causal
+        self.scale = scores.scale
+        self._score_cap = scores.cap
+        self.dropout_rate = config.attention_dropout_rate
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        rotation: Rotation | None,
+        mask: torch.Tensor | None = None,
+        memory: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return attention of (B, T, C) over itself, or over a memory (B, S, C), (B, T, C)."""
+        read = x if memory is None else memory
+        query, key, value = (
+            projection(source).unflatten(-1, (-1, self._head_dim))
+            for projection, source in ((self.query, x), (self.key, read), (self.value, read))
+        )
+        query, key = self.query_norm(query), self.key_norm(key)
+        if rotation is not None:
+            query, key = rotate(query, rotation), rotate(key, rotation)
+        mixed = self.mix(
+            query.transpose(1, 2),
+            self._for_each_query(key).transpose(1, 2),
+            self._for_each_query(value).transpose(1, 2),
+            mask,
+        )
+        projected: torch.Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return projected
+
+    def mix(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Return softmax(scores) @ value, (B, H, T, D), in one fused kernel."""
+        if self._score_cap is not None:
+            return self._mix_capped(query, key, value, mask)
+        return F.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+            is_causal=self._is_causal and mask is None,
+            dropout_p=self.dropout_rate if self.training else 0.0,
+            scale=self.scale,
+        )
+
+    def _mix_capped(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Return attention whose scores are capped (Gemma Team 2024, Gemma 2, section 2)."""
+        assert self._score_cap is not None, "checked by the caller"
+        assert mask is not None, "a model with capped scores states its mask"
+        scores = (query @ (key * self.scale).transpose(-2, -1)).float()
+        capped = self._score_cap * torch.tanh(scores / self._score_cap) + mask.float()
+        weights = capped.softmax(-1).to(value.dtype)
+        return F.dropout(weights, self.dropout_rate, self.training) @ value
+
+    def _for_each_query(self, heads: torch.Tensor) -> torch.Tensor:
+        """Repeat each of (B, T, kv heads, D) for the query heads that share it."""
+        if self._queries_per_kv == 1:
+            return heads
+        return heads.repeat_interleave(self._queries_per_kv, dim=2)
+
+
+class SoftmaxFp32Attention(Attention):
+    """Attention in three kernels, with a softmax in fp32 on a separate tensor of scores.
+
+    The fused kernel of language models also sums in fp32 but keeps scores in the dtype of the
+    activations.
+    """
+
+    def mix(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Return softmax(scores) @ value, (B, H, T, D)."""
+        scores = query @ (key * self.scale).transpose(-2, -1)
+        if mask is not None:
+            scores = scores + mask
+        weights = scores.float().softmax(-1).to(value.dtype)
+        return F.dropout(weights, self.dropout_rate, self.training) @ value
+
+
+def attention(config: TransformerConfig) -> Attention:
+    """Return the attention that a configuration selects."""
+    return SoftmaxFp32Attention(config) if config.has_fp32_softmax else Attention(config)

@@ -1,0 +1,1 @@
+"""DiT: diffusion of latents by a transformer."""

@@ -1,0 +1,1 @@
+"""DPO: a language model that learns from preferences."""

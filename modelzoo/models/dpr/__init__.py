@@ -1,0 +1,1 @@
+"""DPR: two encoders that find passages for questions."""

@@ -1,0 +1,1 @@
+"""T5 and the transformer of 2017."""

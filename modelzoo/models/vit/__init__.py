@@ -1,0 +1,1 @@
+"""ViT: encoders of images."""

@@ -1,0 +1,146 @@
+"""Vision transformer (Dosovitskiy et al. 2021, "An image is worth 16x16 words").
+
+Shapes: B batch, C channels, P patches, H hidden.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from cstorch.metrics import AccuracyMetric
+from modelzoo.models.blocks.initializers import (
+    ConstantInitializer,
+    TruncatedNormalInitializer,
+    fill_parameters,
+)
+from modelzoo.models.blocks.layers import LearnedPosition, norm
+from modelzoo.models.blocks.patches import to_patches
+from modelzoo.models.blocks.residual_layers import transformer_layers
+from modelzoo.models.freezing import freeze
+from modelzoo.models.registry import register_model
+from modelzoo.models.vit.config import PatchEncoderConfig, VitConfig
+from modelzoo.published_names import published_vit_name
+from wsc.core.errors import ConfigError
+
+
+class PatchEncoder(nn.Module):
+    """Images to activations of their patches and of a trained vector before them."""
+
+    def __init__(self, config: PatchEncoderConfig) -> None:
+        super().__init__()
+        hidden, pixels = config.hidden_size, config.num_channels * prod(config.patch_size)
+        self._patch_size = config.patch_size
+        self.patch = nn.Linear(pixels, hidden, bias=config.use_embed_proj_bias)
+        self.class_token = nn.Parameter(torch.empty(hidden))
+        self.position = LearnedPosition(1 + prod(config.grid), hidden)
+        self.dropout = nn.Dropout(config.embedding_dropout_rate)
+        self.embedding_norm = norm(config) if config.use_post_embed_layer_norm else None
+        self.encoder = transformer_layers(config)
+        self.norm = norm(config) if config.use_final_layer_norm else None
+
+    def encode(self, images: torch.Tensor, masks: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the activations (B, 1 + P, H) before the last norm.
+
+        Args:
+            images: (B, C, height, width).
+            masks: Which patches are hidden, (B, P).
+        """
+        patches = to_patches(images, self._patch_size).to(self.patch.weight.dtype)
+        token = self.class_token.expand(images.shape[0], 1, -1)
+        x = torch.cat([token, self._hidden(self.patch(patches), masks)], dim=1)
+        x = self.dropout(self._placed(x))
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        for layer in self.encoder:
+            x = layer(x, None)
+        encoded: torch.Tensor = x
+        return encoded
+
+    def _hidden(self, embedded: torch.Tensor, masks: torch.Tensor | None) -> torch.Tensor:
+        """Return embedded patches (B, P, H); this encoder hides none."""
+        assert masks is None, "an encoder with hidden patches has a vector for them"
+        return embedded
+
+    def _placed(self, x: torch.Tensor) -> torch.Tensor:
+        """Return activations (B, 1 + P, H) with positions."""
+        placed: torch.Tensor = self.position(x)[0]
+        return placed
+
+
+@register_model("vision_transformer", config=VitConfig)
+class VitModel(PatchEncoder):
+    """Vision transformer: images and classes to loss.
+
+    Activations have the dtype of the parameters; the loss is fp32. ``initialize`` fills the
+    parameters.
+    """
+
+    def __init__(self, config: VitConfig) -> None:
+        super().__init__(config)
+        self.config = config
+        width = config.hidden_size * (2 if config.use_dinov2_classifier else 1)
+        self.classifier = nn.Linear(width, config.num_classes, bias=config.use_bias_in_output)
+        self.accuracy: AccuracyMetric | None = None
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the fp32 scalar loss, mean over samples.
+
+        Args:
+            images: fp32 (B, C, height, width).
+            labels: int64 (B,).
+
+        Raises:
+            ConfigError: Channels, height or width are not those of the configuration.
+        """
+        scores = self.classify(images)
+        if self.accuracy is not None and not self.training:
+            self.accuracy(labels, scores.argmax(-1))
+        return F.cross_entropy(scores.float(), labels)
+
+    def classify(self, images: torch.Tensor) -> torch.Tensor:
+        """Return scores (B, classes) of images, (B, C, height, width)."""
+        check_image_size(self.config, images)
+        scores: torch.Tensor = self.classifier(self._pooled(self.encode(images)))
+        return scores
+
+    def _pooled(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what the head reads of the last activations (B, 1 + P, H)."""
+        if not self.config.use_dinov2_classifier:
+            return x[:, 0] if self.norm is None else self.norm(x[:, 0])
+        x = x if self.norm is None else self.norm(x)
+        return torch.cat([x[:, 0], x[:, 1:].mean(1)], dim=1)
+
+    def initialize(self, seed: int) -> None:
+        """Initialize the parameters; each depends on (seed, its name) alone."""
+        fill_encoder(self, self.config, seed)
+        freeze(self, self.config.freeze or (), published_vit_name)
+        if self.config.compute_eval_metrics:
+            self.accuracy = AccuracyMetric("eval/accuracy_cls")
+
+
+def fill_encoder(
+    encoder: PatchEncoder, config: PatchEncoderConfig, seed: int, prefix: str = ""
+) -> None:
+    """Initialize an encoder and its heads; each parameter depends on (seed, its name) alone.
+
+    Names begin with ``prefix``, of an encoder that is part of a model.
+    """
+    plain = TruncatedNormalInitializer(std=config.initializer_range)
+    factor = ConstantInitializer(val=config.layer_scale or 1.0)
+    fill_parameters(encoder, seed, plain, {"scale.factor": factor}, prefix=prefix)
+
+
+def check_image_size(config: PatchEncoderConfig, images: torch.Tensor) -> None:
+    """Raise ConfigError for images (B, C, height, width) of another size than stated."""
+    stated = config.image_shape
+    if tuple(images.shape[1:]) != stated:
+        raise ConfigError(
+            "images must have the channels and the size that the model states",
+            code="image-size-mismatch",
+            value=f"{tuple(images.shape[1:])}, the model {stated}",
+            remedy="change image_size of the model, or the transforms of the data",
+        )
