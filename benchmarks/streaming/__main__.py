@@ -53,11 +53,13 @@ def compare(
     repeats: int,
     steps: int,
     one_at_a_time: bool = False,
+    warm_up_steps: int = 1,
     layouts: Mapping[Layout, float] = MappingProxyType({}),
 ) -> Comparison:
     """Run the trials of all arms, which stay alive between trials unless ``one_at_a_time``.
 
-    ``layouts`` are the measured seconds of the loop in memory; ``best`` takes the fastest.
+    An arm that is set up takes ``warm_up_steps`` first. ``layouts`` are the measured seconds of the
+    loop in memory; ``best`` takes the fastest.
 
     Raises:
         ConfigError: An arm cannot train the workload; nothing was started.
@@ -72,10 +74,10 @@ def compare(
         running: dict[str, Runner] = {}
         for name, plan in plans.items():
             if one_at_a_time:
-                running[name] = _ShortLived(name, workload, best)
+                running[name] = _ShortLived(name, workload, best, warm_up_steps)
                 continue
             print(f"setting up {name}", flush=True)
-            running[name] = alive.enter_context(closing(Arm(name, plan)))
+            running[name] = alive.enter_context(closing(Arm(name, plan, warm_up_steps)))
         trials: list[Trial] = []
         for trial in run_trials(running, repeats, steps):
             print(trial.progress, flush=True)
@@ -101,11 +103,12 @@ class _ShortLived:
     name: str
     workload: Workload
     best: Layout | None
+    warm_up_steps: int
 
     def run(self, steps: int) -> float:
         with TemporaryDirectory(prefix="benchmark-") as folder:
             plan = openers(self.name, self.workload, Path(folder), self.best)
-            with closing(Arm(self.name, plan)) as arm:
+            with closing(Arm(self.name, plan, self.warm_up_steps)) as arm:
                 return arm.run(steps)
 
 
@@ -119,6 +122,7 @@ def _measure(options: argparse.Namespace) -> None:
         "repeats": options.repeats,
         "steps": options.steps,
         "one_at_a_time": options.one_at_a_time,
+        "warm_up_steps": options.warm_up_steps,
         "comparisons": comparisons,
     }
     groups = list(product(options.batch_sizes, options.arms or GROUPS))
@@ -136,6 +140,7 @@ def _measure(options: argparse.Namespace) -> None:
             options.repeats,
             options.steps,
             options.one_at_a_time,
+            options.warm_up_steps,
             layouts.get(workload, {}),
         )
         print(f"\n{comparison.table()}\n", flush=True)
@@ -179,6 +184,13 @@ def _parser() -> argparse.ArgumentParser:
         "--one_at_a_time",
         action="store_true",
         help="set an arm up for each of its trials, for arms that exceed the memory together",
+    )
+    measurement.add_argument(
+        "--warm_up_steps",
+        type=positive,
+        default=1,
+        help="steps of an arm that is set up, before its first trial; the memory of a system of "
+        "98M parameters grows for five",
     )
     measurement.add_argument("--batch_sizes", nargs="+", type=positive, default=[8, 16])
     return parser

@@ -25,7 +25,7 @@ from wsc.core.errors import WaferStreamError
 Opener = Callable[[], AbstractContextManager[Callable[[int], object]]]
 """Set up one process of an arm; yields a function that trains a number of steps. Picklable."""
 
-_WARM_UP_STEPS = 1
+_UNCOUNTED_STEPS = 1
 _INTERRUPT = {signal.SIGINT}
 _END_S = 30.0  # a cluster ends within seconds; one operation of a large model may take longer
 
@@ -38,12 +38,12 @@ class _Failure:
 
 
 class Arm:
-    """One way to train; the constructor returns after the warm-up.
+    """One way to train; the constructor returns after the steps of the warm-up.
 
     Call ``close`` in a ``finally``. Raises WaferStreamError when a process fails or dies.
     """
 
-    def __init__(self, name: str, openers: Sequence[Opener]) -> None:
+    def __init__(self, name: str, openers: Sequence[Opener], warm_up_steps: int = 1) -> None:
         self.name = name
         self._processes: dict[Connection, SpawnProcess] = {}
         self._stopper = Stopper()
@@ -51,7 +51,8 @@ class Arm:
         try:
             for opener in openers:
                 ours, theirs = spawn.Pipe()
-                process = spawn.Process(target=_serve, args=(theirs, opener), name=name)
+                arguments = (theirs, opener, warm_up_steps)
+                process = spawn.Process(target=_serve, args=arguments, name=name)
                 signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)  # inherited
                 process.start()
                 self._processes[ours] = process
@@ -71,7 +72,7 @@ class Arm:
         tenth for arms that take their memory from the kernel anew in every step.
         """
         self._stopper.resume()
-        self._train(_WARM_UP_STEPS)
+        self._train(_UNCOUNTED_STEPS)
         seconds = self._train(steps)
         self._stop()
         return seconds
@@ -129,13 +130,13 @@ class Arm:
         return answer
 
 
-def _serve(pipe: Connection, opener: Opener) -> None:
+def _serve(pipe: Connection, opener: Opener, warm_up_steps: int) -> None:
     """Run a process: set up, warm up, train on request until the pipe ends."""
     signal.signal(signal.SIGINT, _leave)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)  # handled from here on
         with opener() as run:
-            pipe.send(_seconds(run, _WARM_UP_STEPS))
+            pipe.send(_seconds(run, warm_up_steps))
             while True:
                 pipe.send(_seconds(run, _next(pipe)))
     except (KeyboardInterrupt, EOFError, BrokenPipeError):

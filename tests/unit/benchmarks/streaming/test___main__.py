@@ -32,7 +32,7 @@ def test_best_takes_the_fastest_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
 
     class Fake:
-        def __init__(self, _: str, plan: Sequence[Opener]) -> None:
+        def __init__(self, _: str, plan: Sequence[Opener], warm_up_steps: int) -> None:
             (opener,) = plan
             assert isinstance(opener, partial)
             opened.append(opener.args[1])
@@ -65,7 +65,7 @@ def test_compare_keeps_arms_alive_or_restarts_them(
     log: list[str] = []
 
     class Fake:
-        def __init__(self, name: str, _: Sequence[Opener]) -> None:
+        def __init__(self, name: str, _: Sequence[Opener], warm_up_steps: int) -> None:
             self._name = name
             log.append(f"+{name}")
 
