@@ -14,11 +14,10 @@ from PIL import Image
 
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
+from tests.support import dataset_files
 from tests.support.multimodal import LLAVA, PATCHES, SIMPLE, write_sequences
 from tests.support.tiny_models import NO_DROPOUT, SIZES, TINY_MODELS, TOKENS
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
-from tests.unit.modelzoo.data.files.test_csv_file import write_csv
-from tests.unit.modelzoo.data.images import test_mnist as digits
 
 _WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(chr(97 + number) for number in range(26))]
 
@@ -37,7 +36,7 @@ def write_pairs(folder: Path) -> dict[str, Any]:
 
 def write_words(folder: Path) -> dict[str, Any]:
     rows = [[f"{_WORDS[4 + n]} b c", "O X O"] for n in range(12)]
-    write_csv(folder / "a.csv", rows, ["tokens", "labels"])
+    dataset_files.write_csv(folder / "a.csv", rows, ["tokens", "labels"])
     (folder / "label2id.json").write_text(json.dumps({"O": 1, "X": 2}))
     name = "BertTokenClassifierDataProcessor"
     classes = {"label_vocab_file": str(folder / "label2id.json")}
@@ -46,7 +45,9 @@ def write_words(folder: Path) -> dict[str, Any]:
 
 def write_documents(folder: Path) -> dict[str, Any]:
     rows = [[[2, 4 + n, 3, 2, 5], [n % 2, 1], [0, 0, 0, 1, 1], [0, 3]] for n in range(12)]
-    write_csv(folder / "a.csv", rows, ["input_ids", "labels", "segment_ids", "cls_indices"])
+    dataset_files.write_csv(
+        folder / "a.csv", rows, ["input_ids", "labels", "segment_ids", "cls_indices"]
+    )
     return {"data_processor": "BertSumCSVDataProcessor", "max_cls_tokens": 3, **words(folder)}
 
 
@@ -87,7 +88,7 @@ def write_images(folder: Path) -> dict[str, Any]:
 
 
 def write_digits(folder: Path) -> dict[str, Any]:
-    digits.write_digits(folder, "train")
+    dataset_files.write_digits(folder, "train")
     section = {"data_processor": "MNISTDataProcessor", "split": "train", "batch_size": 5}
     return {**section, "data_dir": str(folder)}
 

@@ -11,9 +11,8 @@ from modelzoo.data.registry import build_source
 from modelzoo.models.registry import model_config
 from scripts import reference_loop
 from tests.support.keyed_draws import KeyedDraws
-from tests.support.tiny_models import TINY_MODELS
+from tests.support.tiny_models import TINY_MODELS, tiny
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
-from tests.unit.modelzoo.models.test_registry import tiny
 
 # A mean over labels and the loss of unevenly chosen experts have no weight in common.
 OWN = {"mixtral": {"loss_scaling": "batch_size"}}

@@ -65,3 +65,12 @@ TINY_MODELS: dict[str, dict[str, Any]] = {
     "vision_transformer": {"image_size": (8, 12), "patch_size": (4, 4), "num_classes": 5},
     "dit": {"vae": {"latent_size": (4, 8)}, "num_classes": 5},
 }
+
+
+def tiny(name: str, dropout: float = 0.0) -> dict[str, Any]:
+    """Return the section of the smallest model of a name, with the same rate for all dropout."""
+    residual = "residual_dropout_rate" if name == "gptj" else "dropout_rate"
+    rates = dict.fromkeys((residual, "embedding_dropout_rate", "attention_dropout_rate"), dropout)
+    if name == "dit":
+        rates["label_dropout_rate"] = dropout
+    return {"name": name, **SIZES, **TINY_MODELS[name], **rates}

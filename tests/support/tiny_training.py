@@ -30,6 +30,15 @@ LLAMA = GPT | {
     "nonlinearity": "swiglu",
     "use_ffn_bias": False,
 }
+# Four times as wide as the model from which muP takes its rates.
+WIDE_GPT = GPT | {
+    "hidden_size": 64,
+    "filter_size": 128,
+    "initializer_range": 0.08,
+    "mup_base_hidden_size": 16,
+    "mup_base_filter_size": 16,
+    "output_logits_alpha": 2.0,
+}
 # 11 micro-batches of 2: neither a power of two nor a multiple of any number of systems.
 LOADER = {
     "data_processor": "DummyDataProcessor",

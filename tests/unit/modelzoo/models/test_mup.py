@@ -12,18 +12,8 @@ from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.mup import learning_rate_factors
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
-from tests.support.tiny_training import GPT
+from tests.support.tiny_training import GPT, WIDE_GPT
 from wsc.core.errors import ConfigError
-
-WIDE = {
-    **GPT,
-    "hidden_size": 64,
-    "filter_size": 128,
-    "initializer_range": 0.08,
-    "mup_base_hidden_size": 16,
-    "mup_base_filter_size": 16,
-    "output_logits_alpha": 2.0,
-}
 
 
 def spread(model: torch.nn.Module, end: str) -> float:
@@ -34,8 +24,8 @@ def spread(model: torch.nn.Module, end: str) -> float:
 
 def test_initial_weights_shrink_with_the_root_of_the_width() -> None:
     """Hidden weights by the ratio of their inputs, those of the residual stream by depth, too."""
-    model = build_model(WIDE, seed=0)
-    depth = (2 * WIDE["num_hidden_layers"]) ** -0.5
+    model = build_model(WIDE_GPT, seed=0)
+    depth = (2 * WIDE_GPT["num_hidden_layers"]) ** -0.5
     assert spread(model, "embedding.weight") == pytest.approx(0.08, rel=0.05)
     assert spread(model, "attention.query.weight") == pytest.approx(0.08 / 2, rel=0.05)
     assert spread(model, "feed_forward.up.weight") == pytest.approx(0.08 / 2, rel=0.05)
@@ -47,12 +37,17 @@ def test_initial_weights_shrink_with_the_root_of_the_width() -> None:
 def test_scores_shrink_with_the_width(keys: dict[str, Any], factor: float) -> None:
     """Those of the head by the ratio or its root, those of attention by the size of a head."""
     tokens = torch.arange(8)[None]
-    model = build_model(WIDE | keys, seed=0)
+    model = build_model(WIDE_GPT | keys, seed=0)
     assert isinstance(model, GptModel)
     by_width = model.logits(tokens)
     assert model.config.scores.scale == 1 / model.config.head_dim
     model.config = GptConfig.model_validate(
-        {**WIDE, "mup_base_hidden_size": 64, "mup_base_filter_size": 16, "output_logits_alpha": 1}
+        {
+            **WIDE_GPT,
+            "mup_base_hidden_size": 64,
+            "mup_base_filter_size": 16,
+            "output_logits_alpha": 1,
+        }
     )
     torch.testing.assert_close(by_width, factor * model.logits(tokens))
 
@@ -71,7 +66,7 @@ def test_model_of_the_base_width_is_the_plain_one() -> None:
 def test_learning_rates_of_groups() -> None:
     """The user's factor replaces that of the model."""
     names = ["embedding.weight", "decoder.0.attention.key.weight", "decoder.0.attention.key.bias"]
-    scales = GptConfig.model_validate(WIDE).learning_rate_scales
+    scales = GptConfig.model_validate(WIDE_GPT).learning_rate_scales
     assert scales == {
         "decoder_attention": 1 / 4,
         "decoder_input_ffn": 1 / 4,

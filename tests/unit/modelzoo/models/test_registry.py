@@ -20,7 +20,7 @@ from modelzoo.models.registry import (
 )
 from tests.support.errors import raises
 from tests.support.op_costs import check_costs
-from tests.support.tiny_models import SIZES, TINY_MODELS
+from tests.support.tiny_models import TINY_MODELS, tiny
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError
 from wsc.numerics.precision import StreamPrecision
@@ -37,14 +37,6 @@ LLAMA = {
     "use_ffn_bias": False,
 }
 EVERY = pytest.mark.parametrize("name", sorted(TINY_MODELS))  # other names share a class
-
-
-def tiny(name: str, dropout: float = 0.0) -> dict[str, Any]:
-    residual = "residual_dropout_rate" if name == "gptj" else "dropout_rate"
-    rates = dict.fromkeys((residual, "embedding_dropout_rate", "attention_dropout_rate"), dropout)
-    if name == "dit":
-        rates["label_dropout_rate"] = dropout
-    return {"name": name, **SIZES, **TINY_MODELS[name], **rates}
 
 
 def random_batch(config: ModelConfig, size: int = 4) -> dict[str, torch.Tensor]:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from modelzoo.data.files.csv_file import number, numbers, open_folders, words
+from tests.support.dataset_files import write_csv
 from tests.support.errors import raises
 from wsc.core.errors import DataError
-
-
-def write_csv(path: Path, rows: Sequence[Sequence[object]], columns: Sequence[str]) -> None:
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([columns, *rows])
-    with (path.parent / "meta.dat").open("a") as file:
-        file.write(f"{path.name} {len(rows)}\n")
 
 
 def test_rows_of_files_are_read_in_any_order(tmp_path: Path) -> None:

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
+from tests.support.dataset_files import DIGITS, write_digits
 from tests.support.errors import raises
 from wsc.core.errors import DataError
-
-IMAGES = np.random.default_rng(0).integers(0, 256, (5, 28, 28), dtype=np.uint8)
-LABELS = np.array([3, 0, 9, 9, 1], dtype=np.uint8)
-
-
-def write_digits(folder: Path, part: str, images: np.ndarray = IMAGES) -> Path:
-    """Write images, packed, and labels; return the folder of the files."""
-    raw = folder / "MNIST" / "raw"
-    raw.mkdir(parents=True, exist_ok=True)
-    header = np.array([2051, *images.shape], dtype=">u4").tobytes()
-    packed = gzip.compress(header + images.tobytes())
-    (raw / f"{part}-images-idx3-ubyte.gz").write_bytes(packed)
-    header = np.array([2049, len(LABELS)], dtype=">u4").tobytes()
-    (raw / f"{part}-labels-idx1-ubyte").write_bytes(header + LABELS.tobytes())
-    return raw
 
 
 def source(folder: Path, **keys: Any) -> BatchSource:
@@ -48,7 +32,7 @@ def source(folder: Path, **keys: Any) -> BatchSource:
 def test_digits_are_normalized(split: str, part: str, tmp_path: Path) -> None:
     write_digits(tmp_path, part)
     batch = source(tmp_path, split=split).batch(1)
-    expected = (torch.from_numpy(IMAGES[2:4]).float() / 255.0 - 0.1307) / 0.3081
+    expected = (torch.from_numpy(DIGITS[2:4]).float() / 255.0 - 0.1307) / 0.3081
     assert torch.equal(batch["images"], expected[:, None])
     assert batch["labels"].tolist() == [9, 9]
 
@@ -57,7 +41,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     """None, another number of images than labels, another kind, and half of a file."""
     with raises(DataError, "digits-damaged"):
         source(tmp_path)
-    raw = write_digits(tmp_path, "train", IMAGES[:4])
+    raw = write_digits(tmp_path, "train", DIGITS[:4])
     with raises(DataError, "digits-mismatch"):
         source(tmp_path)
     labels = raw / "train-labels-idx1-ubyte"

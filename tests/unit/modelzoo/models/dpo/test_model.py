@@ -22,8 +22,8 @@ from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
 from tests.support.tiny_models import SIZES
 from tests.support.tiny_models import TOKENS as VOCABULARY
-from tests.unit.modelzoo.models.gpt.test_relatives import LLAMA_KEYS, THEIR_SIZES, theirs
-from tests.unit.modelzoo.models.test_mup import WIDE
+from tests.support.tiny_training import WIDE_GPT
+from tests.support.transformers_llama import LLAMA_KEYS, THEIR_SIZES, theirs
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError
 from wsc.numerics.precision import StreamPrecision
@@ -189,7 +189,7 @@ def test_training_step_compiles() -> None:
 
 
 def test_width_scales_learning_rates_of_the_policy() -> None:
-    config = model_config({"name": "dpo", "policy_model": WIDE, "dpo": {}})
+    config = model_config({"name": "dpo", "policy_model": WIDE_GPT, "dpo": {}})
     name = "policy_model.decoder.1.attention.query.weight"
     assert learning_rate_factors([name], config.learning_rate_scales, {}, "test") == {name: 0.25}
 
