@@ -9,7 +9,7 @@ import transformers
 
 from tests.support.tiny_models import NO_DROPOUT
 
-SIZES = {
+OUR_SIZES = {
     "vocab_size": 40,
     "hidden_size": 32,
     "num_hidden_layers": 3,
@@ -18,7 +18,7 @@ SIZES = {
     "max_position_embeddings": 64,
 }
 LLAMA_KEYS = {
-    **SIZES,
+    **OUR_SIZES,
     **NO_DROPOUT,
     "name": "llama",
     "share_embedding_weights": False,

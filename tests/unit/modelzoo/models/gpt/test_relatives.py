@@ -13,7 +13,7 @@ from modelzoo.converters.weights import Rule, rule, to_ours
 from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.registry import build_model, model_config
 from tests.support.tiny_models import NO_DROPOUT
-from tests.support.transformers_llama import LLAMA_KEYS, SIZES, THEIR_SIZES, theirs
+from tests.support.transformers_llama import LLAMA_KEYS, OUR_SIZES, THEIR_SIZES, theirs
 
 
 def assert_same_scores(
@@ -146,7 +146,7 @@ def test_alibi_equals_that_of_mpt(heads: int) -> None:
         rule("transformer.norm_f.weight", "norm.weight"),
     )  # fmt: skip
     section = {
-        **SIZES, **NO_DROPOUT, "name": "bloom", "hidden_size": 48, "num_heads": heads,
+        **OUR_SIZES, **NO_DROPOUT, "name": "bloom", "hidden_size": 48, "num_heads": heads,
         "filter_size": 192, "position_embedding_type": "alibi",
         "use_projection_bias_in_attention": False, "use_ffn_bias_in_attention": False,
         "use_ffn_bias": False,
