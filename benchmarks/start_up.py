@@ -11,16 +11,15 @@ all processes below it.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+from benchmarks.processes import busy_below
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.host.files import write_json
 
@@ -78,18 +77,7 @@ def _run(folder: Path, num_csx: int) -> dict[str, tuple[float, float]]:
 
 def _busy_s(root: int) -> float:
     """Return the processor time so far of a process and all processes below it."""
-    busy_s: dict[int, float] = {}
-    below: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[1-9]*"):
-        with suppress(OSError):
-            fields = (entry / "stat").read_text(errors="replace").rpartition(") ")[2].split()
-            below.setdefault(int(fields[1]), []).append(int(entry.name))
-            # proc_pid_stat(5): user and system time, its own and that of children it has awaited
-            busy_s[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    family = [root]
-    for process in family:
-        family += below.get(process, [])
-    return sum(busy_s.get(process, 0.0) for process in family)
+    return sum(process.busy_s for process in busy_below(root))
 
 
 if __name__ == "__main__":

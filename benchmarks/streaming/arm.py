@@ -25,7 +25,9 @@ from wsc.core.errors import WaferStreamError
 Opener = Callable[[], AbstractContextManager[Callable[[int], object]]]
 """Set up one process of an arm; yields a function that trains a number of steps. Picklable."""
 
-_UNCOUNTED_STEPS = 1
+UNCOUNTED_STEPS = 1
+"""Steps at the beginning of each run that do not count."""
+
 _INTERRUPT = {signal.SIGINT}
 _END_S = 30.0  # a cluster ends within seconds; one operation of a large model may take longer
 
@@ -72,10 +74,15 @@ class Arm:
         tenth for arms that take their memory from the kernel anew in every step.
         """
         self._stopper.resume()
-        self._train(_UNCOUNTED_STEPS)
+        self._train(UNCOUNTED_STEPS)
         seconds = self._train(steps)
         self._stop()
         return seconds
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the arm; all others that it has started are below them."""
+        return [each.pid for each in self._processes.values() if each.pid is not None]
 
     def _train(self, steps: int) -> float:
         for pipe in self._processes:
@@ -98,7 +105,7 @@ class Arm:
         self._processes.clear()
 
     def _stop(self) -> None:
-        self._stopper.stop([each.pid for each in self._processes.values() if each.pid is not None])
+        self._stopper.stop(self.pids)
 
     def _answers(self) -> list[float]:
         """Return the answers of all processes, in any order: others may wait for a failed one."""
