@@ -90,8 +90,8 @@ class Executor:
         patterns = self._weights.sparse.gradient_patterns
         self._places = GradientPlaces(set())
         self._segments = [sized.segments for sized in installation.sized]
-        in_fp32 = self.program.stream_dtype == "float32"  # as are the sums of gradients
-        places = self._places if in_fp32 and not device.is_staged else None
+        self._leaf_dtype = DTYPES[self.program.gradient_dtype]
+        places = None if device.is_staged else self._places
         self._kernels = [
             [
                 built(kernel, segment, engine, patterns, device.torch_device, places)
@@ -173,7 +173,9 @@ class Executor:
         total, node_of = self.program.num_micro_batches, self.rounds.node_of
         indexes = self._weights.sparse.gradient_indexes
         sums = {
-            owner: GradientSums(segment_step.gradients, total, self._device.memory, indexes)
+            owner: GradientSums(
+                segment_step.gradients, total, self._device.memory, indexes, self._leaf_dtype
+            )
             for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
         }
         # Where nothing is added, a gradient need not be copied. Otherwise no time is saved.

@@ -36,30 +36,36 @@ class SharedMerger(Merger[Value]):
 
 
 class SumMemory(Protocol):
-    """Memory for the fp32 sums of a node."""
+    """Memory for the gradients of a node."""
 
-    def allocate(self, bucket: Bucket) -> PartialSum:
-        """Return an owned sum, its tensors in bucket order, contents undefined."""
+    def allocate(self, bucket: Bucket, dtype: torch.dtype = torch.float32) -> PartialSum:
+        """Return memory of a bucket's gradients, in its order, contents undefined.
+
+        It is an owned sum if it is fp32.
+        """
 
 
 class SlabMemory:
-    """Slabs of a role for fp32 sums; lanes may allocate them at the same time."""
+    """Slabs of a role for gradients; lanes may allocate them at the same time."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
 
-    def allocate(self, bucket: Bucket) -> PartialSum:
-        """Return an owned sum in a slab, its tensors in bucket order, contents undefined."""
-        slab = self._arena.allocate(bucket.num_bytes)
-        return owned_sum(bucket, slab, slab.free)
+    def allocate(self, bucket: Bucket, dtype: torch.dtype = torch.float32) -> PartialSum:
+        """Return a slab for a bucket's gradients."""
+        slab = self._arena.allocate(bucket.num_elements * dtype.itemsize)
+        return sum_in(slab, bucket, dtype, slab.free)
 
 
-def owned_sum(
-    bucket: Bucket, memory: Payload, on_release: Callable[[], None] | None = None
+def sum_in(
+    memory: Payload,
+    bucket: Bucket,
+    dtype: torch.dtype,
+    on_release: Callable[[], None] | None = None,
 ) -> PartialSum:
-    """Return a sum in a payload, its tensors in bucket order."""
-    views = list(unpack(memory.view(torch.float32), bucket.specs))
-    return PartialSum(views, memory, is_owned=True, on_release=on_release)
+    """Return the gradients of a bucket in a payload."""
+    views = list(unpack(memory.view(dtype), bucket.specs))
+    return PartialSum(views, memory, is_owned=dtype == torch.float32, on_release=on_release)
 
 
 class GradientSum(NamedTuple):
@@ -71,7 +77,7 @@ class GradientSum(NamedTuple):
 
 
 class LeafMemory(NamedTuple):
-    """Memory for the gradients of one micro-batch: sums by bucket, and their tensors by name."""
+    """Memory for the gradients of one micro-batch: by bucket, and its tensors by name."""
 
     sums: Mapping[int, PartialSum]
     tensors: Mapping[str, torch.Tensor]
@@ -84,7 +90,8 @@ class GradientSums:
     """The gradients of some buckets, one fp32 sum for each maximal subtree of micro-batches.
 
     Siblings of the reduce order are added here, so that a node sends one sum instead of its parts.
-    Of a weight with an index only the values of its non-zeros are added and sent.
+    The gradient of a single micro-batch is sent in ``leaf_dtype``, that of the kernels. Of a weight
+    with an index only the values of its non-zeros are added and sent.
     """
 
     def __init__(
@@ -93,9 +100,11 @@ class GradientSums:
         num_micro_batches: int,
         memory: SumMemory,
         indexes: Mapping[str, Index] = MappingProxyType({}),
+        leaf_dtype: torch.dtype = torch.float32,
     ) -> None:
         self._num_micro_batches = num_micro_batches
         self._memory = memory
+        self._leaf_dtype = leaf_dtype
         travelling = [gradient_bucket(bucket, indexes) for bucket in buckets]
         self._mergers = [(bucket, self._merger(bucket)) for bucket in travelling]
         self._indexes = {
@@ -114,7 +123,7 @@ class GradientSums:
         tensors: dict[str, torch.Tensor] = {}
         for bucket, _ in self._mergers:
             if self._indexes.keys().isdisjoint(bucket.names) and _most_are_in(written, bucket):
-                part = sums[bucket.index] = self._memory.allocate(bucket)
+                part = sums[bucket.index] = self._memory.allocate(bucket, self._leaf_dtype)
                 tensors.update(zip(bucket.names, part.tensors, strict=True))
         return LeafMemory(sums, tensors)
 
@@ -146,9 +155,9 @@ class GradientSums:
         return index.pack(gradient)
 
     def take(self, for_each: ForEach) -> list[GradientSum]:
-        """Return all sums, each in a slab; those of a bucket by micro-batch."""
+        """Return all sums, each in memory of this node; those of a bucket by micro-batch."""
         return [
-            GradientSum(bucket, subtree, self._owned(bucket, part, for_each))
+            GradientSum(bucket, subtree, self._in_memory(bucket, part, for_each))
             for bucket, merger in self._mergers
             for subtree, part in merger.take()
         ]
@@ -159,9 +168,10 @@ class GradientSums:
 
         return SharedMerger(self._num_micro_batches, add)
 
-    def _owned(self, bucket: Bucket, part: PartialSum, for_each: ForEach) -> PartialSum:
+    def _in_memory(self, bucket: Bucket, part: PartialSum, for_each: ForEach) -> PartialSum:
         """Return a sum of a bucket; that of a single micro-batch may have to be copied."""
-        part.own(lambda _: self._memory.allocate(bucket), for_each)
+        if part.memory is None:
+            part.move_to(self._memory.allocate(bucket, self._leaf_dtype), for_each)
         return part
 
 

@@ -29,6 +29,7 @@ from wsc.core.program.stream_plan import Bucket
 from wsc.core.roles.activities import NOWHERE, ActivityLog, Interval, Place, place_of
 from wsc.core.roles.installation import Installation
 from wsc.core.roles.role import Job, JobState, Report, RoleContext, Waiting
+from wsc.numerics.precision import DTYPES
 
 BucketKey = tuple[int, int, int]  # step, round, bucket
 
@@ -171,13 +172,15 @@ class SwitchJob(JobState[Switch]):
         """Return the sum in a child's payload, which a credit gives back."""
         released = GradientReleased(ready.step, ready.round, ready.bucket, ready.subtree)
         credit = Credit(self.envelope(child, released), self._credits)
-        return PartialSum([ready.payload.view(torch.float32)], ready.payload, on_release=credit)
+        program = self.role.installed[self._mode].program
+        dtype = program.dtype_of_sum(ready.subtree.size(self._rounds.num_micro_batches))
+        return PartialSum([ready.payload.view(DTYPES[dtype])], ready.payload, on_release=credit)
 
     def _add(self, left: PartialSum, right: PartialSum) -> PartialSum:
         return left.add(right, self._allocate, self._on_a_core)
 
     def _allocate(self, like: PartialSum) -> PartialSum:
-        slab = self.role.context.arena.allocate(like.payload.num_bytes)
+        slab = self.role.context.arena.allocate(like.flat.numel() * torch.float32.itemsize)
         return PartialSum([slab.view(torch.float32)], slab, is_owned=True, on_release=slab.free)
 
     def _on_a_core(self, act: Callable[..., object], operands: Operands) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 
 from csnode.devices.queues import Event, Queues
-from csnode.gradients import GradientSum, SlabMemory, owned_sum
+from csnode.gradients import GradientSum, SlabMemory, sum_in
 from wsc.core.messages.partial_sum import PartialSum
 from wsc.core.messages.payload import Payload
 from wsc.core.program.stream_plan import Bucket
@@ -45,15 +45,16 @@ class DevicePayload(NamedTuple):
 
 
 class DeviceMemory:
-    """Memory of a device for fp32 sums, from torch's allocator of the compute queue."""
+    """Memory of a device for gradients, from torch's allocator of the compute queue."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
-    def allocate(self, bucket: Bucket) -> PartialSum:
-        """Return an owned sum, its tensors in bucket order, contents undefined."""
-        flat = torch.empty(bucket.num_bytes, dtype=torch.uint8, device=self._device)
-        return owned_sum(bucket, DevicePayload(flat))
+    def allocate(self, bucket: Bucket, dtype: torch.dtype = torch.float32) -> PartialSum:
+        """Return memory of the device for a bucket's gradients."""
+        num_bytes = bucket.num_elements * dtype.itemsize
+        flat = torch.empty(num_bytes, dtype=torch.uint8, device=self._device)
+        return sum_in(DevicePayload(flat), bucket, dtype)
 
 
 @dataclass
@@ -147,7 +148,7 @@ class GradientsOut:
     ) -> dict[int, list[GradientSum]]:
         """Return sums that have been copied to a buffer in slabs."""
         every = list(chain(*sums.values()))
-        ranges = iter(_ranges(gradient.bucket.num_bytes for gradient in every))
+        ranges = iter(_ranges(gradient.part.payload.num_bytes for gradient in every))
         with self._cores.lease():
             arrived = {
                 owner: [self._in_slab(gradient, buffer[next(ranges)]) for gradient in of_owner]
@@ -157,7 +158,7 @@ class GradientsOut:
         return arrived
 
     def _in_slab(self, gradient: GradientSum, copied: torch.Tensor) -> GradientSum:
-        part = self._memory.allocate(gradient.bucket)
+        part = self._memory.allocate(gradient.bucket, gradient.part.tensors[0].dtype)
         part.payload.view(torch.uint8).copy_(copied)
         return gradient._replace(part=part)
 

@@ -21,11 +21,11 @@ from memoryx.sparsity.streams import SparseStreams
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal, server_name
 from wsc.core.messages.partial_sum import PartialSum
-from wsc.core.messages.payload import Payload
 from wsc.core.messages.reduce_order import Merger
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Program
 from wsc.core.program.stream_plan import Bucket
+from wsc.numerics.precision import DTYPES
 
 Sums = dict[int, PartialSum]
 """The gradient of the whole batch, by bucket."""
@@ -61,7 +61,7 @@ class GradientCollector:
         self._masks = masks
         self._streams = SparseStreams(masks, program.stream_dtype)
         self._server = server
-        self._num_micro_batches = program.num_micro_batches
+        self._program = program
         self._buckets = {bucket.index: bucket for bucket in buckets}
         self._optimizer = optimizer
         self._notes = notes
@@ -140,14 +140,14 @@ class GradientCollector:
         Gradients of masked weights take no part in norms and overflows.
         """
         key = (message.step, message.bucket)
-        merger = self._mergers.setdefault(key, Merger(self._num_micro_batches, _add))
-        payload = self._checked(message, update)
-        arrived = PartialSum([payload.view(torch.float32)], payload, on_release=release)
-        held = merger.offer(message.subtree, arrived)
+        merger = self._mergers.setdefault(key, Merger(self._program.num_micro_batches, _add))
+        held = merger.offer(message.subtree, self._arrived(message, release, update))
+        # A sum that must wait is copied: its sender gets the memory back at once. Only the one that
+        # completes the batch is used in place, if it is fp32.
+        is_used_in_place = merger.is_whole and held.flat.dtype == torch.float32
+        if not (held.is_owned or is_used_in_place):
+            held.move_to(_memory_like(held))
         if not merger.is_whole:
-            # A sum that must wait is copied: its sender gets the memory back at once. Only the
-            # one that completes the batch is used in place.
-            held.own(_memory_like)
             return None
         del self._mergers[key]
         ((_, whole),) = merger.take()
@@ -172,19 +172,25 @@ class GradientCollector:
         """Return gradients with zeros, or nothing, where weights are masked."""
         return self._masks.prune_gradients(self.gradients(bucket, whole, update), update)
 
-    def _checked(self, message: GradientReady, update: int) -> Payload:
-        """Return the payload of a subtree, which has the values that the masks leave."""
+    def _arrived(
+        self, message: GradientReady, release: Callable[[], None], update: int
+    ) -> PartialSum:
+        """Return the sum of a subtree, which has the values that the masks leave."""
+        payload = message.payload
         bucket = self._streams.gradients(self._buckets[message.bucket], update)
-        if message.payload.num_bytes != bucket.num_bytes:
+        num_added = message.subtree.size(self._program.num_micro_batches)
+        dtype = DTYPES[self._program.dtype_of_sum(num_added)]
+        num_bytes = bucket.num_elements * dtype.itemsize
+        if payload.num_bytes != num_bytes:
             raise ApplianceCorruptionError(
-                f"a gradient must have {bucket.num_bytes} bytes; got {message.payload.num_bytes}",
+                f"a gradient must have {num_bytes} bytes; got {payload.num_bytes}",
                 code="gradient-size",
                 where=f"bucket {bucket.index} of step {message.step}",
-                value=message.payload.num_bytes,
+                value=payload.num_bytes,
                 rule="gradients of sparse weights are the values of their non-zeros",
                 remedy="restart from a checkpoint; if it comes back, test the memory of the host",
             )
-        return message.payload
+        return PartialSum([payload.view(dtype)], payload, on_release=release)
 
     def _partial(self, step: int) -> NormPartial:
         """Return the part of this server in what all have to agree on."""
@@ -238,4 +244,4 @@ def _add(left: PartialSum, right: PartialSum) -> PartialSum:
 
 
 def _memory_like(like: PartialSum) -> PartialSum:
-    return PartialSum([torch.empty_like(like.flat)], is_owned=True)
+    return PartialSum([torch.empty_like(like.flat, dtype=torch.float32)], is_owned=True)

@@ -16,12 +16,14 @@ from torch import nn
 
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
+from csnode.gradients import GradientSums, LeafMemory
 from memoryx.optim.rule import RULES
 from modelzoo.models.registry import build_model
 from scripts import reference_loop
 from scripts.reference_loop import tree_sum, weights_sha256
 from tests.support.local_machine import (
     BF16,
+    FP32,
     Regression,
     compile_model,
     installation,
@@ -43,6 +45,7 @@ from waferstream.config.params import InitConfig
 from waferstream.training.setup.model import make_optimizer
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.roles.role import Job, Value
+from wsc.numerics.precision import StreamPrecision
 
 DROPOUT = GPT | {
     **SHALLOW,
@@ -153,15 +156,52 @@ def test_weights_do_not_depend_on_where_they_lie_in_a_bucket(rows: int, width: i
 
     Biases of odd sizes move what follows them in its bucket, and servers part the buckets.
     """
-    batches = random_batches(2, 8 * rows, width)
-    digests, model = set(), Regression(width, make=pair)
-    compiled = compile_model(model, batches[0], num_micro_batches=8)
+    batches, model = random_batches(2, 8 * rows, width), Regression(width, make=pair)
+    assert digests_of(model, batches, FP32) == {plain_digest(model, batches, 8)}
+
+
+@pytest.mark.parametrize("width", [5, 33])
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [
+        (BF16, torch.bfloat16),
+        (StreamPrecision("float16", "float16"), torch.float16),
+        (StreamPrecision("bfloat16", "float32"), torch.float32),
+        (StreamPrecision("cbfloat16", "cbfloat16"), torch.float32),
+        (StreamPrecision("bfloat16", "bfloat16", rounding="stochastic"), torch.float32),
+    ],
+    ids=["bf16", "fp16", "bf16 streams", "cbfloat16", "stochastic rounding"],
+)
+def test_weights_do_not_depend_on_the_dtype_of_gradients(
+    width: int, precision: StreamPrecision, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of single micro-batches, as of eight systems, travel as kernels return them."""
+    returned, offer = set[torch.dtype](), GradientSums.offer
+
+    def spy(
+        sums: GradientSums, index: int, gradients: Mapping[str, torch.Tensor], memory: LeafMemory
+    ) -> None:
+        returned.update(gradient.dtype for gradient in gradients.values())
+        offer(sums, index, gradients, memory)
+
+    monkeypatch.setattr(GradientSums, "offer", spy)
+    batches, model = random_batches(2, 16, width), Regression(width, make=pair)
+    assert len(digests_of(model, batches, precision)) == 1
+    assert returned == {dtype}
+
+
+def digests_of(
+    model: nn.Module, batches: list[dict[str, torch.Tensor]], precision: StreamPrecision
+) -> set[str]:
+    """Return the digests of clusters of several shapes, after ``STEPS`` steps of plain SGD."""
+    digests = set()
+    compiled = compile_model(model, batches[0], num_micro_batches=8, precision=precision)
     for size in (ClusterSize(1), ClusterSize(1, 3), ClusterSize(3, 2), ClusterSize(8)):
         installed = installation(compiled, lambda: batches, sgd(model), size)
         cluster = start(installed, model, size)
         cluster.run("train", 1, STEPS)
         digests.add(cluster.digest())
-    assert digests == {plain_digest(model, batches, 8)}
+    return digests
 
 
 def plain_digest(

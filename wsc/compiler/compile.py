@@ -17,6 +17,7 @@ from wsc.compiler.capture.captured import Captured, separated
 from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.compiler.compiled import Compiled, program_digest
 from wsc.compiler.derivation.recording import Recording, record
+from wsc.compiler.lower_half import lowering_of
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers, recompute_regions
@@ -163,6 +164,7 @@ def _lower(
         totals=totals,
         norms=captured.norms.results,
         rounding=captured.rounding,
+        gradient_dtype=request.precision.compute if lowering_of(captured) is None else "float32",
     )
     return Compiled(
         program, kernels, label_counts, captured.update.kernel, norms=captured.norms.kernel

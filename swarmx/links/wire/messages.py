@@ -27,8 +27,8 @@ from wsc.core.units import MIB
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""
 
-PROTOCOL_VERSION = 3
-"""Changes with ``wire.proto`` and with the order of the bytes on a connection."""
+PROTOCOL_VERSION = 4
+"""Changes with ``wire.proto`` and with what the bytes on a connection mean."""
 
 _DEEPEST_LEVEL = 62  # micro-batch indices are 64-bit integers on the wire
 

@@ -44,14 +44,20 @@ def flat(batch: MicroBatch) -> torch.Tensor:
     return torch.cat([batch[1][name].float().reshape(-1) for name in BUCKET.names])
 
 
-def packed(batches: Sequence[MicroBatch]) -> tuple[dict[Subtree, torch.Tensor], StrictArena]:
+def packed(
+    batches: Sequence[MicroBatch], leaf_dtype: torch.dtype = torch.float32
+) -> tuple[dict[Subtree, torch.Tensor], StrictArena]:
     """Return a copy of the sum of each subtree, and the arena."""
     arena = StrictArena()
-    sums = GradientSums([BUCKET], PROGRAM.num_micro_batches, SlabMemory(arena))
+    sums = GradientSums(
+        [BUCKET], PROGRAM.num_micro_batches, SlabMemory(arena), leaf_dtype=leaf_dtype
+    )
     for index, gradients in batches:
         sums.offer(index, gradients)
-    taken = sums.take(one_by_one)
-    return {s: part.payload.view(torch.float32).clone() for _, s, part in taken}, arena
+    return {
+        subtree: part.payload.view(part.tensors[0].dtype).clone()
+        for _, subtree, part in sums.take(one_by_one)
+    }, arena
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -63,6 +69,20 @@ def test_sums_copies_a_single_micro_batch(dtype: torch.dtype) -> None:
     assert found.keys() == {Subtree(2, 0)}
     assert torch.equal(found[Subtree(2, 0)], before)
     assert torch.equal(flat(batch), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_single_micro_batch_keeps_the_dtype_of_its_kernels(dtype: torch.dtype) -> None:
+    """In half the bytes; sums are fp32 all the same."""
+    found, arena = packed(micro_batches([0, 1, 2], dtype), leaf_dtype=dtype)
+    assert {subtree: values.dtype for subtree, values in found.items()} == {
+        Subtree(0, 1): torch.float32,
+        Subtree(2, 0): dtype,
+    }
+    first, second, alone = map(flat, micro_batches([0, 1, 2], dtype))
+    assert torch.equal(found[Subtree(0, 1)], first + second)
+    assert torch.equal(found[Subtree(2, 0)].float(), alone)
+    assert sorted(slab.num_bytes for slab in arena.live) == [40, 80]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -104,20 +124,24 @@ def test_sums_of_eight_micro_batches_take_a_slab_per_level() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_sums_of_gradients_in_their_memory_take_no_other(count: int) -> None:
-    """The kernel writes the weight there; the bias is copied to it."""
-    sums = GradientSums([BUCKET], PROGRAM.num_micro_batches, SlabMemory(arena := StrictArena()))
-    for index, gradients in micro_batches(range(count)):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_in_their_memory_are_sent_from_there(count: int, dtype: torch.dtype) -> None:
+    """The kernel writes the weight there; the bias is copied to it. Sums of halves take others."""
+    sums = GradientSums(
+        [BUCKET], PROGRAM.num_micro_batches, SlabMemory(arena := StrictArena()), leaf_dtype=dtype
+    )
+    for index, gradients in micro_batches(range(count), dtype):
         memory = sums.allocate({"first.weight"})
         memory.tensors["first.weight"].copy_(gradients["first.weight"])
         written = memory.tensors["first.weight"].t().t()  # as a kernel returns it
         sums.offer(index, {**gradients, "first.weight": written}, memory)
     taken = sums.take(one_by_one)
-    assert arena.allocated == count
-    expected, _ = packed(micro_batches(range(count)))
+    assert arena.allocated == count + (0 if dtype == torch.float32 else count // 2)
+    expected, _ = packed(micro_batches(range(count), dtype), dtype)
     assert expected.keys() == {subtree for _, subtree, _ in taken}
     for _, subtree, part in taken:
-        assert torch.equal(part.payload.view(torch.float32), expected[subtree])
+        values = expected[subtree]
+        assert torch.equal(part.payload.view(values.dtype), values)
     assert len(arena.live) == len(taken)
 
 

@@ -1,5 +1,7 @@
 """A switch driven by hand: weights go down untouched, siblings are added on the way up."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -23,6 +25,7 @@ from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
 from wsc.core.roles.installation import InputFeed, Installation
 from wsc.core.roles.role import Job, RoleContext
+from wsc.numerics.precision import DTYPES
 
 NUM_MICRO_BATCHES = 5
 NO_FEED = InputFeed(tuple, ())
@@ -40,12 +43,13 @@ class Driver:
         num_nodes: int = 3,
         parent: str | None = None,
         num_servers: int = 1,
+        gradient_dtype: str = "float32",
     ) -> None:
-        tiny = program()
+        tiny = replace(program(), gradient_dtype=gradient_dtype)
         plan = plan_streams(tiny, num_servers)
         rounds = Rounds(NUM_MICRO_BATCHES, num_nodes)
         children = tuple(f"csx-{node}" for node in nodes)
-        self.plan, self.rounds = plan, rounds
+        self.program, self.plan, self.rounds = tiny, plan, rounds
         self.arena, self.lenders = StrictArena(), StrictArena()
         self.switch = SwitchSpec(1, parent, children, nodes).build(
             RoleContext(self.arena, UnlimitedCores())
@@ -70,9 +74,10 @@ class Driver:
         bucket: int = 0,
         subtree: Subtree | None = None,
     ) -> Answers:
-        slab = self.lenders.allocate(self.plan.gradients[bucket].num_bytes)
-        slab.view(torch.float32).fill_(value)
         subtree = subtree or leaf(micro_batch, NUM_MICRO_BATCHES)
+        dtype = DTYPES[self.program.dtype_of_sum(subtree.size(NUM_MICRO_BATCHES))]
+        slab = self.lenders.allocate(self.plan.gradients[bucket].num_elements * dtype.itemsize)
+        slab.view(dtype).fill_(value)
         message = GradientReady(1, round_index, bucket, subtree, slab)
         return self.tell(f"csx-{self.rounds.node_of(micro_batch)}", message)
 
@@ -132,6 +137,31 @@ def test_switch_forwards_without_a_copy() -> None:
     assert isinstance(message, GradientReady)
     assert message.payload in driver.lenders.live
     assert driver.arena.allocated == 0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_switch_adds_single_micro_batches_of_a_half_type_in_fp32(dtype: str) -> None:
+    """The sum of 256 and 1/256 is no value of either type; what is forwarded stays as it came."""
+    driver = Driver(gradient_dtype=dtype)
+    driver.gradient(0, 256.0)
+    driver.gradient(1, 1 / 256)
+    added, forwarded = (message for _, message in driver.gradient(2, 4.0)[:2])
+    assert isinstance(added, GradientReady)
+    assert isinstance(forwarded, GradientReady)
+    assert (added.payload.view(torch.float32) == 256 + 1 / 256).all()
+    assert (forwarded.payload.view(DTYPES[dtype]) == 4).all()
+    assert forwarded.payload in driver.lenders.live
+
+
+def test_switch_adds_a_single_micro_batch_to_a_sum() -> None:
+    """The last of five is a whole subtree, the sibling of the first four."""
+    driver = Driver(nodes=range(2), num_nodes=2, gradient_dtype="bfloat16")
+    rounds = Rounds(NUM_MICRO_BATCHES, 2, 4)
+    driver.rounds = rounds
+    driver.switch.install(Installation(driver.program, (), driver.plan, rounds, NO_FEED, None))
+    driver.begin()
+    assert up(driver.gradient(0, 3 / 256, subtree=Subtree(0, 2))) == {}
+    assert up(driver.gradient(4, 256.0)) == {root(5): 256 + 3 / 256}
 
 
 def test_switch_releases_gradients_once_they_are_added() -> None:

@@ -56,7 +56,7 @@ class WeightsReleased:
 
 @dataclass(frozen=True)
 class GradientReady:
-    """The fp32 sum of one gradient bucket over one subtree of micro-batches."""
+    """One gradient bucket over one subtree of micro-batches, in Program.dtype_of_sum."""
 
     step: int
     round: int

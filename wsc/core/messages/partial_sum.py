@@ -45,8 +45,8 @@ class PartialSum:
     """The gradient of one subtree of micro-batches.
 
     ``tensors`` are one flat tensor, or one tensor for each parameter. An owned sum is fp32 and may
-    be added to in place; a borrowed one is only read, in the dtype in which it came. ``memory`` is
-    the payload behind the tensors, if there is one. ``on_release`` is called once, after the last
+    be added to in place; any other is only read, in the dtype that it has. ``memory`` is the
+    payload behind the tensors, if there is one. ``on_release`` is called once, after the last
     read.
     """
 
@@ -94,23 +94,16 @@ class PartialSum:
             other.release()
             return total
         total, read = (self, other) if self.is_owned else (other, self)
-        for_each(torch.Tensor.add_, zip(total.tensors, read.tensors, strict=True))
+        for_each(_add_to, zip(total.tensors, read.tensors, strict=True))
         read.release()
         return total
 
-    def own(
-        self,
-        allocate: Callable[[PartialSum], PartialSum],
-        for_each: ForEach = one_by_one,
-    ) -> None:
-        """Copy a borrowed sum into new memory and release it; leave an owned one as it is."""
-        if self.is_owned:
-            return
-        copy = allocate(self)
-        for_each(torch.Tensor.copy_, zip(copy.tensors, self.tensors, strict=True))
+    def move_to(self, place: PartialSum, for_each: ForEach = one_by_one) -> None:
+        """Copy the sum into the memory of another, which it takes over, and release its own."""
+        for_each(torch.Tensor.copy_, zip(place.tensors, self.tensors, strict=True))
         self.release()
-        self.tensors, self.memory, self.is_owned = copy.tensors, copy.memory, True
-        self.on_release = copy.on_release
+        self.tensors, self.memory, self.is_owned = place.tensors, place.memory, place.is_owned
+        self.on_release = place.on_release
 
     def release(self) -> None:
         """Give the memory back, once."""
@@ -120,14 +113,27 @@ class PartialSum:
 
 
 def _add_into(target: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
-    """Write ``left + right`` to ``target`` in fp32.
-
-    That takes one pass if they are fp32 already, else three, in pieces that stay in the cache.
-    """
-    if left.dtype == torch.float32:
+    """Write ``left + right`` to ``target`` in fp32."""
+    if left.dtype == right.dtype == torch.float32:
         torch.add(left, right, out=target)
         return
-    flat = (target.view(-1), left.flatten(), right.flatten())
-    pieces = (tensor.split(_CAST_ELEMENTS) for tensor in flat)
-    for to, one, other in zip(*pieces, strict=True):
+    for to, one, other in _pieces(target, left, right):
         to.copy_(one).add_(other)
+
+
+def _add_to(total: torch.Tensor, other: torch.Tensor) -> None:
+    """Add ``other`` to ``total``, which is fp32."""
+    if other.dtype == torch.float32:
+        total.add_(other)
+        return
+    for to, one in _pieces(total, other):
+        to.add_(one)
+
+
+def _pieces(target: torch.Tensor, *operands: torch.Tensor) -> Operands:
+    """Yield what belongs together of a target and its operands, in pieces for the cache.
+
+    Torch casts an operand of another dtype before it adds, into memory that should stay there.
+    """
+    flat = (target.view(-1), *(operand.flatten() for operand in operands))
+    return zip(*(tensor.split(_CAST_ELEMENTS) for tensor in flat), strict=True)

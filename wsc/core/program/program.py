@@ -148,11 +148,20 @@ class Program:
     totals: tuple[int, ...] = ()  # positions of results that are sums over samples, not means
     norms: NormResults = NormResults()
     rounding: Rounding = "nearest"
+    gradient_dtype: str = "float32"  # of one micro-batch, as kernels return it
 
     @property
     def holds_fp32(self) -> bool:
         """Whether kernels hold the half type in fp32 and round results themselves."""
         return self.stream_dtype == "cbfloat16" or self.rounding == "stochastic"
+
+    def dtype_of_sum(self, num_micro_batches: int) -> str:
+        """Return the dtype in which the gradient of so many micro-batches travels: sums are fp32.
+
+        That of a single one travels as its kernels return it. Every value of a half type is one of
+        fp32, so sums have the same bits, and nothing is cast before it is added.
+        """
+        return self.gradient_dtype if num_micro_batches == 1 else "float32"
 
     @property
     def batch_size(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,8 +23,10 @@ from tests.support.small_programs import program
 from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal
 from wsc.core.messages.reduce_order import Subtree, leaf, root
 from wsc.core.optimizer.loss_scale import LossScaleRule
+from wsc.core.program.program import Program
 from wsc.core.program.stream_plan import plan_streams
 from wsc.core.roles.role import Job, Report
+from wsc.numerics.precision import DTYPES
 
 PROGRAM = program()
 PLAN = plan_streams(PROGRAM, 1)
@@ -33,10 +36,11 @@ NUM_BUCKETS = len(PLAN.gradients)
 class Bench:
     """A collector, and what it has released."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, program: Program = PROGRAM, **limits: Any) -> None:
         spec = plain_sgd(PROGRAM.trained, lr=1.0, **limits)
         notes = NormNotes(PROGRAM, Job("train", 1, 1), Report("wgt-0"))
-        self.collector = GradientCollector(0, PROGRAM, PLAN.gradients, spec, notes, Masks(Dram()))
+        self.program = program
+        self.collector = GradientCollector(0, program, PLAN.gradients, spec, notes, Masks(Dram()))
         self.released: list[tuple[int, Subtree]] = []
         self.arena = StrictArena()
 
@@ -48,9 +52,11 @@ class Bench:
         step: int = 1,
         scale: float = 1.0,
     ) -> Collected:
-        slab = self.arena.allocate(PLAN.gradients[bucket].num_bytes)
-        slab.view(torch.float32).fill_(value)
-        subtree = subtree or root(PROGRAM.num_micro_batches)
+        total = self.program.num_micro_batches
+        subtree = subtree or root(total)
+        dtype = DTYPES[self.program.dtype_of_sum(subtree.size(total))]
+        slab = self.arena.allocate(PLAN.gradients[bucket].num_elements * dtype.itemsize)
+        slab.view(dtype).fill_(value)
 
         def release() -> None:
             self.released.append((bucket, subtree))
@@ -94,6 +100,26 @@ def test_take_adds_in_the_reduce_order(order: list[int]) -> None:
     assert (last.sums[0].flat == ((v[0] + v[1]) + (v[2] + v[3])) + v[4]).all()
     assert len(bench.released) >= 4
     last.sums[0].release()
+    assert bench.arena.live == set()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_take_adds_single_micro_batches_of_a_half_type_in_fp32(dtype: str) -> None:
+    """Each, and the sum of the others, has memory of the server while it waits."""
+    bench = Bench(replace(PROGRAM, gradient_dtype=dtype))
+    values = [256.0, 1 / 256, 1.0, 3.0, 0.25]
+    *_, last = [bench.take(0, values[index], leaf(index, 5)) for index in (4, 1, 2, 3, 0)]
+    v = torch.tensor(values)
+    assert last.sums[0].flat.dtype == torch.float32
+    assert (last.sums[0].flat == ((v[0] + v[1]) + (v[2] + v[3])) + v[4]).all()
+    assert bench.arena.live == set()
+
+
+def test_take_casts_the_gradient_of_a_batch_of_one_micro_batch() -> None:
+    """It is scaled in place, which would round it again."""
+    bench = Bench(replace(PROGRAM, num_micro_batches=1, gradient_dtype="bfloat16"))
+    whole = bench.take(0, 1.0, scale=3.0).sums[0]
+    assert torch.equal(whole.flat, torch.ones_like(whole.flat) / 3)
     assert bench.arena.live == set()
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 import torch
 from torch import nn
 
-from tests.support.local_machine import FP32, Regression, random_batches
+from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from tests.support.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.program.program import Program
+from wsc.numerics.precision import StreamPrecision
 
 REQUEST = CompileRequest(FP32, micro_batch_size=2, num_micro_batches=2, target="2 systems")
 
@@ -34,6 +36,26 @@ def test_step_without_backward_is_an_evaluation() -> None:
     assert not compiled.program.trained
     assert compiled.program.digest != trained.digest
     assert compiled.program.batch_size == 4
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [
+        (FP32, "float32"),
+        (BF16, "bfloat16"),
+        (StreamPrecision("bfloat16", "float32"), "float32"),
+        (StreamPrecision("float16", "float16"), "float16"),
+        (StreamPrecision("cbfloat16", "cbfloat16"), "float32"),
+        (StreamPrecision("bfloat16", "bfloat16", rounding="stochastic"), "float32"),
+    ],
+)
+def test_gradients_of_a_micro_batch_have_the_dtype_of_kernels(
+    precision: StreamPrecision, dtype: str
+) -> None:
+    """It is fp32 where kernels hold half types in fp32; sums are fp32 always."""
+    found = compile_model(Regression(), random_batches(1, 4)[0], 2, precision=precision).program
+    assert found.dtype_of_sum(1) == dtype
+    assert found.dtype_of_sum(2) == "float32"
 
 
 def test_digest_covers_constants() -> None:

@@ -76,11 +76,29 @@ def test_add_of_large_halves_is_in_fp32(turned: bool) -> None:
     assert torch.equal(total.flat, left.float() + right.float())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("single_first", [True, False])
+@pytest.mark.parametrize("is_owned", [True, False])
+def test_add_of_a_sum_and_a_single_micro_batch_is_in_fp32(
+    dtype: torch.dtype, single_first: bool, is_owned: bool
+) -> None:
+    """The sum is fp32, the other is as its kernels return it; large ones are added in pieces."""
+    size = (1 << 18) + 3
+    many = torch.randn(size, generator=GENERATOR)
+    single = torch.randn(size, generator=GENERATOR).to(dtype)
+    expected = many + single.float()
+    pair = (PartialSum([many], is_owned=is_owned), PartialSum([single]))
+    left, right = reversed(pair) if single_first else pair
+    total = left.add(right, Sums().allocate)
+    assert total.is_owned
+    assert torch.equal(total.flat, expected)
+
+
 @pytest.mark.parametrize("owned_first", [True, False])
 def test_add_reuses_the_owned_operand(owned_first: bool) -> None:
     sums = Sums()
     owned, borrowed = sums.borrowed(PARTS[0]), sums.borrowed(PARTS[1])
-    owned.own(sums.allocate)
+    owned.move_to(sums.allocate(owned))
     pair = (owned, borrowed) if owned_first else (borrowed, owned)
     assert sums.add(*pair) is owned
     assert torch.equal(owned.flat, PARTS[0] + PARTS[1])
@@ -92,17 +110,17 @@ def test_add_of_owned_sums_frees_one() -> None:
     sums = Sums()
     pair = [sums.borrowed(PARTS[index]) for index in (0, 1)]
     for part in pair:
-        part.own(sums.allocate)
+        part.move_to(sums.allocate(part))
     total = sums.add(*pair)
     assert torch.equal(total.flat, PARTS[0] + PARTS[1])
     assert len(sums.mine.live) == 1
 
 
-def test_own_copies_a_borrowed_sum_once() -> None:
+def test_move_to_takes_over_the_memory_and_gives_the_other_back() -> None:
     sums = Sums()
     part = sums.borrowed(PARTS[2])
-    for _ in range(2):
-        part.own(sums.allocate)
+    part.move_to(sums.allocate(part))
+    assert part.is_owned
     assert torch.equal(part.flat, PARTS[2])
     assert sums.senders.live == set()
     assert {part.payload} == sums.mine.live
