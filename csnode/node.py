@@ -34,7 +34,6 @@ from wsc.core.messages.messages import (
     WeightsReleased,
     node_name,
 )
-from wsc.core.messages.partial_sum import PartialSum
 from wsc.core.messages.payload import Payload
 from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.program import Mode
@@ -124,7 +123,7 @@ class NodeJob(JobState[CSNode]):
         self._weights: dict[RoundOfStep, dict[int, Payload]] = {}
         self._loss_scales: dict[int, float] = {}  # by step, where it is dynamic
         self._inputs: dict[tuple[int, int], BatchReady] = {}
-        self._sent: dict[tuple[RoundOfStep, int, Subtree], PartialSum] = {}
+        self._sent: dict[tuple[RoundOfStep, int, Subtree], GradientSum] = {}
         self._sram = SramLedger(role.name, role.spec.sram_bytes)
         self._finite_to = job.watch.finite_to
         self._report = Report(role.name)
@@ -142,9 +141,9 @@ class NodeJob(JobState[CSNode]):
             case BatchReady(step, micro_batch) as ready:
                 self._inputs[step, micro_batch] = ready
             case GradientReleased(step, round_index, bucket, subtree):
-                part = self._sent.pop((RoundOfStep(step, round_index), bucket, subtree))
-                self._sram.change("gradients", -part.payload.num_bytes)
-                part.release()
+                sent = self._sent.pop((RoundOfStep(step, round_index), bucket, subtree))
+                self._sram.change("gradients", -sent.bucket.num_bytes)
+                sent.part.release()
             case message:
                 raise self.refusal(message)
         yield from self._advance()
@@ -270,7 +269,7 @@ class NodeJob(JobState[CSNode]):
     def _send_gradient(self, gradient: GradientSum) -> Envelope:
         bucket, subtree, part = gradient
         self._sram.change("gradients", bucket.num_bytes)
-        self._sent[self._now, bucket.index, subtree] = part
+        self._sent[self._now, bucket.index, subtree] = gradient
         ready = GradientReady(*self._now, bucket.index, subtree, part.payload)
         return self.envelope(self.role.spec.parent, ready)
 

@@ -29,6 +29,7 @@ from wsc.core.messages.messages import (
     WeightsReady,
 )
 from wsc.core.roles.role import Job, RoleContext
+from wsc.numerics.precision import DTYPES, StreamPrecision
 
 NUM_MICRO_BATCHES, ROWS = 3, 6
 source = partial(random_batches, 1, ROWS)
@@ -38,11 +39,19 @@ class NodeDriver:
     """The neighbours of one node of two: sends it messages and records its answers."""
 
     def __init__(
-        self, index: int = 0, sram_bytes: int = 1 << 20, trains: bool = True, lanes: int = 1
+        self,
+        index: int = 0,
+        sram_bytes: int = 1 << 20,
+        trains: bool = True,
+        lanes: int = 1,
+        precision: StreamPrecision = FP32,
     ) -> None:
         self.model = Regression()
         self.batch = source()[0]
-        compiled = compile_model(self.model, self.batch, NUM_MICRO_BATCHES, trains=trains)
+        self.precision = precision
+        compiled = compile_model(
+            self.model, self.batch, NUM_MICRO_BATCHES, trains=trains, precision=precision
+        )
         optimizer = sgd(self.model) if trains else None
         installed = installation(
             compiled, source, optimizer, ClusterSize(2, lanes=lanes, activation_bytes=1)
@@ -90,11 +99,11 @@ class NodeDriver:
         names = self.plan.weights[bucket].names
         state = self.model.state_dict()
         data = torch.cat([state[name].reshape(-1) for name in names])
-        return WeightsReady(1, round_index, bucket, self.slab(data))
+        return WeightsReady(1, round_index, bucket, self.slab(data.to(self.precision.stream_dtype)))
 
     def slab(self, data: torch.Tensor) -> StrictSlab:
-        slab = self.mine.allocate(data.numel() * 4)
-        slab.view(torch.float32).copy_(data)
+        slab = self.mine.allocate(data.nbytes)
+        slab.view(data.dtype).copy_(data)
         return slab
 
     def take_gradients(self) -> dict[int, torch.Tensor]:
@@ -102,7 +111,8 @@ class NodeDriver:
         found = {}
         for message in [e.message for e in self.sent]:
             if isinstance(message, GradientReady):
-                found[message.bucket] = message.payload.view(torch.float32).clone()
+                dtype = DTYPES[self.program.dtype_of_sum(message.subtree.size(NUM_MICRO_BATCHES))]
+                found[message.bucket] = message.payload.view(dtype).clone()
                 self.tell(GradientReleased(1, message.round, message.bucket, message.subtree))
         return found
 

@@ -11,11 +11,13 @@ import torch
 from csnode.micro_batch import MicroBatch
 from csnode.running import Running
 from tests.support.errors import raises
+from tests.support.local_machine import BF16, FP32
 from tests.support.node_driver import NodeDriver
 from wsc.core.errors import ApplianceError, ApplianceResourceExhausted
 from wsc.core.messages.messages import BatchReady, BatchReleased, GradientReady, WeightsReleased
 from wsc.core.messages.reduce_order import leaf
 from wsc.core.program.segment import Segment
+from wsc.numerics.precision import StreamPrecision
 
 
 def test_node_round_matches_autograd() -> None:
@@ -230,6 +232,21 @@ def test_node_reports_sram_peaks_by_kind() -> None:
     assert peaks.keys() == {"weights", "activations", "gradients", "total"}
     assert peaks["weights"] == max(bucket.num_bytes for bucket in driver.plan.weights)
     assert peaks["gradients"] == sum(bucket.num_bytes for bucket in driver.plan.gradients)
+
+
+@pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
+def test_node_forgets_gradients_that_are_released(precision: StreamPrecision) -> None:
+    """Of each round alike, in whichever dtype they travel."""
+    driver = NodeDriver(index=0, precision=precision)
+    for round_index, micro_batch in enumerate((0, 2)):
+        driver.send_batch(micro_batch)
+        for bucket in driver.plan.weights:
+            driver.send_weights(round_index, bucket.index)
+        assert driver.take_gradients()
+        driver.sent.clear()
+    peak = driver.job.report().peak_bytes["gradients"]
+    assert peak == sum(bucket.num_bytes for bucket in driver.plan.gradients)
+    assert driver.arena.live == set()
 
 
 def test_gpu_without_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
