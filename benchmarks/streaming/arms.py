@@ -2,17 +2,18 @@
 
 Each way opens in processes of its own: a loop that keeps the model in memory (``plain``: the whole
 batch at once; ``best``: in the layout that was measured to be the fastest; ``mixed``: in that
-layout, with fp32 weights, gradients and optimizer state and bf16 kernels), a cstorch program
-streamed through N systems on Ray (``csxN``; ``csxNmS``: with micro-batches of S samples; ``csxNcK``
-on K cores), or N ranks over gloo: DistributedDataParallel (``ddpN``), FSDP2 (``fsdpN``) or
-DeepSpeed's ZeRO-3 (``zeroN``).
+layout, in mixed precision), a cstorch program streamed through N systems on Ray (``csxN``;
+``csxNmS``: with micro-batches of S samples; ``csxNcK`` on K cores), or N ranks over gloo:
+DistributedDataParallel (``ddpN``; ``ddpNmixed``: in mixed precision), FSDP2 (``fsdpN``,
+``fsdpNmixed``) or DeepSpeed's ZeRO-3 (``zeroN``). In mixed precision weights, gradients and
+optimizer state are fp32 and kernels bf16, as in a cluster whose workload is in bf16.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,16 +24,29 @@ import cstorch
 from appliance.spec import ClusterSpec, RuntimeSpec
 from benchmarks.streaming.arm import Opener
 from benchmarks.streaming.cluster_training import training_on
-from benchmarks.streaming.torch_loops import open_ddp, open_deepspeed, open_fsdp, open_memory
+from benchmarks.streaming.torch_loops import (
+    Run,
+    open_ddp,
+    open_deepspeed,
+    open_fsdp,
+    open_memory,
+)
 from benchmarks.streaming.workload import Layout, Workload
 from wsc.core.errors import ConfigError
 from wsc.core.program.micro_batches import Cut
 
 _NUMBER = "([1-9][0-9]*)"
-_RANKS = re.compile(f"(ddp|fsdp|zero){_NUMBER}")
+_RANKS = re.compile(f"(ddp|fsdp|zero){_NUMBER}(mixed)?")
 _SYSTEMS = re.compile(f"csx{_NUMBER}(?:m{_NUMBER})?(?:c{_NUMBER})?")
-_OF_RANKS = {"ddp": open_ddp, "fsdp": open_fsdp, "zero": open_deepspeed}
-_RULE = "plain, best, mixed, csxN[mS][cK], ddpN, fsdpN or zeroN, numbers from 1"
+_OF_RANKS: Mapping[tuple[str, bool], Callable[..., AbstractContextManager[Run]]] = {
+    ("ddp", False): open_ddp,
+    ("ddp", True): partial(open_ddp, is_mixed=True),
+    ("fsdp", False): open_fsdp,
+    ("fsdp", True): partial(open_fsdp, is_mixed=True),
+    ("zero", False): open_deepspeed,
+}
+"""The ways of ranks, by their name and whether they are in mixed precision."""
+_RULE = "plain, best, mixed, csxN[mS][cK], ddpN[mixed], fsdpN[mixed] or zeroN, numbers from 1"
 
 
 def openers(
@@ -61,7 +75,9 @@ def openers(
         workload = replace(workload, micro_batch=size, cores=cores or workload.cores)
         _check_systems(name, workload, num_csx)
         return [partial(open_cluster, workload, num_csx)]
-    if (match := _RANKS.fullmatch(name)) is None:
+    match = _RANKS.fullmatch(name)
+    way = None if match is None else _OF_RANKS.get((match[1], match[3] is not None))
+    if match is None or way is None:
         raise ConfigError(
             f"an arm must be {_RULE}; got {name}",
             code="unknown-arm",
@@ -71,8 +87,7 @@ def openers(
     count = int(match[2])
     _check_ranks(name, workload, count)
     meeting_point = folder / "meeting_point"
-    opener = _OF_RANKS[match[1]]
-    return [partial(opener, workload, rank, count, meeting_point) for rank in range(count)]
+    return [partial(way, workload, rank, count, meeting_point) for rank in range(count)]
 
 
 def _check_systems(name: str, workload: Workload, num_csx: int) -> None:

@@ -20,7 +20,10 @@ from typing import Any, Protocol
 
 from benchmarks.streaming.workload import Layout, Workload
 
-BASELINES = ("best", "plain", "ddp2", "fsdp2", "zero2", "csx1c1")
+BASELINES = (
+    *("best", "mixed", "plain", "ddp2", "ddp2mixed", "fsdp2", "fsdp2mixed", "zero2"),
+    "csx1c1",
+)
 """Arms with which the others are compared, where they were measured."""
 
 _COLUMN = "  {:>22}"

@@ -1,7 +1,9 @@
 """Training without streaming: in memory, by DistributedDataParallel, FSDP2 or DeepSpeed ZeRO-3.
 
 Every arm computes with the dtype of the workload and steps with torch's fused AdamW (DeepSpeed: the
-AdamW that it builds), as its users would set it up on a CPU.
+AdamW that it builds), as its users would set it up on a CPU. Weights, gradients and optimizer state
+have that dtype, too; where ``is_mixed``, they are fp32, as those of a cluster, and bf16 is for
+computing alone.
 """
 
 from __future__ import annotations
@@ -18,30 +20,27 @@ from typing import Any
 import torch
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.streaming.workload import ADAMW, Layout, Workload
 
 _TIMEOUT = timedelta(minutes=10)
+_AS_IT_IS = MixedPrecisionPolicy()
 Run = Callable[[int], None]
 """Trains a number of steps."""
 
 
 @contextmanager
 def open_memory(workload: Workload, layout: Layout, *, is_mixed: bool = False) -> Iterator[Run]:
-    """Keep the model in memory, in one process that uses all cores.
-
-    With ``is_mixed``, weights, gradients and optimizer state are fp32, and torch.autocast computes
-    in bf16.
-    """
+    """Keep the model in memory, in one process that uses all cores."""
     torch.set_num_threads(1 if layout.lanes > 1 else workload.cores)
-    model = workload.model() if is_mixed else _model(workload)
+    model = _model(workload, is_mixed)
     optimizer = torch.optim.AdamW(model.parameters(), **ADAMW, fused=True)
     share = layout.micro_batch_size / workload.batch_size
 
     def forward_backward(micro_batch: Mapping[str, torch.Tensor]) -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=is_mixed):
+        with _autocast(is_mixed):
             loss = model(**micro_batch)
         (loss * share).backward()
 
@@ -66,23 +65,32 @@ def open_memory(workload: Workload, layout: Layout, *, is_mixed: bool = False) -
 
 
 @contextmanager
-def open_ddp(workload: Workload, rank: int, num_ranks: int, meeting_point: Path) -> Iterator[Run]:
+def open_ddp(
+    workload: Workload, rank: int, num_ranks: int, meeting_point: Path, *, is_mixed: bool = False
+) -> Iterator[Run]:
     """Train this rank's part of every batch; every rank has the whole model."""
     with _ranks(workload, rank, num_ranks, meeting_point):
-        model = DistributedDataParallel(_model(workload), gradient_as_bucket_view=True)
-        yield _rank_loop(model, workload, rank, num_ranks)
+        model = DistributedDataParallel(_model(workload, is_mixed), gradient_as_bucket_view=True)
+        yield _rank_loop(model, workload, rank, num_ranks, autocasts=is_mixed)
 
 
 @contextmanager
-def open_fsdp(workload: Workload, rank: int, num_ranks: int, meeting_point: Path) -> Iterator[Run]:
-    """Train this rank's part of every batch; every rank keeps a part of every layer (FSDP2)."""
+def open_fsdp(
+    workload: Workload, rank: int, num_ranks: int, meeting_point: Path, *, is_mixed: bool = False
+) -> Iterator[Run]:
+    """Train this rank's part of every batch; every rank keeps a part of every layer (FSDP2).
+
+    Where ``is_mixed``, it gathers weights in bf16 and reduces gradients in fp32, as torchtitan does
+    by default (its ``mixed_precision_param`` and ``mixed_precision_reduce``).
+    """
     with _ranks(workload, rank, num_ranks, meeting_point):
         mesh = init_device_mesh("cpu", (num_ranks,))
-        model = _model(workload)
+        model = _model(workload, is_mixed)
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if is_mixed else _AS_IT_IS
         for layers in [m for m in model.modules() if isinstance(m, nn.ModuleList)]:
             for layer in layers:
-                fully_shard(layer, mesh=mesh)
-        fully_shard(model, mesh=mesh)
+                fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(model, mesh=mesh, mp_policy=policy)
         yield _rank_loop(model, workload, rank, num_ranks)
 
 
@@ -138,14 +146,18 @@ def _ranks(workload: Workload, rank: int, num_ranks: int, meeting_point: Path) -
         distributed.destroy_process_group()
 
 
-def _rank_loop(model: nn.Module, workload: Workload, rank: int, num_ranks: int) -> Run:
+def _rank_loop(
+    model: nn.Module, workload: Workload, rank: int, num_ranks: int, *, autocasts: bool = False
+) -> Run:
     """Return a function that trains on one rank's rows of every batch, in one piece."""
     optimizer = torch.optim.AdamW(model.parameters(), **ADAMW, fused=True)
     share = workload.batch_size // num_ranks
     rows = slice(rank * share, (rank + 1) * share)
 
     def train(batch: Mapping[str, torch.Tensor]) -> None:
-        model(**{name: tensor[rows] for name, tensor in batch.items()}).backward()
+        with _autocast(autocasts):
+            loss = model(**{name: tensor[rows] for name, tensor in batch.items()})
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -163,7 +175,12 @@ def _loop(train: Callable[[Mapping[str, torch.Tensor]], None], workload: Workloa
     return run
 
 
-def _model(workload: Workload) -> nn.Module:
-    """Return the model with weights in the dtype of the kernels."""
+def _model(workload: Workload, is_mixed: bool = False) -> nn.Module:
+    """Return the model with weights in the dtype of the kernels, or in fp32."""
     model = workload.model()
-    return model.bfloat16() if workload.precision == "bf16" else model
+    return model.bfloat16() if workload.precision == "bf16" and not is_mixed else model
+
+
+def _autocast(is_on: bool) -> torch.autocast:
+    """Return a block in which torch computes in bf16, if it is on."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=is_on)

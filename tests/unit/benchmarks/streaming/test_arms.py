@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.tensor import DTensor
 
 from benchmarks.streaming import torch_loops
 from benchmarks.streaming.arms import openers
@@ -26,6 +28,7 @@ WORKLOAD = Workload(64, 1, 64, 8, batch_size=8, precision="fp32", cores=2)
         ("csx9", "more-systems-than-micro-batches"),
         ("csx5m2", "more-systems-than-micro-batches"),
         ("ddp3", "ranks-not-divisible"),
+        ("zero2mixed", "unknown-arm"),
     ],
 )
 def test_openers_refuse_arms_that_cannot_run(tmp_path: Path, name: str, code: str) -> None:
@@ -91,11 +94,37 @@ def test_layouts_leave_no_lane_without_work() -> None:
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_rank_trains_alone(tmp_path: Path, kind: str) -> None:
     """A group of one rank sets itself up and steps."""
+    trained_alone(f"{kind}1", WORKLOAD, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_ranks_in_mixed_precision_keep_their_weights_in_fp32(tmp_path: Path, kind: str) -> None:
+    """Others keep them in the dtype of the kernels; both learn alike."""
+    half = replace(WORKLOAD, precision="bf16")
+    (mixed_folder := tmp_path / "mixed").mkdir()
+    mixed = trained_alone(f"{kind}1mixed", half, mixed_folder)
+    plain = trained_alone(f"{kind}1", half, tmp_path)
+    assert {weight.dtype for weight in mixed} == {torch.float32}
+    assert {weight.dtype for weight in plain} == {torch.bfloat16}
+    for one, other in zip(mixed, plain, strict=True):
+        torch.testing.assert_close(one, other.float(), rtol=1e-2, atol=3e-3)
+
+
+def trained_alone(name: str, workload: Workload, folder: Path) -> list[torch.Tensor]:
+    """Train one step in this process; return the weights."""
     threads = torch.get_num_threads()
-    (opener,) = openers(f"{kind}1", WORKLOAD, tmp_path)
-    with opener() as run:
-        run(1)
+    model = workload.model()
+    (opener,) = openers(name, workload, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Workload, "model", lambda _: model)
+        with opener() as run:
+            run(1)
+            weights = [
+                (parameter.full_tensor() if isinstance(parameter, DTensor) else parameter).detach()
+                for parameter in model.parameters()
+            ]
     torch.set_num_threads(threads)
+    return weights
 
 
 def test_openers_of_ranks_share_a_meeting_point(tmp_path: Path) -> None:
