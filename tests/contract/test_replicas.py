@@ -1,6 +1,6 @@
 """The contract of replicas: whatever is lost at any message, the others have every weight.
 
-The cluster of test_roles.py, with messages in any order that a link allows.
+The cluster of small_cluster.py, with messages in any order that a link allows.
 """
 
 import random
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryx.holder import Holder
-from tests.contract.test_roles import assert_same, holder, office, weights
-from tests.contract.test_transactions import JOB, StoppableOffice, StoppedError, expected
+from tests.contract.small_cluster import assert_same, holder, office, weights
+from tests.contract.stoppable_jobs import JOB, StoppableOffice, StoppedError, expected
 from tests.support.sorting_office import ORDERS, SortingOffice
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.messages.messages import Envelope, StepDone, UpdateSkipped

@@ -6,26 +6,17 @@ arrive in any order that a link allows.
 
 import pickle
 import random
-from collections.abc import Mapping
 from functools import cache, partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 
-from appliance.elaboration.elaborate import ClusterSize, elaborate
-from memoryx.holder import Holder
+from appliance.elaboration.elaborate import elaborate
+from tests.contract.small_cluster import MACHINE, SIZE, assert_same, office, programs, weights
 from tests.support.arenas import StrictArena
-from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
-from tests.support.sorting_office import (
-    ORDERS,
-    Choose,
-    RepicklingOffice,
-    Route,
-    SortingOffice,
-    oldest_first,
-)
-from timing.hardware import MachineSpec, SwarmXSpec
+from tests.support.local_machine import BF16, FP32
+from tests.support.sorting_office import ORDERS, RepicklingOffice, Route
 from wsc.core.messages.messages import (
     Abort,
     BatchReady,
@@ -44,14 +35,9 @@ from wsc.core.messages.messages import (
     WeightsReleased,
 )
 from wsc.core.messages.reduce_order import Subtree
-from wsc.core.roles.installation import Installation
 from wsc.core.roles.role import Job, Value
+from wsc.numerics.precision import StreamPrecision
 
-MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
-SIZE = ClusterSize(
-    num_csx=3, num_servers=2, num_workers=2, lanes=2, has_replicas=True, activation_bytes=1
-)
-ROWS, NUM_MICRO_BATCHES = 22, 11
 ROLES = ("wgt-0", "wgt-1", "rpl-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
 BOX = StrictArena().allocate(1)  # a payload that is never read
 MESSAGES = {
@@ -77,53 +63,6 @@ ANY_MESSAGE: list[Message] = [
     Abort(1),
 ]
 each_role = pytest.mark.parametrize("role", ROLES)
-source = partial(random_batches, 4, ROWS)
-
-
-@cache
-def programs() -> tuple[Regression, Installation, Installation]:
-    """Return a model with its training program, which clips, and its evaluation program."""
-    model, batch = Regression(depth=3), source()[0]
-    train = compile_model(model, batch, NUM_MICRO_BATCHES)
-    evaluate = compile_model(model, batch, NUM_MICRO_BATCHES, trains=False)
-    update = sgd(model, max_gradient_norm=0.5)
-    return (
-        model,
-        installation(train, source, update, SIZE, MACHINE),
-        installation(evaluate, source, None, SIZE, MACHINE),
-    )
-
-
-def office(
-    choose: Choose = oldest_first, kind: type[SortingOffice] = SortingOffice
-) -> SortingOffice:
-    """Return a cluster with both programs installed and the weights loaded."""
-    model, train, evaluate = programs()
-    roles = kind(elaborate(train.program.parameters, SIZE, MACHINE, seed=0), choose)
-    roles.install(train)
-    roles.install(evaluate)
-    for name in ("wgt-0", "wgt-1", "rpl-0", "rpl-1"):
-        store = holder(roles, name).store
-        store.fill({name: model.state_dict()[name] for name in store.masters})
-    return roles
-
-
-def holder(roles: SortingOffice, name: str) -> Holder:
-    """Return a weight server of the cluster, or a replica."""
-    role = roles.roles[name]
-    assert isinstance(role, Holder)
-    return role
-
-
-def weights(roles: SortingOffice) -> dict[str, torch.Tensor]:
-    """Return a copy of every master."""
-    servers = (holder(roles, name) for name in ("wgt-0", "wgt-1"))
-    return {name: m.clone() for server in servers for name, m in server.store.masters.items()}
-
-
-def assert_same(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor]) -> None:
-    assert left.keys() == right.keys()
-    assert all(torch.equal(left[name], right[name]) for name in left)
 
 
 def train_job(first: int = 1, last: int = 2) -> Job:
@@ -131,10 +70,10 @@ def train_job(first: int = 1, last: int = 2) -> Job:
 
 
 @cache
-def expected_after_two_steps() -> tuple[
-    dict[str, torch.Tensor], list[dict[tuple[int, int], tuple[Value, ...]]]
-]:
-    roles = office()
+def expected_after_two_steps(
+    precision: StreamPrecision = FP32,
+) -> tuple[dict[str, torch.Tensor], list[dict[tuple[int, int], tuple[Value, ...]]]]:
+    roles = office(precision=precision)
     reports = roles.run(train_job())
     return weights(roles), [report.results for report in reports]
 
@@ -181,13 +120,16 @@ def test_job_refuses_messages_of_other_protocols(role: str) -> None:
                 list(target.handle(Envelope("stranger", role, message)))
 
 
+@pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
 @settings(max_examples=15, deadline=None)
-@given(ORDERS)
-def test_result_is_independent_of_arrival_order(order: random.Random) -> None:
+@given(order=ORDERS)
+def test_result_is_independent_of_arrival_order(
+    order: random.Random, precision: StreamPrecision
+) -> None:
     """Any interleaving gives the same weights and results, and leaves no slab."""
-    roles = office(order.choice)
+    roles = office(order.choice, precision=precision)
     reports = roles.run(train_job())
-    masters, results = expected_after_two_steps()
+    masters, results = expected_after_two_steps(precision)
     assert_same(weights(roles), masters)
     assert [report.results for report in reports] == results
     assert not any(arena.live for arena in roles.arenas.values())

@@ -1,49 +1,21 @@
 """The contract of a protected job: stopped at any message, its steps are applied once.
 
-The cluster of test_roles.py, with messages in any order that a link allows.
+The cluster of small_cluster.py, with messages in any order that a link allows.
 """
 
 import random
 from dataclasses import replace
-from functools import cache
 
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.contract.test_roles import assert_same, holder, office, weights
+from tests.contract.small_cluster import assert_same, holder, office, weights
+from tests.contract.stoppable_jobs import JOB, Results, StoppableOffice, StoppedError, expected
 from tests.support.sorting_office import ORDERS, SortingOffice
 from wsc.core.messages.messages import StepDone
-from wsc.core.roles.role import Job, Progress, Value
+from wsc.core.roles.role import Job, Progress
 
 SERVERS = ("wgt-0", "wgt-1")
-JOB = Job("train", 1, 4, attempt=1)
-Results = dict[tuple[int, int], tuple[Value, ...]]
-
-
-class StoppedError(Exception):
-    """The job was stopped by the test."""
-
-
-class StoppableOffice(SortingOffice):
-    """Stops after a number of messages."""
-
-    messages_left = 10**9
-
-    def after(self, role: str) -> None:
-        self.messages_left -= 1
-        if self.messages_left == 0:
-            raise StoppedError
-
-
-@cache
-def expected() -> tuple[dict[str, torch.Tensor], Results, dict[int, float], int]:
-    """Return weights, results, norms and number of messages of the job that nobody protects."""
-    roles = office()
-    reports = roles.run(replace(JOB, attempt=0))
-    results = {key: v for report in reports for key, v in report.results.items()}
-    norms = {key: v for report in reports for key, v in report.norms.items()}
-    return weights(roles), results, norms, len(roles.delivered)
 
 
 def progress(roles: SortingOffice) -> list[Progress]:

@@ -12,10 +12,10 @@ from torch import nn
 import cstorch
 from cstorch import backends
 from scripts import reference_loop
-from tests.parity.test_label_means import Masked, gpt_digest
 from tests.support.cstorch_program import executor, loader, losses, running_backend
 from tests.support.errors import raises
 from tests.support.local_machine import random_batches
+from tests.support.masked_tokens import Masked, gpt_digest
 from tests.support.tiny_training import GPT, Shape, init_config
 from wsc.core.errors import ApplianceCompilationError
 

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from modelzoo.data.registry import build_source
-from modelzoo.models.registry import model_config
 from scripts import reference_loop
 from tests.support.keyed_draws import KeyedDraws
 from tests.support.tiny_models import TINY_MODELS, tiny
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
-
-# A mean over labels and the loss of unevenly chosen experts have no weight in common.
-OWN = {"mixtral": {"loss_scaling": "batch_size"}}
-
-
-def random_data(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section of a loader of random samples, five of them in a batch."""
-    inputs = {
-        feature.name: {"shape": feature.shape, "high": feature.below}
-        for feature in model_config(section).features()
-    }
-    name = "SyntheticDataProcessor"
-    return {"data_processor": name, "batch_size": 5, "synthetic_inputs": inputs}
+from tests.support.uneven_samples import OWN, random_data
 
 
 @pytest.mark.nightly

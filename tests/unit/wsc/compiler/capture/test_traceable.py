@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.parity.test_torch_nn import check
+from tests.support.torch_case_steps import check_step
 from tests.support.torch_cases import Case, function, integers, modules
 from wsc.compiler.capture.traceable import gaussian_nll_loss, traceable_forms, without_onednn
 
@@ -80,14 +80,14 @@ def test_lstm_trains_as_in_a_plain_loop_without_onednn(options: str) -> None:
     """The loop over time has the bits of torch's own."""
     (case,) = modules((3, 5), f"LSTM(5, 4, batch_first=True{options})")
     with without_onednn():
-        check(case)
+        check_step(case)
 
 
 @pytest.mark.parametrize("case", REPLACED, ids=lambda case: case.name)
 def test_replaced_module_trains_as_in_a_plain_loop(case: Case) -> None:
     """The plain loop has the same forms."""
     with traceable_forms():
-        check(case)
+        check_step(case)
 
 
 def test_torch_keeps_its_own_outside_of_a_trace() -> None:

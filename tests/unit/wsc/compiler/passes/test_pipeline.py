@@ -10,11 +10,11 @@ from torch import fx, nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.captured_steps import captured
 from tests.support.kernels import run_eagerly, run_kernels
 from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from tests.support.plain_steps import backward_step
 from tests.support.tiny_training import GPT, LLAMA, LOADER
-from wsc.compiler.capture.capture import capture
 from wsc.compiler.capture.captured import Captured
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
@@ -23,13 +23,6 @@ from wsc.numerics.keyed_random import KEY_INPUT
 from wsc.numerics.precision import StreamPrecision
 
 ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
-
-
-def captured(config: dict[str, Any] = GPT, precision: StreamPrecision = FP32) -> Captured:
-    model = build_model(config | {"num_hidden_layers": 1}, 0)
-    batch = build_source(LOADER, "test").batch(0)
-    inputs = [(name, tensor[:2]) for name, tensor in batch.items()]
-    return capture(backward_step(model), model, inputs, precision)
 
 
 def calls(found: Captured) -> list[fx.Node]:

@@ -1,0 +1,22 @@
+"""Training steps of small models as they are captured, before any pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
+from tests.support.local_machine import FP32
+from tests.support.plain_steps import backward_step
+from tests.support.tiny_training import GPT, LOADER
+from wsc.compiler.capture.capture import capture
+from wsc.compiler.capture.captured import Captured
+from wsc.numerics.precision import StreamPrecision
+
+
+def captured(config: dict[str, Any] = GPT, precision: StreamPrecision = FP32) -> Captured:
+    """Return the step of a model of one layer on two samples."""
+    model = build_model(config | {"num_hidden_layers": 1}, 0)
+    batch = build_source(LOADER, "test").batch(0)
+    inputs = [(name, tensor[:2]) for name, tensor in batch.items()]
+    return capture(backward_step(model), model, inputs, precision)
