@@ -10,7 +10,6 @@ the memory together are set up for each of their trials (``--one_at_a_time``).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -24,7 +23,13 @@ from typing import Any
 from benchmarks.streaming.arm import Arm, Opener
 from benchmarks.streaming.arms import openers
 from benchmarks.streaming.comparison import Comparison, Runner, Trial, run_trials
-from benchmarks.streaming.workload import Layout, Workload, has_fast_bf16, workload_flags
+from benchmarks.streaming.workload import (
+    Layout,
+    Workload,
+    has_fast_bf16,
+    workload_flags,
+    workload_of,
+)
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
 from wsc.host.files import write_json
@@ -118,7 +123,7 @@ def _measure(options: argparse.Namespace) -> None:
     comparisons: list[dict[str, Any]] = []
     result = {
         **new_result("streamed training against not streaming, on the same cores"),
-        "parameters": _workload(options, options.batch_sizes[0]).num_parameters(),
+        "parameters": workload_of(options, options.batch_sizes[0]).num_parameters(),
         "repeats": options.repeats,
         "steps": options.steps,
         "one_at_a_time": options.one_at_a_time,
@@ -128,10 +133,10 @@ def _measure(options: argparse.Namespace) -> None:
     groups = list(product(options.batch_sizes, options.arms or GROUPS))
     for batch_size, arms in groups:  # a wrong name is found before anything is measured
         for name in arms:
-            openers(name, _workload(options, batch_size), Path())
+            openers(name, workload_of(options, batch_size), Path())
     layouts: dict[Workload, dict[Layout, float]] = {}
     for batch_size, arms in groups:
-        workload = _workload(options, batch_size)
+        workload = workload_of(options, batch_size)
         if "best" in arms and workload not in layouts:
             layouts[workload] = layout_seconds(workload)
         comparison = compare(
@@ -146,18 +151,6 @@ def _measure(options: argparse.Namespace) -> None:
         print(f"\n{comparison.table()}\n", flush=True)
         comparisons.append(comparison.as_json())
         write_json(options.json, result)  # keep finished comparisons if a later one fails
-
-
-def _workload(options: argparse.Namespace, batch_size: int) -> Workload:
-    return Workload(
-        hidden=options.hidden,
-        layers=options.layers,
-        vocab=options.vocab,
-        sequence_length=options.sequence_length,
-        batch_size=batch_size,
-        precision=options.precision,
-        cores=len(os.sched_getaffinity(0)),
-    )
 
 
 def _parser() -> argparse.ArgumentParser:

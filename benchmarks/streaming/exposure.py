@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from benchmarks.streaming.arms import open_cluster
-from benchmarks.streaming.workload import Workload, workload_flags
+from benchmarks.streaming.workload import Workload, workload_flags, workload_of
 from timing.trace import MEASURED
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.host.files import write_json
@@ -118,16 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print one line for each number of systems, write JSON."""
     options = _parser().parse_args(arguments)
     found: dict[str, dict[str, Any]] = {}
+    workload = workload_of(options, options.batch_size)
     for num_csx in options.num_csx:
-        workload = Workload(
-            hidden=options.hidden,
-            layers=options.layers,
-            vocab=options.vocab,
-            sequence_length=options.sequence_length,
-            batch_size=options.batch_size,
-            precision=options.precision,
-            cores=len(os.sched_getaffinity(0)),
-        )
         with TemporaryDirectory(prefix="exposure-") as folder:
             trace = options.trace or Path(folder) / "trace.json"
             exposure = measure(workload, num_csx, options.steps, trace)

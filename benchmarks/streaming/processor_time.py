@@ -8,18 +8,18 @@ Each arm is alone on the host. Processor time depends less on other work than el
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.processes import busy_below
 from benchmarks.streaming.arm import UNCOUNTED_STEPS, Arm
 from benchmarks.streaming.arms import openers
-from benchmarks.streaming.workload import Layout, Workload, workload_flags
+from benchmarks.streaming.workload import Layout, workload_flags, workload_of
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.host.files import write_json
 
@@ -30,15 +30,10 @@ _OTHERS = "others"  # the loop in memory; or the program, the coordinator, input
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write JSON; return the exit status."""
     options = _parser().parse_args(arguments)
-    cores = len(os.sched_getaffinity(0))
-    sizes = {
-        name: getattr(options, name)
-        for name in ("hidden", "layers", "vocab", "sequence_length", "batch_size", "precision")
-    }
-    workload = Workload(**sizes, cores=cores)
-    layout = Layout(options.best_micro_batch, cores)
+    workload = workload_of(options, options.batch_size)
+    layout = Layout(options.best_micro_batch, workload.cores)
     result = new_result("processor time of a step by process, each arm alone")
-    result |= {"workload": sizes, "best": str(layout), "arms": {}}
+    result |= {"workload": asdict(workload), "best": str(layout), "arms": {}}
     for name in options.arms:
         with TemporaryDirectory(prefix="benchmark-") as folder:
             plan = openers(name, workload, Path(folder), layout)

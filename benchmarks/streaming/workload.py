@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -122,6 +123,19 @@ class Workload:
 def has_fast_bf16() -> bool:
     """Return whether this CPU multiplies bf16 in hardware (AVX-512 BF16 or AMX)."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def workload_of(options: argparse.Namespace, batch_size: int) -> Workload:
+    """Return the workload that the flags of ``workload_flags`` state, on all cores."""
+    return Workload(
+        hidden=options.hidden,
+        layers=options.layers,
+        vocab=options.vocab,
+        sequence_length=options.sequence_length,
+        batch_size=batch_size,
+        precision=options.precision,
+        cores=len(os.sched_getaffinity(0)),
+    )
 
 
 def workload_flags() -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.streaming import __main__ as streaming
 from benchmarks.streaming import exposure, short
 from benchmarks.streaming.arms import openers
+from benchmarks.streaming.workload import workload_of
 
 
 def called_by(
@@ -23,7 +24,7 @@ def called_by(
         options = streaming._parser().parse_args(arguments)
         for batch_size in options.batch_sizes:
             for name in chain(*options.arms):
-                openers(name, streaming._workload(options, batch_size), tmp_path)
+                openers(name, workload_of(options, batch_size), tmp_path)
         called.append(arguments)
         return 0
 
