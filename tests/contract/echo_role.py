@@ -1,43 +1,21 @@
 """A process with one role that returns every payload to its sender, byte for byte.
 
-Started as ``python echo_role.py <link kind> <session>``; prints its address as JSON, reads the directory
-as one line of JSON, and serves until its peer closes. ``GradientReady`` is returned as it is, so
-the payload is relayed; ``WeightsReady`` is copied into a slab of its own.
+Started as ``python -m tests.contract.echo_role <link kind> <session>``; prints its address as JSON,
+reads the directory as one line of JSON, and serves until its peer closes. ``GradientReady`` is
+returned as it is, so the payload is relayed; ``WeightsReady`` is copied into a slab of its own.
 """
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import Any, cast
 
 import torch
 
-from swarmx.links.endpoint import Address
-from swarmx.links.link import Link, LinkKind, open_link
+from swarmx.links.link import Link
+from tests.support.roles.open_links import open_kind, read_address
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.messages.messages import Envelope, Message, WeightsReady
 
 NAME = "echo"
-ON_OTHER_HOSTS = "auto between hosts"
-"""The link ``auto``, where no role shares memory with another."""
-
-
-def open_kind(kind: str, role: str, session: str, timeout_s: float = 60.0) -> Link:
-    """Open a link of any kind, or ``ON_OTHER_HOSTS``."""
-    return open_link(
-        "auto" if kind == ON_OTHER_HOSTS else cast(LinkKind, kind),
-        role,
-        session,
-        start_timeout_s=timeout_s,
-        stall_timeout_s=timeout_s,
-        memory=role if kind == ON_OTHER_HOSTS else None,
-    )
-
-
-def read_address(fields: Sequence[Any]) -> Address:
-    """Return an address that was written as JSON."""
-    place, identity, host, far = fields
-    return Address(place, identity, host, None if far is None else read_address(far))
 
 
 def answer(message: Message, link: Link) -> Message:

@@ -12,7 +12,7 @@ import torch
 
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from memoryx.holder import Holder
-from tests.support.local_machine import (
+from tests.support.roles.local_machine import (
     FP32,
     Regression,
     compile_model,
@@ -20,7 +20,7 @@ from tests.support.local_machine import (
     random_batches,
     sgd,
 )
-from tests.support.sorting_office import Choose, SortingOffice, oldest_first
+from tests.support.roles.sorting_office import Choose, SortingOffice, oldest_first
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.roles.installation import Installation
 from wsc.numerics.precision import StreamPrecision

@@ -8,7 +8,7 @@ from functools import cache
 import torch
 
 from tests.contract.small_cluster import office, weights
-from tests.support.sorting_office import SortingOffice
+from tests.support.roles.sorting_office import SortingOffice
 from wsc.core.roles.role import Job, Value
 
 JOB = Job("train", 1, 4, attempt=1)

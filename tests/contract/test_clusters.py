@@ -7,8 +7,8 @@ import pytest
 
 from cstorch import Backend
 from swarmx.links.link import LinkKind
-from tests.support.cstorch_program import cluster_of
-from tests.support.tiny_training import Shape, init_config, train_on_cluster
+from tests.support.programs.cstorch_program import cluster_of
+from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
 
 LOCAL = Shape(num_csx=3, fan_out=2, servers=2)
 STEPS = 3

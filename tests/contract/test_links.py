@@ -14,10 +14,17 @@ from swarmx.links.grpc import link as grpc_link
 from swarmx.links.link import Link
 from swarmx.links.tcp import outbound
 from swarmx.links.unix import link as unix_link
-from tests.contract.echo_role import ON_OTHER_HOSTS, open_kind
-from tests.contract.open_links import KINDS, opened, random_bytes, ready, released
-from tests.support.envelopes import payload_of
 from tests.support.errors import raises
+from tests.support.roles.envelopes import payload_of
+from tests.support.roles.open_links import (
+    KINDS,
+    ON_OTHER_HOSTS,
+    open_kind,
+    opened,
+    random_bytes,
+    ready,
+    released,
+)
 from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceResourceExhausted,

@@ -12,25 +12,32 @@ import pytest
 import torch
 
 from swarmx.links.link import Link
-from tests.contract.echo_role import open_kind, read_address
-from tests.contract.open_links import KINDS, random_bytes, ready, released
-from tests.support.envelopes import payload_of
 from tests.support.errors import raises
+from tests.support.roles.envelopes import payload_of
+from tests.support.roles.open_links import (
+    KINDS,
+    open_kind,
+    random_bytes,
+    read_address,
+    ready,
+    released,
+)
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.messages.messages import Envelope, GradientReady
 from wsc.core.messages.reduce_order import Subtree
 from wsc.core.units import MIB
+
+ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
 def echo_process(kind: str) -> Iterator[tuple[Link, subprocess.Popen[str]]]:
     """Yield a link of this process and the process of its peer ``echo``."""
     session = uuid.uuid4().hex
-    script = Path(__file__).with_name("echo_role.py")
-    command = [sys.executable, str(script), kind, session]
+    command = [sys.executable, "-m", "tests.contract.echo_role", kind, session]
     link = open_kind(kind, "a", session, 30)
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdin is not None

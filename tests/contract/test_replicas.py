@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memoryx.holder import Holder
 from tests.contract.small_cluster import assert_same, holder, office, weights
 from tests.contract.stoppable_jobs import JOB, StoppableOffice, StoppedError, expected
-from tests.support.sorting_office import ORDERS, SortingOffice
+from tests.support.roles.sorting_office import ORDERS, SortingOffice
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.messages.messages import Envelope, StepDone, UpdateSkipped
 from wsc.core.program.schedule import collected_by

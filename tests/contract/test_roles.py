@@ -14,9 +14,9 @@ from hypothesis import given, settings
 
 from appliance.elaboration.elaborate import elaborate
 from tests.contract.small_cluster import MACHINE, SIZE, assert_same, office, programs, weights
-from tests.support.arenas import StrictArena
-from tests.support.local_machine import BF16, FP32
-from tests.support.sorting_office import ORDERS, RepicklingOffice, Route
+from tests.support.roles.arenas import StrictArena
+from tests.support.roles.local_machine import BF16, FP32
+from tests.support.roles.sorting_office import ORDERS, RepicklingOffice, Route
 from wsc.core.messages.messages import (
     Abort,
     BatchReady,

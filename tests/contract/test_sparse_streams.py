@@ -13,8 +13,14 @@ from hypothesis import given, settings
 import memoryx.sparsity.streams as sparse_streams
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from memoryx.holder import Holder
-from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
-from tests.support.sorting_office import ORDERS, Choose, SortingOffice, oldest_first
+from tests.support.roles.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
+from tests.support.roles.sorting_office import ORDERS, Choose, SortingOffice, oldest_first
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages.messages import GradientReady, WeightsReady

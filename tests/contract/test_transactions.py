@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.contract.small_cluster import assert_same, holder, office, weights
 from tests.contract.stoppable_jobs import JOB, Results, StoppableOffice, StoppedError, expected
-from tests.support.sorting_office import ORDERS, SortingOffice
+from tests.support.roles.sorting_office import ORDERS, SortingOffice
 from wsc.core.messages.messages import StepDone
 from wsc.core.roles.role import Job, Progress
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import cstorch
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
-from tests.support import tiny_training
+from tests.support.runs import tiny_training
 from wsc.core.config import Config
 
 

@@ -12,7 +12,7 @@ from typing import cast
 
 from swarmx.links.endpoint import Address
 from swarmx.links.link import LinkKind, open_link
-from tests.contract.echo_role import read_address
+from tests.support.roles.open_links import read_address
 from wsc.core.errors import WaferStreamError
 from wsc.core.messages.messages import Envelope, WeightsReady
 

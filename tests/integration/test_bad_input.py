@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from tests.support.tiny_run import digest_of, run_here, write_run
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 
 TRAIN = "fit__train_dataloader__"
 EVAL = "fit__val_dataloader__"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_blocks import (
+from tests.support.host.command_blocks import (
     NEEDS_HOSTS,
     NOT_RUN,
     ROOT,

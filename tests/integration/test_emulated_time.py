@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.tiny_run import write_run
+from tests.support.runs.tiny_run import write_run
 from waferstream.cli.main import main
 
 UNEVEN = {"jitter": {"seed": 3, "kernel_sigma": 0.1, "stragglers": {"csx-1": 1.5}}}

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cstorch import backends
-from tests.support.exec_program import write_program
-from tests.support.tiny_run import ROOT
-from tests.support.traces import read_trace
+from tests.support.programs.exec_program import write_program
+from tests.support.reports.traces import read_trace
+from tests.support.runs.tiny_run import ROOT
 from waferstream.cli.main import main
 from wsc.checkpoint.reader import Reader
 

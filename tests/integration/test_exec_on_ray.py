@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.exec_program import STEPS, write_cluster, write_program
-from tests.support.processes import descendants, wait_for_end
-from tests.support.tiny_run import ROOT
+from tests.support.host.processes import descendants, wait_for_end
+from tests.support.programs.exec_program import STEPS, write_cluster, write_program
+from tests.support.runs.tiny_run import ROOT
 from waferstream.cli.main import main
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]

@@ -10,7 +10,7 @@ import ray
 from appliance.ray.connection.connection import enter, leave
 from appliance.ray.forks.host_forks import HostForks
 from appliance.spec import RuntimeSpec
-from tests.support.processes import command_of, wait_for_end
+from tests.support.host.processes import command_of, wait_for_end
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(120)]
 

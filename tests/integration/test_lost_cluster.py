@@ -9,9 +9,9 @@ import pytest
 from appliance.ray.forks import fork_server
 from appliance.spec import AutoRestart
 from cstorch import step_closure
-from tests.support.cstorch_program import executor, running_backend, training_step
-from tests.support.processes import command_of, descendants, wait_for_end
-from tests.support.tiny_training import Shape, cluster_config
+from tests.support.host.processes import command_of, descendants, wait_for_end
+from tests.support.programs.cstorch_program import executor, running_backend, training_step
+from tests.support.runs.tiny_training import Shape, cluster_config
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 STEPS, KILLED_AFTER = 6, 3

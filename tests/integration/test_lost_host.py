@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.network import refusal
-from tests.support.tiny_training import Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
 
 pytestmark = [
     pytest.mark.ray,

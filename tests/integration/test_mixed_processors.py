@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.network import refusal
-from tests.support.older_processors import needs_other_kernels, older_kernels
+from tests.support.host.older_processors import needs_other_kernels, older_kernels
 
 pytestmark = [
     pytest.mark.ray,

@@ -27,7 +27,7 @@ from appliance.ray.roles import RayRoles
 from appliance.spec import RuntimeSpec
 from swarmx.links.link import LinkKind
 from tests.support.errors import raises
-from tests.support.processes import command_of, descendants, running, wait_for_end
+from tests.support.host.processes import command_of, descendants, running, wait_for_end
 from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,

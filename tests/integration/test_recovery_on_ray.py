@@ -10,7 +10,7 @@ import pytest
 from appliance.recovery.policy import TAINTING_FAILURES
 from cstorch import Backend
 from swarmx.links.link import LinkKind
-from tests.support.tiny_training import Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
 
 LOCAL = Shape(num_csx=3, fan_out=2, servers=2)
 FIRST_STEPS, LAST_STEP = 2, 20

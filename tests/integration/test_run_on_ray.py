@@ -8,8 +8,8 @@ from typing import IO
 
 import pytest
 
-from tests.support.processes import command_of, descendants, wait_for_end
-from tests.support.tiny_run import digest_of, run_here, start, write_run
+from tests.support.host.processes import command_of, descendants, wait_for_end
+from tests.support.runs.tiny_run import digest_of, run_here, start, write_run
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(400)]
 

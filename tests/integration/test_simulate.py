@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 import modelzoo
-from tests.support.tiny_dino import DINO, SPREAD, write_images
-from tests.support.tiny_run import run_here, write_run
+from tests.support.models.tiny_dino import DINO, SPREAD, write_images
+from tests.support.runs.tiny_run import run_here, write_run
 
 Capture = pytest.CaptureFixture[str]
 MICRO_BATCH = "init__callbacks"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from modelzoo.models.registry import MODELS, group_of_samples
-from tests.support.model_sections import section_of
-from tests.support.tiny_dino import DINO
-from tests.support.tiny_models import TINY_MODELS, tiny
-from tests.support.tiny_run import run_here, write_run
-from tests.support.uneven_samples import OWN, random_data
+from tests.support.models.model_sections import section_of
+from tests.support.models.tiny_dino import DINO
+from tests.support.models.tiny_models import TINY_MODELS, tiny
+from tests.support.runs.tiny_run import run_here, write_run
+from tests.support.runs.uneven_samples import OWN, random_data
 
 Capture = pytest.CaptureFixture[str]
 NAMES = (

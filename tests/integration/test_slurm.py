@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.hosts import network
 from benchmarks.hosts.miniature import MiniatureHosts
-from tests.support import slurm
-from tests.support.tiny_run import DIGEST, ROOT, run_here, write_run
+from tests.support.host import slurm
+from tests.support.runs.tiny_run import DIGEST, ROOT, run_here, write_run
 
 REFUSAL = network.refusal() or slurm.refusal()
 pytestmark = [

@@ -14,7 +14,7 @@ from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.network import refusal
 from modelzoo.models.registry import build_model
 from swarmx.links.certificates import make_authority, make_certificate
-from tests.support.tiny_training import init_config
+from tests.support.runs.tiny_training import init_config
 from wsc.checkpoint.reader import Reader
 
 pytestmark = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import GPT, Shape, init_config, train_on_cluster
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(300)]
 

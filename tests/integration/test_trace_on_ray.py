@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.perfetto import NEEDED, NODE, processor_folder, query
-from tests.support.tiny_run import write_run
-from tests.support.traces import Trace, read_trace
+from tests.support.reports.perfetto import NEEDED, NODE, processor_folder, query
+from tests.support.reports.traces import Trace, read_trace
+from tests.support.runs.tiny_run import write_run
 from waferstream.cli.main import main
 from waferstream.reports.run.summary import SUMMARY_NAME
 

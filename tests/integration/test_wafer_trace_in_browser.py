@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import MARKS, brightness_by_scheme, browse
-from tests.support.tiny_run import write_run
+from tests.support.reports.browser import MARKS, brightness_by_scheme, browse
+from tests.support.runs.tiny_run import write_run
 from waferstream.cli.main import main
 
 PROBE = """<script>addEventListener("load", () => {

@@ -21,7 +21,15 @@ from memoryx.optim.rule import RULES
 from modelzoo.models.registry import build_model
 from scripts import reference_loop
 from scripts.reference_loop import tree_sum, weights_sha256
-from tests.support.local_machine import (
+from tests.support.plain_torch.plain_loop import (
+    SHALLOW,
+    STEPS,
+    by_shape,
+    default_reference,
+    reference_digest,
+    source,
+)
+from tests.support.roles.local_machine import (
     BF16,
     FP32,
     Regression,
@@ -31,15 +39,13 @@ from tests.support.local_machine import (
     sgd,
     start,
 )
-from tests.support.plain_loop import (
-    SHALLOW,
-    STEPS,
-    by_shape,
-    default_reference,
-    reference_digest,
-    source,
+from tests.support.runs.tiny_training import (
+    GPT,
+    NUM_MICRO_BATCHES,
+    Shape,
+    init_config,
+    train_on_cluster,
 )
-from tests.support.tiny_training import GPT, NUM_MICRO_BATCHES, Shape, init_config, train_on_cluster
 from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
 from waferstream.training.setup.model import make_optimizer

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from appliance.elaboration.elaborate import ClusterSize
-from tests.support.deferred_queues import DeferredQueues
-from tests.support.local_machine import (
+from tests.support.roles.deferred_queues import DeferredQueues
+from tests.support.roles.local_machine import (
     BF16,
     Regression,
     compile_model,
@@ -24,7 +24,7 @@ from tests.support.local_machine import (
     sgd,
     start,
 )
-from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import GPT, Shape, init_config, train_on_cluster
 
 SHALLOW = GPT | {"num_hidden_layers": 1}
 SPARSE: dict[str, Any] = {

@@ -11,8 +11,8 @@ import torch
 import cstorch
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
-from tests.support.tiny_dino import DINO, SPREAD, TRUNK, write_images
-from tests.support.tiny_training import (
+from tests.support.models.tiny_dino import DINO, SPREAD, TRUNK, write_images
+from tests.support.runs.tiny_training import (
     MICRO_BATCH_SIZE,
     Shape,
     init_config,

@@ -14,7 +14,7 @@ from csnode.engine.closed_forms import kernel_cycles, region_grid
 from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.spec import KINDS, KernelName
 from tests.support.errors import raises
-from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
 from wsc.core.errors import (
     ApplianceResourceExhausted,
     ConfigError,

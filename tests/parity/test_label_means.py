@@ -11,10 +11,10 @@ from torch import nn
 import cstorch
 from cstorch import backends
 from scripts import reference_loop
-from tests.support.cstorch_program import executor, loader, losses, running_backend
 from tests.support.errors import raises
-from tests.support.masked_tokens import Masked, gpt_digest
-from tests.support.tiny_training import GPT, Shape, init_config
+from tests.support.models.masked_tokens import Masked, gpt_digest
+from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
+from tests.support.runs.tiny_training import GPT, Shape, init_config
 from wsc.core.errors import DataError
 
 ROWS, TOKENS, CLASSES = 12, 6, 5

@@ -4,8 +4,21 @@ from typing import Any
 
 import pytest
 
-from tests.support.plain_loop import SHALLOW, STEPS, by_shape, default_reference, reference_digest
-from tests.support.tiny_training import GPT, LLAMA, LOADER, Shape, init_config, train_on_cluster
+from tests.support.plain_torch.plain_loop import (
+    SHALLOW,
+    STEPS,
+    by_shape,
+    default_reference,
+    reference_digest,
+)
+from tests.support.runs.tiny_training import (
+    GPT,
+    LLAMA,
+    LOADER,
+    Shape,
+    init_config,
+    train_on_cluster,
+)
 
 
 @by_shape([Shape(1, 4, 1), Shape(4, 3, 3), Shape(8, 2, 1)])

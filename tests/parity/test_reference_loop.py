@@ -10,7 +10,7 @@ import yaml
 
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
-from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from waferstream.training.setup.model import make_model
 
 

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from scripts.reference_update import SparseWeights
-from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from waferstream.config.params import InitConfig
 
 STEPS = 2

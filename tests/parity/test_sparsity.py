@@ -11,7 +11,7 @@ import pytest
 import cstorch
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
-from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from waferstream.config.params import InitConfig
 from wsc.checkpoint.reader import Reader
 

@@ -11,8 +11,8 @@ from torch import nn
 
 import cstorch
 from cstorch import backends
-from tests.support.cstorch_program import executor, loader, running_backend
-from tests.support.tiny_training import Shape
+from tests.support.programs.cstorch_program import executor, loader, running_backend
+from tests.support.runs.tiny_training import Shape
 
 ROWS, SIZE, STEPS = 8, 2, 3
 Batch = dict[str, torch.Tensor]

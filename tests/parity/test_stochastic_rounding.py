@@ -10,7 +10,14 @@ import pytest
 
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
-from tests.support.tiny_training import GPT, LLAMA, LOADER, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import (
+    GPT,
+    LLAMA,
+    LOADER,
+    Shape,
+    init_config,
+    train_on_cluster,
+)
 from waferstream.config.params import InitConfig
 
 STEPS = 2

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.op_costs import check_costs
-from tests.support.torch_case_steps import check_step, compiled
-from tests.support.torch_cases import Case
-from tests.support.torch_function_cases import FUNCTION_CASES
-from tests.support.torch_nn_cases import MODULE_CASES
+from tests.support.plain_torch.torch_case_steps import check_step, compiled
+from tests.support.plain_torch.torch_cases import Case
+from tests.support.plain_torch.torch_function_cases import FUNCTION_CASES
+from tests.support.plain_torch.torch_nn_cases import MODULE_CASES
+from tests.support.timing.op_costs import check_costs
 
 EVERY = pytest.mark.parametrize(
     "case", [*MODULE_CASES, *FUNCTION_CASES], ids=lambda case: case.name

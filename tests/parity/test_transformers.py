@@ -10,10 +10,10 @@ import torch
 
 import cstorch
 from cstorch import backends
-from tests.support.cstorch_program import executor, loader, losses, running_backend
-from tests.support.keyed_draws import KeyedDraws
-from tests.support.tiny_training import Shape
-from tests.support.transformers_cases import BATCH_SIZE, CASES, Case
+from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
+from tests.support.plain_torch.keyed_draws import KeyedDraws
+from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
+from tests.support.runs.tiny_training import Shape
 
 MICRO_BATCH_SIZE = 2
 NUM_MICRO_BATCHES = BATCH_SIZE // MICRO_BATCH_SIZE

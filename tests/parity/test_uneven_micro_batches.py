@@ -12,11 +12,11 @@ from torch import nn
 import cstorch
 from cstorch import backends
 from scripts import reference_loop
-from tests.support.cstorch_program import executor, loader, losses, running_backend
 from tests.support.errors import raises
-from tests.support.local_machine import random_batches
-from tests.support.masked_tokens import Masked, gpt_digest
-from tests.support.tiny_training import GPT, Shape, init_config
+from tests.support.models.masked_tokens import Masked, gpt_digest
+from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
+from tests.support.roles.local_machine import random_batches
+from tests.support.runs.tiny_training import GPT, Shape, init_config
 from wsc.core.errors import ApplianceCompilationError
 
 ROWS = 11

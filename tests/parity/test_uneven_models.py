@@ -6,10 +6,10 @@ import pytest
 
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
-from tests.support.keyed_draws import KeyedDraws
-from tests.support.tiny_models import TINY_MODELS, tiny
-from tests.support.tiny_training import Shape, init_config, train_on_cluster
-from tests.support.uneven_samples import OWN, random_data
+from tests.support.models.tiny_models import TINY_MODELS, tiny
+from tests.support.plain_torch.keyed_draws import KeyedDraws
+from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
+from tests.support.runs.uneven_samples import OWN, random_data
 
 
 @pytest.mark.nightly

@@ -10,9 +10,9 @@ import torch
 from appliance import local as local_roles
 from appliance.elaboration.elaborate import ClusterSize
 from csnode.micro_batch import Kernel, MicroBatch
-from tests.support.arenas import StrictArena
-from tests.support.cstorch_program import cluster_of
-from tests.support.local_machine import (
+from tests.support.programs.cstorch_program import cluster_of
+from tests.support.roles.arenas import StrictArena
+from tests.support.roles.local_machine import (
     BF16,
     FP32,
     Regression,
@@ -22,7 +22,7 @@ from tests.support.local_machine import (
     sgd,
     start,
 )
-from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
 from wsc.core.program.segment import Segment
 from wsc.numerics.precision import StreamPrecision
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from csnode.timing import NodeTiming
 from simulator.cluster_timing import prediction
-from tests.support.cluster_timings import (
+from tests.support.timing.cluster_timings import (
     GIGA,
     MEGA,
     TERA,

@@ -7,8 +7,8 @@ tests/unit/modelzoo/models/test_registry.py, those of torch.nn in tests/parity/t
 from __future__ import annotations
 
 from modelzoo.models.registry import training_example
-from tests.support.op_costs import check_costs
-from tests.support.tiny_models import SIZES, TINY_MODELS
+from tests.support.models.tiny_models import SIZES, TINY_MODELS
+from tests.support.timing.op_costs import check_costs
 from timing.kernels.op_costs import COST_FUNCTIONS
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.ops import KIND_OF

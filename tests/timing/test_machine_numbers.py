@@ -14,8 +14,8 @@ from appliance.spec import ClusterSpec
 from memoryx.optim.cost import UpdateCost
 from modelzoo.models.registry import training_example
 from simulator.simulator import Simulator
-from tests.support.machine_sources import numbers
-from tests.support.tiny_models import NO_DROPOUT
+from tests.support.models.tiny_models import NO_DROPOUT
+from tests.support.timing.machine_sources import numbers
 from timing.hardware import MachineSpec
 from timing.start_up import checkpoint_ps
 from waferstream.simulation.study import Study

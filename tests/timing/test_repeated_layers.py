@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from csnode.timing import NodeTiming
 from simulator.round_timing import FEWEST_ALIKE
-from tests.support.cluster_timings import (
+from tests.support.timing.cluster_timings import (
     GIGA,
     MEGA,
     TERA,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from simulator.cluster_timing import ClusterTiming, RoundCache, RoundKey
 from simulator.costed_program import CostedProgram
 from simulator.periodicity import Effect
-from tests.support.cluster_timings import (
+from tests.support.timing.cluster_timings import (
     ADAMW,
     even_machines,
     make_machine,

@@ -6,7 +6,14 @@ import pytest
 
 from csnode.timing import ATTRIBUTION
 from simulator.cluster_timing import SPARE
-from tests.support.cluster_timings import GIGA, MEGA, make_machine, make_program, make_timing, run
+from tests.support.timing.cluster_timings import (
+    GIGA,
+    MEGA,
+    make_machine,
+    make_program,
+    make_timing,
+    run,
+)
 from timing.attribution import Attribution, StepTiming
 from timing.record import Record
 from timing.trace import ATTRIBUTION_OF

@@ -8,7 +8,7 @@ import pytest
 
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
-from tests.support.cluster_timings import (
+from tests.support.timing.cluster_timings import (
     ADAMW,
     GIGA,
     MEGA,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cstorch.current import existing_backend
-from tests.support.command_blocks import programs
+from tests.support.host.command_blocks import programs
 
 MINE = """
 import torch

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.role_log import level_of, open_log, with_logs
 from appliance.spec import ClusterSpec, RoleLogSpec, RuntimeSpec
-from tests.support.tiny_run import digest_of, run_here, write_run
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 
 
 def test_level_of_a_role_is_that_of_its_task() -> None:

@@ -8,7 +8,7 @@ from appliance.coordinator.cluster import Cluster
 from appliance.local import LocalRoles
 from appliance.starting import LocalStarter
 from cstorch import Backend
-from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
+from tests.support.runs.tiny_training import GPT, Shape, init_config, train_on_cluster
 
 SHALLOW = GPT | {"num_hidden_layers": 1}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.large_model import main
-from tests.support.tiny_run import write_run
+from tests.support.runs.tiny_run import write_run
 
 
 def test_second_start_finds_the_program_of_the_first(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from benchmarks.simulate_curve import main
-from tests.support.tiny_run import write_run
+from tests.support.runs.tiny_run import write_run
 
 
 def test_main_times_every_curve_repeatedly(tmp_path: Path) -> None:

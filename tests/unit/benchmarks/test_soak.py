@@ -12,7 +12,7 @@ import pytest
 from benchmarks import soak
 from benchmarks.chaos.leftovers import Census
 from benchmarks.soak import Sample, Soak, gain, main, name_of, sample_of
-from tests.support.processes import running, write_endless_program
+from tests.support.host.processes import running, write_endless_program
 from wsc.host.interrupts import Terminated
 
 

@@ -9,7 +9,7 @@ import torch
 
 from csnode.finite import not_finite
 from csnode.micro_batch import MicroBatch
-from tests.support.small_programs import segment
+from tests.support.programs.small_programs import segment
 
 FORWARD = segment(0, inputs=("x",), outputs=("tokens", "hidden"), results=((0, "loss"),))
 BACKWARD = segment(1, "backward", inputs=("hidden",), outputs=("above",), gradients=("weight",))

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from csnode.gradients import GradientSums, SlabMemory
-from tests.support.arenas import StrictArena
-from tests.support.small_programs import program
-from tests.support.subtrees import merged_subtrees
+from tests.support.programs.small_programs import program
+from tests.support.roles.arenas import StrictArena
+from tests.support.roles.subtrees import merged_subtrees
 from wsc.core.messages.partial_sum import one_by_one
 from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.stream_plan import plan_streams

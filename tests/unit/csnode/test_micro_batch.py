@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from csnode.micro_batch import MicroBatch
-from tests.support.small_programs import segment
+from tests.support.programs.small_programs import segment
 
 SEGMENT = segment(
     0,

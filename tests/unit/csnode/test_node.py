@@ -11,8 +11,8 @@ import torch
 from csnode.micro_batch import MicroBatch
 from csnode.running import Running
 from tests.support.errors import raises
-from tests.support.local_machine import BF16, FP32
-from tests.support.node_driver import NodeDriver
+from tests.support.roles.local_machine import BF16, FP32
+from tests.support.roles.node_driver import NodeDriver
 from wsc.core.errors import ApplianceError, ApplianceResourceExhausted
 from wsc.core.messages.messages import BatchReady, BatchReleased, GradientReady, WeightsReleased
 from wsc.core.messages.reduce_order import leaf

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import cstorch
-from tests.support.cstorch_program import running_backend
+from tests.support.programs.cstorch_program import running_backend
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import torch
 
 import cstorch
 from appliance.local import LocalRoles
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     batches,
     evaluation_step,
     executor,
@@ -19,9 +20,8 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import random_batches
-from tests.support.tiny_training import Shape, cluster_config
+from tests.support.roles.local_machine import random_batches
+from tests.support.runs.tiny_training import Shape, cluster_config
 from wsc.core.errors import (
     ApplianceNanError,
     ApplianceRuntimeServerError,

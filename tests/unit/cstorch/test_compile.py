@@ -16,10 +16,16 @@ import cstorch
 from cstorch import backends
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from tests.support.cstorch_program import executor, loader, losses, running_backend, training_step
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, random_batches
-from tests.support.tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
+from tests.support.programs.cstorch_program import (
+    executor,
+    loader,
+    losses,
+    running_backend,
+    training_step,
+)
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
+from tests.support.runs.tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
 from timing.hardware import CS2
 from timing.sram import SramPlan, code_bytes, recomputable, recompute
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted, ConfigError

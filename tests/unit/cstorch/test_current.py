@@ -11,14 +11,14 @@ import torch
 
 import cstorch
 from cstorch import current
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     executor,
     loader,
     losses,
     model_of,
     training_step,
 )
-from tests.support.errors import raises
 from wsc.core.config import validate
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ProgramOrderError

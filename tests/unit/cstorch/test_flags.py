@@ -11,8 +11,8 @@ import torch
 
 import cstorch
 from cstorch import backends
-from tests.support.cstorch_program import evaluation_step, executor, losses, training_step
 from tests.support.errors import raises
+from tests.support.programs.cstorch_program import evaluation_step, executor, losses, training_step
 from wsc.core.errors import ConfigError
 from wsc.core.program.micro_batches import Explore, SizeRange
 

@@ -8,8 +8,8 @@ from torch import nn
 import cstorch
 from cstorch import backends
 from cstorch.trace import TracedStep
-from tests.support.cstorch_program import executor, running_backend
 from tests.support.errors import raises
+from tests.support.programs.cstorch_program import executor, running_backend
 from wsc.core.errors import ApplianceCompilationError
 
 Batch = dict[str, torch.Tensor]

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 
 import cstorch
-from tests.support.cstorch_program import loader, running_backend
-from tests.support.local_machine import Regression
-from tests.support.optimized_program import Program
+from tests.support.programs.cstorch_program import loader, running_backend
+from tests.support.programs.optimized_program import Program
+from tests.support.roles.local_machine import Regression
 
 
 class Dropped(Regression):

@@ -14,7 +14,8 @@ from torch import nn
 
 import cstorch
 from appliance.checkpoints.folder import LOCK_NAME, CheckpointFolder
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     batches,
     cluster_of,
     evaluation_step,
@@ -24,8 +25,7 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.tiny_training import Shape
+from tests.support.runs.tiny_training import Shape
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.errors import CheckpointError, WaferStreamError
 from wsc.host import files

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 import cstorch
-from tests.support.cstorch_program import executor, losses
-from tests.support.local_machine import Regression
+from tests.support.programs.cstorch_program import executor, losses
+from tests.support.roles.local_machine import Regression
 
 
 def test_helpers_make_the_tensors_of_torch() -> None:

@@ -11,14 +11,14 @@ import pytest
 
 import cstorch
 from cstorch import terminal
-from tests.support.cstorch_program import (
+from tests.support.host.terminals import terminal_of_test
+from tests.support.programs.cstorch_program import (
     evaluation_step,
     executor,
     losses,
     running_backend,
     training_step,
 )
-from tests.support.terminals import terminal_of_test
 from wsc.host.terminal import TerminalHandler
 
 PROGRAM = """

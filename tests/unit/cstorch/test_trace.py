@@ -11,7 +11,8 @@ import torch
 
 import cstorch
 from cstorch import backends
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     batches,
     evaluation_step,
     executor,
@@ -21,10 +22,9 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.kernels import run_eagerly
-from tests.support.local_machine import FP32, Regression, random_batches
-from tests.support.tiny_training import Shape
+from tests.support.programs.kernels import run_eagerly
+from tests.support.roles.local_machine import FP32, Regression, random_batches
+from tests.support.runs.tiny_training import Shape
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 Batch = dict[str, torch.Tensor]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.tiny_run import write_run
-from tests.support.tools import rows
+from tests.support.host.tools import rows
+from tests.support.runs.tiny_run import write_run
 from waferstream.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]

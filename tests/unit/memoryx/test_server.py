@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.support.server_driver import NUM_MICRO_BATCHES, TRAINED, ServerDriver
-from tests.support.small_programs import PARAMETERS
-from tests.support.sorting_office import ORDERS
+from tests.support.programs.small_programs import PARAMETERS
+from tests.support.roles.server_driver import NUM_MICRO_BATCHES, TRAINED, ServerDriver
+from tests.support.roles.sorting_office import ORDERS
 from wsc.core.messages.messages import GradientReady, NormTotal, WeightsReady
 from wsc.core.messages.reduce_order import Subtree, root
 from wsc.core.optimizer.loss_scale import LossScaleRule

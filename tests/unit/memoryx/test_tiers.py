@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from memoryx.tiers import Holding, fill_tiers, tiers_of
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from timing.hardware import MemoryXSpec
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.sparsity.levels import Constant, Linear

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelzoo.models.registry import build_model
 from modelzoo.published_names import published_name
-from tests.support.tiny_training import GPT, LLAMA
+from tests.support.runs.tiny_training import GPT, LLAMA
 
 
 def test_matrices_of_gpt_have_published_names() -> None:

@@ -14,7 +14,7 @@ from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import build_model, check_model, parameter_shapes
 from modelzoo.user_classes import USER_CODE, compute_loss, make_loss
 from tests.support.errors import raises
-from tests.support.user_programs import CROSS_ENTROPY, SOURCE
+from tests.support.programs.user_programs import CROSS_ENTROPY, SOURCE
 from wsc.core.errors import ConfigError
 
 LINEAR = {"class": "torch.nn:Linear", "in_features": 4, "out_features": 3}

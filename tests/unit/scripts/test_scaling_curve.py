@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts import scaling_curve
-from tests.support.summaries import summary, with_digest
+from tests.support.reports.summaries import summary, with_digest
 
 PARAMS = Path(__file__).parents[3] / "params.yaml"
 

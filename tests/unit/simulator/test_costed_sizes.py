@@ -8,7 +8,7 @@ from torch import nn
 
 from simulator.costed_program import CostedProgram
 from simulator.costed_sizes import CostedSizes
-from tests.support.plain_steps import backward_step, mean_square
+from tests.support.programs.plain_steps import backward_step, mean_square
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled

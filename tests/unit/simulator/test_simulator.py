@@ -10,7 +10,7 @@ from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
 from simulator.simulator import JITTERED_STEPS, Simulator
-from tests.support.plain_steps import backward_step, mean_square
+from tests.support.programs.plain_steps import backward_step, mean_square
 from timing.attribution import StepTiming
 from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step

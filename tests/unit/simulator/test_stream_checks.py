@@ -8,7 +8,7 @@ import pytest
 
 from simulator.costed_program import CostedProgram
 from simulator.stream_checks import TRIED_SHARES, checked_streams
-from tests.support.small_programs import segment
+from tests.support.programs.small_programs import segment
 from timing.densities import StepSparsity
 from timing.hardware import MachineSpec
 from timing.stalls import StreamCheck, check_streams

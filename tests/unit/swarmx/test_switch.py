@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from appliance.placement.cores import UnlimitedCores
 from swarmx.switch import SwitchSpec
-from tests.support.arenas import StrictArena
-from tests.support.small_programs import program
-from tests.support.subtrees import merged_subtrees
+from tests.support.programs.small_programs import program
+from tests.support.roles.arenas import StrictArena
+from tests.support.roles.subtrees import merged_subtrees
 from wsc.core.messages.messages import (
     Envelope,
     GradientReady,

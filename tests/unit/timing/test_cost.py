@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.small_programs import program, segment
+from tests.support.programs.small_programs import program, segment
 from timing.cost import MOST_REPLICAS_PER_ROW, SegmentCost, best_grid, segment_costs
 from timing.hardware import CS2, CS3, WSE2, override
 from timing.kernels import Grid

@@ -9,8 +9,8 @@ import pytest
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
-from tests.support.plain_sgd import plain_sgd
-from tests.support.small_programs import segment
+from tests.support.plain_torch.plain_sgd import plain_sgd
+from tests.support.programs.small_programs import segment
 from timing.cost import SegmentCost, segment_costs
 from timing.densities import Densities, StepSparsity, op_densities, sparse_plan
 from timing.hardware import MachineSpec

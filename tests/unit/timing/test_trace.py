@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from appliance.faults.strike import full_disk
-from tests.support.traces import Trace, read_trace
+from tests.support.reports.traces import Trace, read_trace
 from timing.record import Record, SegmentFacts
 from timing.trace import Activities, write_trace
 from wsc.core.roles.activities import Interval, Place

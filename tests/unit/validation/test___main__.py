@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.reference_rows import constant, refusing, row, write_rows
+from tests.support.timing.reference_rows import constant, refusing, row, write_rows
 from validation.__main__ import main
 from validation.families.prediction import Family
 

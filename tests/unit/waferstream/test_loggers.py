@@ -12,8 +12,8 @@ import pytest
 
 from appliance.faults.strike import full_disk
 from tests.support.errors import raises
-from tests.support.event_files import scalars
-from tests.support.tiny_run import run_here, write_run
+from tests.support.files.event_files import scalars
+from tests.support.runs.tiny_run import run_here, write_run
 from waferstream.loggers import CsvLogger, MlflowLogger, WandbLogger
 from waferstream.training.observers.observer import EvaluationLog
 from wsc.core.errors import ConfigError

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from appliance.checkpoints.folder import INDEX_NAME, LOCK_NAME, CheckpointFolder
-from tests.support.checkpoint_folders import fill, save, visible
 from tests.support.errors import raises
+from tests.support.files.checkpoint_folders import fill, save, visible
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import CheckpointError
 

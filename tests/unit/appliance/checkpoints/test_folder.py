@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.checkpoints.folder import INDEX_NAME, CheckpointFolder
-from tests.support.checkpoint_files import flip_in
-from tests.support.checkpoint_folders import fill, save, visible
 from tests.support.errors import raises
+from tests.support.files.checkpoint_files import flip_in
+from tests.support.files.checkpoint_folders import fill, save, visible
 from wsc.checkpoint.parts import Part
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.config import load_yaml

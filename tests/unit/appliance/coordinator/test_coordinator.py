@@ -11,8 +11,8 @@ import torch
 from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.errors import raises
-from tests.support.kernels import run_eagerly
-from tests.support.local_machine import (
+from tests.support.programs.kernels import run_eagerly
+from tests.support.roles.local_machine import (
     FP32,
     Regression,
     compile_model,

@@ -11,7 +11,7 @@ from appliance.coordinator.emulated_clock import EmulatedClock
 from appliance.elaboration.elaborate import ClusterSize, costed_program
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from simulator.cluster_timing import ClusterTiming
-from tests.support.local_machine import (
+from tests.support.roles.local_machine import (
     BF16,
     MACHINE,
     Regression,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from appliance.coordinator.shares import Shares, dealt_out, speeds_of
 from appliance.elaboration.elaborate import ClusterSize
-from tests.support.local_machine import train_regression
+from tests.support.roles.local_machine import train_regression
 from wsc.core.program.schedule import Rounds
 from wsc.core.roles.activities import Interval
 from wsc.core.roles.role import Report

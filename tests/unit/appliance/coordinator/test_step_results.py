@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from appliance.coordinator.step_results import combine
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
 from wsc.core.program.program import Program, TensorResult
 
 

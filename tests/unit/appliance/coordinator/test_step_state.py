@@ -11,7 +11,8 @@ import torch
 from appliance.coordinator.coordinator import Coordinator
 from appliance.coordinator.step_state import MOST_BYTES, steps_per_job
 from appliance.elaboration.elaborate import ClusterSize
-from tests.support.local_machine import (
+from tests.support.programs.small_programs import program
+from tests.support.roles.local_machine import (
     Regression,
     compile_model,
     installation,
@@ -19,7 +20,6 @@ from tests.support.local_machine import (
     sgd,
     start,
 )
-from tests.support.small_programs import program
 from wsc.core.program.program import StepState, TensorSpec
 
 source = partial(random_batches, 3, 10)

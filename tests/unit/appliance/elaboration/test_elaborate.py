@@ -12,8 +12,14 @@ from csnode.node import NodeSpec
 from memoryx.server import ServerSpec
 from swarmx.switch import SwitchSpec
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
-from tests.support.small_programs import PARAMETERS
+from tests.support.programs.small_programs import PARAMETERS
+from tests.support.roles.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
 from timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, override
 from timing.sram import SramPlan, code_bytes
 from wsc.compiler.compiled import Compiled

@@ -24,8 +24,14 @@ from appliance.spec import RuntimeSpec, ServerStrategy, Strategy
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.sparsity.held_bytes import held_bytes
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
-from tests.support.tiny_run import run_here, write_run
+from tests.support.roles.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
+from tests.support.runs.tiny_run import run_here, write_run
 from timing.hardware import MachineSpec
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.roles.installation import Installation

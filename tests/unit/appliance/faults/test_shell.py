@@ -15,7 +15,7 @@ from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
 from simulator.cluster_timing import ClusterTiming
 from tests.support.errors import raises
-from tests.support.local_machine import (
+from tests.support.roles.local_machine import (
     MACHINE,
     Regression,
     compile_model,

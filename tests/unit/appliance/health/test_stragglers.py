@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from appliance.health.stragglers import STEPS_IN_A_ROW, Stragglers
-from tests.support.tiny_run import run_here, write_run
+from tests.support.runs.tiny_run import run_here, write_run
 from waferstream.reports.run.summary import SUMMARY_NAME
 from wsc.core.roles.activities import Interval, Place
 from wsc.core.roles.role import Report

@@ -8,10 +8,10 @@ import torch
 
 from appliance.input.input_worker import WorkerSpec
 from appliance.placement.cores import UnlimitedCores
-from tests.support.arenas import StrictArena
-from tests.support.envelopes import payload_of
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.arenas import StrictArena
+from tests.support.roles.envelopes import payload_of
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from wsc.core.errors import DataError
 from wsc.core.messages.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.program.program import Program

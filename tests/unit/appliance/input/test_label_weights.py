@@ -9,7 +9,12 @@ import torch
 
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.input.label_weights import LabelWeights
-from tests.support.local_machine import Regression, compile_model, installation, random_batches
+from tests.support.roles.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+)
 from wsc.core.program.kernel_source import KernelSource
 from wsc.core.program.label_means import LabelMean
 

@@ -16,7 +16,7 @@ from appliance.recovery.jury import Jury
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from appliance.starting import start_cluster
 from tests.support.errors import raises
-from tests.support.local_machine import (
+from tests.support.roles.local_machine import (
     MACHINE,
     Regression,
     compile_model,

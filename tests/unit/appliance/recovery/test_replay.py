@@ -21,7 +21,7 @@ from appliance.recovery.supervisor import SupervisedRoles
 from appliance.spec import AutoRestart
 from simulator.cluster_timing import ClusterTiming
 from tests.support.errors import raises
-from tests.support.local_machine import (
+from tests.support.roles.local_machine import (
     MACHINE,
     Regression,
     compile_model,

@@ -13,8 +13,8 @@ from appliance.local import LocalRoles
 from appliance.recovery.policy import TAINTING_FAILURES
 from appliance.recovery.replicas import ReplicatedRoles
 from tests.support.errors import raises
-from tests.support.local_machine import sgd
-from tests.support.mortal_cluster import (
+from tests.support.roles.local_machine import sgd
+from tests.support.roles.mortal_cluster import (
     LAST_STEP,
     REPLICAS,
     Faults,

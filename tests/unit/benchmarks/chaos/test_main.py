@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.chaos.__main__ import main
 from benchmarks.chaos.training import Training
-from tests.support.processes import running, write_endless_program
+from tests.support.host.processes import running, write_endless_program
 from wsc.host.interrupts import Terminated
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sparsity.speed_up import DENSITIES, draw, product_speed_up, step_speed_up
-from tests.support.reference_rows import tiny_training_row
+from tests.support.timing.reference_rows import tiny_training_row
 
 
 def test_product_gets_faster_with_zeros_and_stays_below_the_ideal() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.streaming.arm import Arm, Opener
 from tests.support.errors import raises
-from tests.support.processes import descendants, wait_for_end, wait_for_state
+from tests.support.host.processes import descendants, wait_for_end, wait_for_state
 from wsc.core.errors import WaferStreamError
 
 

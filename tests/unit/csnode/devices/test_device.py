@@ -10,10 +10,10 @@ import torch
 
 from appliance.placement.cores import UnlimitedCores
 from csnode.devices.device import Staged
-from tests.support.arenas import StrictArena
-from tests.support.deferred_queues import DeferredQueues
 from tests.support.errors import raises
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
+from tests.support.roles.arenas import StrictArena
+from tests.support.roles.deferred_queues import DeferredQueues
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program.stream_plan import plan_streams
 from wsc.core.roles.role import RoleContext

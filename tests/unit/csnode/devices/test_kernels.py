@@ -14,7 +14,7 @@ from csnode.devices.kernels import PROCESSOR, moved
 from csnode.devices.plain_attention import attention, attention_backward
 from csnode.micro_batch import MicroBatch
 from tests.support.errors import raises
-from tests.support.local_machine import BF16, compile_model
+from tests.support.roles.local_machine import BF16, compile_model
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program.kernel_source import KernelSource
 from wsc.numerics.keyed_random import KEY_INPUT

@@ -13,9 +13,9 @@ from appliance.placement.cores import UnlimitedCores
 from csnode.devices.queues import Queues
 from csnode.devices.staging import DeviceMemory, GradientsOut, Leaving, WeightsIn
 from csnode.gradients import GradientSum, SlabMemory
-from tests.support.arenas import StrictArena
-from tests.support.deferred_queues import DeferredQueues
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
+from tests.support.roles.arenas import StrictArena
+from tests.support.roles.deferred_queues import DeferredQueues
 from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.stream_plan import plan_streams
 

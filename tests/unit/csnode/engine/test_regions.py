@@ -7,7 +7,7 @@ import pytest
 from csnode.engine.regions import check_layers, check_region, layer_regions, regions_text
 from csnode.engine.spec import EngineSpec
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program.program import Program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from csnode.sparsity.weights import SparseWeights
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
 from wsc.core.program.stream_plan import plan_streams
 from wsc.core.sparsity.nonzeros import Index
 from wsc.core.sparsity.packed_weights import PackedWeights

@@ -9,7 +9,8 @@ import torch
 
 import cstorch
 from cstorch import amp, backends
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     batches,
     cluster_of,
     executor,
@@ -18,8 +19,7 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression
+from tests.support.roles.local_machine import Regression
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 from wsc.numerics.precision import StreamPrecision

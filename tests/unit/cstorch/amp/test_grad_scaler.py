@@ -10,9 +10,9 @@ import torch
 
 import cstorch
 from cstorch import amp
-from tests.support.cstorch_program import cluster_of, executor, losses, running_backend
 from tests.support.errors import raises
-from tests.support.local_machine import Regression
+from tests.support.programs.cstorch_program import cluster_of, executor, losses, running_backend
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import ApplianceCompilationError, ApplianceNanError, ConfigError
 from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
 

@@ -10,8 +10,8 @@ from torch import nn
 
 import cstorch
 from cstorch import amp, backends
-from tests.support.cstorch_program import executor, losses, running_backend, training_step
 from tests.support.errors import raises
+from tests.support.programs.cstorch_program import executor, losses, running_backend, training_step
 from wsc.core.errors import ConfigError
 
 

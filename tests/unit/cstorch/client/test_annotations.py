@@ -16,9 +16,9 @@ from cstorch.client.annotations import (
     groups_annotater,
     kernel_annotater,
 )
-from tests.support.kernels import run_kernels
-from tests.support.local_machine import FP32
-from tests.support.plain_steps import backward_step
+from tests.support.programs.kernels import run_kernels
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import FP32
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cstorch
-from tests.support.cstorch_program import executor, losses, running_backend, training_step
+from tests.support.programs.cstorch_program import executor, losses, running_backend, training_step
 
 
 @pytest.mark.parametrize("device", ["CSX", "CPU"])

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import cstorch
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     evaluation_step,
     executor,
     losses,
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression
-from tests.support.tiny_training import Shape
+from tests.support.roles.local_machine import Regression
+from tests.support.runs.tiny_training import Shape
 from wsc.core.errors import CheckpointError
 
 

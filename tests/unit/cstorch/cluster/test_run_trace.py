@@ -12,15 +12,15 @@ import pytest
 import cstorch
 from appliance.coordinator.cluster import Cluster
 from cstorch.cluster.run_trace import RunTrace
-from tests.support.cstorch_program import (
+from tests.support.programs.cstorch_program import (
     evaluation_step,
     executor,
     losses,
     running_backend,
     training_step,
 )
-from tests.support.tiny_training import Shape, cluster_config
-from tests.support.traces import Trace, read_trace
+from tests.support.reports.traces import Trace, read_trace
+from tests.support.runs.tiny_training import Shape, cluster_config
 from timing.attribution import StepTiming
 from timing.trace import ATTRIBUTION_OF
 from wsc.core.errors import ApplianceError

@@ -13,7 +13,8 @@ import torch
 import cstorch
 from cstorch import backends
 from cstorch.trace import TracedStep
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     ROWS,
     batches,
     evaluation_step,
@@ -24,9 +25,8 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression, random_batches
-from tests.support.tiny_training import Shape
+from tests.support.roles.local_machine import Regression, random_batches
+from tests.support.runs.tiny_training import Shape
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import ApplianceCompilationError, ApplianceNanError, ConfigError

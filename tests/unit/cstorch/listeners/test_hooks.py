@@ -10,7 +10,7 @@ from cstorch.listeners.hooks import (
     call_with_outlines,
     register_traced_tensor_hook,
 )
-from tests.support.cstorch_program import evaluation_step, executor, losses, model_of
+from tests.support.programs.cstorch_program import evaluation_step, executor, losses, model_of
 
 
 def test_hooks_see_what_modules_return(backend: cstorch.Backend) -> None:

@@ -18,7 +18,7 @@ from cstorch.listeners.listener import (
     SummaryTensorListener,
     TensorListener,
 )
-from tests.support.cstorch_program import (
+from tests.support.programs.cstorch_program import (
     batches,
     executor,
     loader,
@@ -26,8 +26,8 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.local_machine import Regression, random_batches
-from tests.support.tiny_training import Shape
+from tests.support.roles.local_machine import Regression, random_batches
+from tests.support.runs.tiny_training import Shape
 
 Numbers = dict[str, float]
 

@@ -13,9 +13,9 @@ from torch import nn
 import cstorch
 from cstorch import backends, metrics
 from cstorch.metrics.metric import _existing
-from tests.support.cstorch_program import executor, loader, running_backend
 from tests.support.errors import raises
-from tests.support.tiny_training import Shape
+from tests.support.programs.cstorch_program import executor, loader, running_backend
+from tests.support.runs.tiny_training import Shape
 from wsc.core.errors import ConfigError
 
 

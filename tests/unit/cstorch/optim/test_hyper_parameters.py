@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import cstorch
-from tests.support.cstorch_program import executor
 from tests.support.errors import raises
-from tests.support.local_machine import Regression
-from tests.support.optimized_program import Program, equal, one_part, plain_steps
+from tests.support.programs.cstorch_program import executor
+from tests.support.programs.optimized_program import Program, equal, one_part, plain_steps
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import ConfigError
 
 

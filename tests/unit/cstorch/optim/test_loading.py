@@ -10,10 +10,17 @@ import pytest
 import torch
 
 import cstorch
-from tests.support.cstorch_program import executor, running_backend
 from tests.support.errors import raises
-from tests.support.local_machine import Regression
-from tests.support.optimized_program import TORCH, Program, equal, one_part, plain_steps, reloaded
+from tests.support.programs.cstorch_program import executor, running_backend
+from tests.support.programs.optimized_program import (
+    TORCH,
+    Program,
+    equal,
+    one_part,
+    plain_steps,
+    reloaded,
+)
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import ConfigError
 
 OURS: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ from cstorch.optim.weight_decay_scheduler import ConstantWD
 from cstorch.tracing.recorder import active_recorder, recording
 from memoryx.optim.rule import RULES, Parameter, rule_named
 from tests.support.errors import raises
-from tests.support.optimizer_rules import init_state
+from tests.support.plain_torch.optimizer_rules import init_state
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 CLASSES = [

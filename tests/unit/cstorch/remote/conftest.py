@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import cstorch
-from tests.support.cstorch_program import executor, losses, training_step
-from tests.support.local_machine import Regression
-from tests.support.remote_weights import regression_of
+from tests.support.programs.cstorch_program import executor, losses, training_step
+from tests.support.roles.local_machine import Regression
+from tests.support.roles.remote_weights import regression_of
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from cstorch.remote import lazy
 from cstorch.remote.lazy import lazy_creation
 from cstorch.remote.tensor import RemoteTensor
 from cstorch.remote.weights import Weights
-from tests.support.cstorch_program import executor, running_backend, training_step
-from tests.support.local_machine import Regression
+from tests.support.programs.cstorch_program import executor, running_backend, training_step
+from tests.support.roles.local_machine import Regression
 
 
 class Holder:

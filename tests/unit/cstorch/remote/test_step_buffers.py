@@ -8,9 +8,9 @@ import torch
 
 import cstorch
 from cstorch.trace import TracedStep
-from tests.support.cstorch_program import executor, loader, losses, running_backend
 from tests.support.errors import raises
-from tests.support.local_machine import Regression
+from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import WaferStreamError
 
 NUM_MICRO_BATCHES = 8

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 import cstorch
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     batches,
     evaluation_step,
     executor,
@@ -21,10 +22,16 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression
-from tests.support.remote_weights import NAME, SERVERS, counted_reads, held, regression_of, same
-from tests.support.tiny_training import Shape
+from tests.support.roles.local_machine import Regression
+from tests.support.roles.remote_weights import (
+    NAME,
+    SERVERS,
+    counted_reads,
+    held,
+    regression_of,
+    same,
+)
+from tests.support.runs.tiny_training import Shape
 from wsc.core.errors import ConfigError
 
 

@@ -13,16 +13,16 @@ import torch
 from torch import nn
 
 import cstorch
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     evaluation_step,
     executor,
     losses,
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression
-from tests.support.remote_weights import NAME, counted_reads, held, regression_of, same
+from tests.support.roles.local_machine import Regression
+from tests.support.roles.remote_weights import NAME, counted_reads, held, regression_of, same
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 READS: dict[str, Callable[[Regression], torch.Tensor]] = {

@@ -14,9 +14,9 @@ import cstorch
 from cstorch import sparse
 from cstorch.optim.optimizer import Optimizer
 from cstorch.tracing.recorder import names_of
-from tests.support.cstorch_program import executor, running_backend
 from tests.support.errors import raises
-from tests.support.local_machine import Regression
+from tests.support.programs.cstorch_program import executor, running_backend
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import CheckpointError, ConfigError, WaferStreamError
 
 WEIGHTS = {"layers.0.weight", "layers.1.weight"}

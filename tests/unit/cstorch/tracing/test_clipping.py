@@ -10,9 +10,15 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import cstorch
-from tests.support.cstorch_program import batches, cluster_of, executor, losses, training_step
 from tests.support.errors import raises
-from tests.support.local_machine import Regression
+from tests.support.programs.cstorch_program import (
+    batches,
+    cluster_of,
+    executor,
+    losses,
+    training_step,
+)
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import ApplianceCompilationError
 
 Clip = Callable[[nn.Module], object]

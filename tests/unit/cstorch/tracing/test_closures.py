@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import cstorch
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     evaluation_step,
     executor,
     losses,
     run,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import ProgramOrderError
 
 Batch = dict[str, torch.Tensor]

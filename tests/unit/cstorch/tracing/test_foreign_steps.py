@@ -11,8 +11,8 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import cstorch
-from tests.support.cstorch_program import executor, losses, running_backend, training_step
 from tests.support.errors import raises
+from tests.support.programs.cstorch_program import executor, losses, running_backend, training_step
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 

@@ -11,8 +11,8 @@ import torch
 
 import cstorch
 from cstorch.tracing.loss_result import loss_of
-from tests.support.cstorch_program import executor, running_backend
-from tests.support.local_machine import Regression
+from tests.support.programs.cstorch_program import executor, running_backend
+from tests.support.roles.local_machine import Regression
 
 Step = Callable[[torch.Tensor, torch.Tensor], Any]
 

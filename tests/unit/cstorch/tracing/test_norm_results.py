@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import cstorch
-from tests.support.cstorch_program import batches, executor, losses, running_backend
 from tests.support.errors import raises
-from tests.support.local_machine import Regression
-from tests.support.tiny_training import Shape
+from tests.support.programs.cstorch_program import batches, executor, losses, running_backend
+from tests.support.roles.local_machine import Regression
+from tests.support.runs.tiny_training import Shape
 from wsc.core.errors import ApplianceCompilationError
 
 Batch = dict[str, torch.Tensor]

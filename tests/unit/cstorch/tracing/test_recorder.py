@@ -12,7 +12,8 @@ import torch
 import cstorch
 from cstorch.optim.lr_scheduler import LRScheduler
 from cstorch.trace import TracedStep
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     batches,
     executor,
     loader,
@@ -20,8 +21,7 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import ApplianceCompilationError
 
 Batch = dict[str, torch.Tensor]

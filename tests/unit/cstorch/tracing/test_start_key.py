@@ -13,8 +13,8 @@ from cstorch.listeners.hooks import register_traced_tensor_hook
 from cstorch.tracing.call import Call
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.start_key import start_key
-from tests.support.cstorch_program import running_backend
-from tests.support.tiny_training import Shape, cluster_config
+from tests.support.programs.cstorch_program import running_backend
+from tests.support.runs.tiny_training import Shape, cluster_config
 
 
 class Model(nn.Module):

@@ -14,7 +14,8 @@ import torch
 
 import cstorch
 from cstorch.tracing.step_value import LossScaleValue, StepCall, StepValue, resolve
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     batches,
     evaluation_step,
     executor,
@@ -22,8 +23,7 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression
+from tests.support.roles.local_machine import Regression
 from wsc.core.errors import WaferStreamError
 from wsc.core.optimizer.loss_scale import LossScale
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cstorch.utils.benchmark import benchmark_dataloader
-from tests.support.local_machine import random_batches
+from tests.support.roles.local_machine import random_batches
 
 
 def test_benchmark_reads_the_batches_that_are_asked_for() -> None:

@@ -17,9 +17,9 @@ from memoryx.job.norms import NormNotes
 from memoryx.memory.memory import Dram
 from memoryx.optim.clip import gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks
-from tests.support.arenas import StrictArena
-from tests.support.plain_sgd import plain_sgd
-from tests.support.small_programs import program
+from tests.support.plain_torch.plain_sgd import plain_sgd
+from tests.support.programs.small_programs import program
+from tests.support.roles.arenas import StrictArena
 from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal
 from wsc.core.messages.reduce_order import Subtree, leaf, root
 from wsc.core.optimizer.loss_scale import LossScaleRule

@@ -6,7 +6,7 @@ import torch
 
 from memoryx.job.loss_scaling import LossScaling
 from swarmx.links.memory import MemoryArena
-from tests.support.plain_sgd import plain_sgd
+from tests.support.plain_torch.plain_sgd import plain_sgd
 from wsc.core.messages.messages import NormTotal, WeightsReady
 from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
 from wsc.core.roles.role import Job, Report

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from memoryx.job.norms import NormNotes
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
 from wsc.core.program.program import NormInput, NormResults
 from wsc.core.roles.role import Job, Report
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from memoryx.job.streamer import Streamer
-from tests.support.arenas import StrictArena, StrictSlab
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
+from tests.support.roles.arenas import StrictArena, StrictSlab
 from wsc.core.program.stream_plan import Bucket, plan_streams
 
 PROGRAM = program()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from memoryx.job.watcher import Watcher
-from tests.support.small_programs import PARAMETERS, program
+from tests.support.programs.small_programs import PARAMETERS, program
 from wsc.core.messages.watch import NOTHING, Finding, Watch
 from wsc.core.roles.role import Job, Report
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from memoryx.optim.rule import Parameter, rule_named
-from tests.support.optimizer_rules import assert_equals_torch, init_state
+from tests.support.plain_torch.optimizer_rules import assert_equals_torch, init_state
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (10_003,), ()]
 BETAS = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.0}

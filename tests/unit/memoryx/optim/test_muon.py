@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from memoryx.optim.rule import Parameter, rule_named
-from tests.support.optimizer_rules import assert_equals_torch, init_state
+from tests.support.plain_torch.optimizer_rules import assert_equals_torch, init_state
 
 MUON = {"lr": 0.02, "weight_decay": 0.01, "momentum": 0.95, "nesterov": True, "ns_steps": 5}
 MATRICES = [(3, 5), (64, 16), (1, 9), (33, 65), (20, 20)]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from memoryx.optim.rule import Parameter, rule_named
-from tests.support.optimizer_rules import init_state
+from tests.support.plain_torch.optimizer_rules import init_state
 
 SHAPES = [(1,), (7,), (), (4, 6), (2, 3, 5), (65,)]
 NUM_STEPS = 5

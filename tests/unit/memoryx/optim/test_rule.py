@@ -9,7 +9,7 @@ import torch
 
 from memoryx.optim.rule import RULES, rule_named, state_bytes
 from tests.support.errors import raises
-from tests.support.optimizer_rules import init_state
+from tests.support.plain_torch.optimizer_rules import init_state
 from wsc.core.errors import ConfigError
 
 

@@ -10,7 +10,7 @@ import torch
 
 from memoryx.sparsity.held_bytes import held_bytes, packable
 from memoryx.store.store import WeightStore
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.program import Program, TensorSpec
 from wsc.core.sparsity.levels import Constant

@@ -12,7 +12,7 @@ from memoryx.sparsity.step_sparsity import (
     sparsity_by_optimizer,
     sparsity_of_step,
 )
-from tests.support.plain_sgd import plain_sgd
+from tests.support.plain_torch.plain_sgd import plain_sgd
 from timing.densities import StepSparsity
 from wsc.core.program.program import TensorSpec
 from wsc.core.sparsity.levels import Constant, Exp

@@ -4,7 +4,7 @@ import torch
 
 from memoryx.store.journal import Journal
 from memoryx.store.store import WeightStore
-from tests.support.plain_sgd import SGD
+from tests.support.plain_torch.plain_sgd import SGD
 from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 from wsc.core.program.program import TensorSpec
 

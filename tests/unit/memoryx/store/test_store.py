@@ -14,7 +14,7 @@ from memoryx.optim.rule import RULES
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
 from tests.support.errors import raises
-from tests.support.plain_sgd import SGD
+from tests.support.plain_torch.plain_sgd import SGD
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.parts import read_parts
 from wsc.checkpoint.writer import reserve_tensors, write_metadata

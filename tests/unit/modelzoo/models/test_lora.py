@@ -13,9 +13,9 @@ from modelzoo.lora_config import LoraConfig
 from modelzoo.models.lora import LoraEmbedding, LoraLinear, add_lora
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
-from tests.support.tiny_dino import DINO
-from tests.support.tiny_run import run_here, write_run
-from tests.support.tiny_training import GPT
+from tests.support.models.tiny_dino import DINO
+from tests.support.runs.tiny_run import run_here, write_run
+from tests.support.runs.tiny_training import GPT
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import ConfigError
 

@@ -12,7 +12,7 @@ from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.mup import learning_rate_factors
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
-from tests.support.tiny_training import GPT, WIDE_GPT
+from tests.support.runs.tiny_training import GPT, WIDE_GPT
 from wsc.core.errors import ConfigError
 
 

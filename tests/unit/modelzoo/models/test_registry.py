@@ -19,8 +19,8 @@ from modelzoo.models.registry import (
     training_example,
 )
 from tests.support.errors import raises
-from tests.support.op_costs import check_costs
-from tests.support.tiny_models import TINY_MODELS, tiny
+from tests.support.models.tiny_models import TINY_MODELS, tiny
+from tests.support.timing.op_costs import check_costs
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError
 from wsc.numerics.precision import StreamPrecision

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts.website.sequence_diagram import sequence_svg
-from tests.support.html import Parsed
+from tests.support.reports.html import Parsed
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 BLOCK = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)

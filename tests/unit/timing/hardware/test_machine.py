@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.support.errors import raises
-from tests.support.machine_sources import numbers
-from tests.support.small_programs import program, segment
+from tests.support.programs.small_programs import program, segment
+from tests.support.timing.machine_sources import numbers
 from timing.cost import segment_costs
 from timing.hardware import CS2, CS3, WSE3, FabricSpec, MachineSpec, WaferSpec, override
 from timing.hardware.inputs import LoaderSpec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.layered_steps import step_with_head
-from tests.support.small_programs import program, segment
+from tests.support.programs.layered_steps import step_with_head
+from tests.support.programs.small_programs import program, segment
 from timing.hardware import CS2
 from timing.sram import data_bytes, largest_micro_batch
 from timing.sram.liveness import lives, moments, output_head

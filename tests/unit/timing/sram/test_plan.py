@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from tests.support.layered_steps import GB, layers
+from tests.support.programs.layered_steps import GB, layers
 from timing.hardware import CS2, override
 from timing.sram import (
     SramPlan,

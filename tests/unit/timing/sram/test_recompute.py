@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from tests.support.layered_steps import GB, layers, step_with_head
-from tests.support.small_programs import program, segment
+from tests.support.programs.layered_steps import GB, layers, step_with_head
+from tests.support.programs.small_programs import program, segment
 from timing.hardware import CS2, override
 from timing.sram import capacities, data_bytes, largest_micro_batch, recomputable, recompute
 from wsc.core.errors import ConfigError

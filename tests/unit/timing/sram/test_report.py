@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tests.support.small_programs import program, segment
+from tests.support.programs.small_programs import program, segment
 from timing.hardware import CS2, WSE2, override
 from timing.kernels import Grid
 from timing.sram import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.errors import raises
-from tests.support.small_programs import program, segment
+from tests.support.programs.small_programs import program, segment
 from timing.hardware import CS2, CS3, override
 from timing.sram.space import Buffers, buffer_bytes, code_bytes, data_bytes, link_bytes
 from wsc.core.errors import ConfigError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.reference_rows import kernel_row, predict_kernel
+from tests.support.timing.reference_rows import kernel_row, predict_kernel
 from validation.families.kernels import FAMILIES
 from validation.families.prediction import Predictions
 from validation.rows.row import CannotPredict

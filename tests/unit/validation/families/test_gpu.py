@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.reference_rows import predict, published, published_rows, variant
+from tests.support.timing.reference_rows import predict, published, published_rows, variant
 from validation.families.gpu import FAMILIES
 from validation.fit.gpu import FITS
 from validation.rows.row import CannotPredict

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.reference_rows import row, write_rows
+from tests.support.timing.reference_rows import row, write_rows
 from validation.families.inference import FAMILIES
 from validation.families.prediction import Predictions
 from validation.rows.reader import read_rows

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.reference_rows import constant, refusing, row, write_rows
+from tests.support.timing.reference_rows import constant, refusing, row, write_rows
 from validation.families.prediction import Compared, Failed, Family, Predictions, Skipped
 from validation.families.registry import FAMILIES
 from validation.rows.reader import read_rows

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.reference_rows import kernel_row, predict_kernel
+from tests.support.timing.reference_rows import kernel_row, predict_kernel
 from validation.rows.row import CannotPredict
 
 

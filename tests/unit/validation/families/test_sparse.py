@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.reference_rows import predict, tiny_training_row
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
+from tests.support.timing.reference_rows import predict, tiny_training_row
 from validation.families.registry import FAMILIES
 from validation.families.sparse import elements, sparse_densities
 from validation.rows.row import CannotPredict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.errors import raises
-from tests.support.reference_rows import tiny_training_row, tiny_training_rows
+from tests.support.timing.reference_rows import tiny_training_row, tiny_training_rows
 from timing.hardware import CS2, CS3
 from validation.families.training import FAMILIES, run_of, wafer_of
 from validation.published_programs.releases import software_speed

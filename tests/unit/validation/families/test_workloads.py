@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.reference_rows import tiny_training_row, tiny_training_rows
+from tests.support.timing.reference_rows import tiny_training_row, tiny_training_rows
 from validation.families.workloads import (
     loading_of,
     micro_batch_of,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.reference_rows import row, write_rows
+from tests.support.timing.reference_rows import row, write_rows
 from validation.rows.reader import read_rows
 from validation.rows.row import Row
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.reference_rows import constant, row, write_rows
+from tests.support.timing.reference_rows import constant, row, write_rows
 from validation.families.prediction import Family
 from validation.families.registry import FAMILIES as ALL_FAMILIES
 from validation.fit.__main__ import main

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.errors import raises
-from tests.support.reference_rows import row, write_rows
+from tests.support.timing.reference_rows import row, write_rows
 from validation.fit.calibration import Constants, Fit, calibrate, least_squares
 from validation.rows.reader import read_rows
 from validation.rows.row import CannotPredict, Row

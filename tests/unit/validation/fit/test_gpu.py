@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.reference_rows import published_rows
+from tests.support.timing.reference_rows import published_rows
 from validation.families.registry import FAMILIES
 from validation.fit.calibration import Fit, calibrate
 from validation.fit.gpu import FITS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.errors import raises
-from tests.support.reference_rows import row, write_rows
+from tests.support.timing.reference_rows import row, write_rows
 from validation.fit.kernels import fit_gemm, fit_gemv
 from validation.rows.reader import read_rows
 from validation.rows.row import Row

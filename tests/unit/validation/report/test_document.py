@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.errors import raises
-from tests.support.reference_rows import constant, published_rows, row, write_rows
+from tests.support.timing.reference_rows import constant, published_rows, row, write_rows
 from validation.families.prediction import Predictions
 from validation.families.registry import FAMILIES
 from validation.report.document import TABLE_BEGIN, TABLE_END, write_error_table

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.reference_rows import row, write_rows
+from tests.support.timing.reference_rows import row, write_rows
 from validation.families.prediction import Compared
 from validation.report.summary import GOALS, Errors, Goal, belongs, error_table, summaries
 from validation.rows.reader import read_rows

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from tests.support.reference_rows import published, row, write_rows
+from tests.support.timing.reference_rows import published, row, write_rows
 from validation.rows.reader import PUBLISHED, check_unique, read_rows
 from validation.rows.row import COLUMNS, Kind, Row
 from wsc.core.errors import ConfigError

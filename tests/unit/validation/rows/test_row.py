@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from tests.support.reference_rows import row, write_rows
+from tests.support.timing.reference_rows import row, write_rows
 from validation.rows.reader import read_rows
 from validation.rows.row import COLUMNS, RESULTS, CannotPredict, Kind, Row, letters_of
 from wsc.core.errors import ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.reference_rows import variant
+from tests.support.timing.reference_rows import variant
 from validation.rows.row import CannotPredict
 from validation.rows.units import (
     canonical,

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import pytest
 
-from tests.support.tiny_run import digest_of, run_here, write_run
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.cli import UNREAD
 from waferstream.cli.main import main
 

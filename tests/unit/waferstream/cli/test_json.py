@@ -13,8 +13,8 @@ import yaml
 from appliance.jobs.job import Request
 from appliance.jobs.registry import Registry
 from cstorch import distributed
-from tests.support.tiny_run import TINY, write_run
-from tests.support.tools import rows, tool
+from tests.support.host.tools import rows, tool
+from tests.support.runs.tiny_run import TINY, write_run
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.cli.tools.groups import TOOLS, tool_commands

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.params_files import LOADER, NUM_CSX, trainer, written
+from tests.support.runs.params_files import LOADER, NUM_CSX, trainer, written
 from waferstream.config.overrides import Override
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params

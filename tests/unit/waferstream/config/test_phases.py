@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.errors import raises
-from tests.support.params_files import LOADER, NUM_CSX, trainer, written
+from tests.support.runs.params_files import LOADER, NUM_CSX, trainer, written
 from waferstream.config.overrides import Override
 from waferstream.config.phases import check_phases, load_params, load_phases
 from wsc.core.errors import ConfigError

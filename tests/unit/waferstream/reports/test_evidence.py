@@ -10,7 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from tests.support.reference_rows import published_rows
+from tests.support.timing.reference_rows import published_rows
 from validation.families.training import FAMILIES
 from waferstream.reports.evidence import ERROR_BARS, ErrorBar, extrapolations
 

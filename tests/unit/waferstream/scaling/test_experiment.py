@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.errors import raises
-from tests.support.summaries import DIGEST, summary
+from tests.support.reports.summaries import DIGEST, summary
 from waferstream.reports.run.summary import RunSummary
 from waferstream.scaling.experiment import Experiment, measure
 from wsc.core.errors import ConfigError, WaferStreamError

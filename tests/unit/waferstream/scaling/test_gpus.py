@@ -9,7 +9,7 @@ import pytest
 
 import modelzoo
 from baselines.gpu import KINDS
-from tests.support.reference_rows import published_rows
+from tests.support.timing.reference_rows import published_rows
 from validation.families.gpu import FAMILIES
 from validation.families.gpu_runs import gpu_run
 from waferstream.config.params import Params

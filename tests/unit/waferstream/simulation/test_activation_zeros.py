@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tests.support.errors import raises
-from tests.support.tiny_run import write_run
+from tests.support.runs.tiny_run import write_run
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.reports.activation_zeros import ProductZeros

@@ -11,7 +11,7 @@ import torch
 
 from memoryx.optim.cost import UpdateCost
 from modelzoo.models.registry import build_model, model_config
-from tests.support.tiny_models import SIZES, TINY_MODELS
+from tests.support.models.tiny_models import SIZES, TINY_MODELS
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.simulation.capture import CapturedStep, example_batch, load_captured

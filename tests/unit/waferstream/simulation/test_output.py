@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.summaries import simulated_curve
+from tests.support.reports.summaries import simulated_curve
 from timing.attribution import Attribution
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.economics import PriceSpec, training_bill

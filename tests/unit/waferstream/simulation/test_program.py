@@ -10,16 +10,16 @@ import torch
 from torch import nn
 
 import cstorch
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     executor,
     loader,
     losses,
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import Regression, random_batches
-from tests.support.tiny_training import Shape, cluster_config
+from tests.support.roles.local_machine import Regression, random_batches
+from tests.support.runs.tiny_training import Shape, cluster_config
 from waferstream.simulation.program import Simulation
 from wsc.core.errors import ConfigError
 

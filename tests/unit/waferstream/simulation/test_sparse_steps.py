@@ -9,7 +9,7 @@ import pytest
 
 from memoryx.optim.cost import UpdateCost
 from tests.support.errors import raises
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
 from timing.densities import StepSparsity
 from waferstream.config.sections.init import LoopConfig
 from waferstream.simulation.capture import CapturedStep, load_captured

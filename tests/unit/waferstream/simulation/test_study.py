@@ -13,7 +13,7 @@ from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import Holding
 from simulator.simulator import Simulator
 from tests.support.errors import raises
-from tests.support.plain_steps import backward_step, mean_square
+from tests.support.programs.plain_steps import backward_step, mean_square
 from timing.hardware import CS2, MachineSpec, MemoryXSpec, override
 from timing.record import Record
 from waferstream.reports.curve.result import CurvePoint, PredictedStep

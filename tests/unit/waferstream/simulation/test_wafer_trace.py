@@ -10,8 +10,8 @@ import pytest
 from csnode.engine.calls import calls_of
 from csnode.engine.spec import KernelName
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, random_batches
-from tests.support.tiny_run import run_here, write_run
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
+from tests.support.runs.tiny_run import run_here, write_run
 from waferstream.simulation.wafer_trace import trace_kernel
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 from wsc.core.errors import ConfigError

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from tests.support.tiny_run import digest_of, run_here, write_run
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from wsc.compiler.capture.capture import capture
 
 SHORT: dict[str, Any] = {"init__loop": {"max_steps": 3, "eval_frequency": 2, "eval_steps": 1}}

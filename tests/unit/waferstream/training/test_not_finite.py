@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.tiny_run import digest_of, run_here, write_run
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 
 POISONED = 4
 """The batch of step 5."""
@@ -26,14 +26,14 @@ def run(
     **loader: Any,
 ) -> tuple[int, str, str]:
     """Return exit code and output of a run on poisoned data."""
-    section = {"class": "tests.support.poisoned_data:make_loader", "batch_size": 6, **loader}
+    section = {"class": "tests.support.models.poisoned_data:make_loader", "batch_size": 6, **loader}
     folder.mkdir(exist_ok=True)
     callbacks: list[dict[str, Any]] = [{"LoadCheckpointStates": {"load_checkpoint_states": states}}]
     if policy is not None:
         callbacks.append({"NotFiniteSteps": policy})
     own = write_run(
         folder,
-        init__model={"class": "tests.support.poisoned_data:Net"},
+        init__model={"class": "tests.support.models.poisoned_data:Net"},
         init__optimizer={"AdamW": {"lr": 0.01}},
         init__precision={"enabled": False},
         init__loop={"max_steps": steps},

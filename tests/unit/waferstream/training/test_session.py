@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.event_files import scalars
-from tests.support.html import Parsed
-from tests.support.tiny_run import digest_of, run_here, write_run
+from tests.support.files.event_files import scalars
+from tests.support.reports.html import Parsed
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.cli.main import main
 from wsc.core.units import format_ps, format_rate
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import cstorch
-from tests.support.event_files import scalars
-from tests.support.tiny_run import digest_of, run_here, write_run
+from tests.support.files.event_files import scalars
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 
 RIGL = {
     "algorithm": "RigL",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.errors import raises
-from tests.support.tiny_run import run_here, write_run
-from tests.support.traces import read_trace
+from tests.support.reports.traces import read_trace
+from tests.support.runs.tiny_run import run_here, write_run
 from waferstream.cli.arguments import parse_arguments
 from waferstream.training.trace_request import TraceRequest
 from wsc.core.errors import ConfigError

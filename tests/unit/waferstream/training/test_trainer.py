@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from modelzoo.models.registry import build_model
-from tests.support.event_files import scalars
-from tests.support.tiny_run import TINY, digest_of, run_here, write_run
+from tests.support.files.event_files import scalars
+from tests.support.runs.tiny_run import TINY, digest_of, run_here, write_run
 from wsc.checkpoint.reader import Reader
 
 SHORT: dict[str, Any] = {"init__loop": {"max_steps": 2}}

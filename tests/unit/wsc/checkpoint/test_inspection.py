@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.support.checkpoint_files import unsealed
 from tests.support.errors import raises
+from tests.support.files.checkpoint_files import unsealed
 from wsc.checkpoint import SPEC_ATTRIBUTE, inspection
 from wsc.checkpoint.inspection import inspect
 from wsc.checkpoint.writer import append_tensors, write_metadata

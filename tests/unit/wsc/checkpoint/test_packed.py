@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.support.checkpoint_files import PACKED_PLACES, PACKED_VALUES, packed_checkpoint
 from tests.support.errors import raises
+from tests.support.files.checkpoint_files import PACKED_PLACES, PACKED_VALUES, packed_checkpoint
 from wsc.checkpoint import FORMAT_ATTRIBUTE, SPEC_ATTRIBUTE
 from wsc.checkpoint.packed import mask_key, unpack_into
 from wsc.checkpoint.reader import Reader

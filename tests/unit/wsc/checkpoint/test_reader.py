@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from tests.support.checkpoint_files import flip_in, unsealed
 from tests.support.errors import raises
+from tests.support.files.checkpoint_files import flip_in, unsealed
 from wsc.checkpoint import reader as reader_module
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, write_metadata

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from tests.support.errors import raises
-from tests.support.local_machine import BF16, FP32, Regression, random_batches
-from tests.support.plain_steps import backward_step
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import BF16, FP32, Regression, random_batches
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled

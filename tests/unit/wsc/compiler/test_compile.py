@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
-from tests.support.plain_steps import backward_step
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.program.program import Program
 from wsc.numerics.precision import StreamPrecision

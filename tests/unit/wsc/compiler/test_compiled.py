@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.kernels import run_kernels
-from tests.support.local_machine import FP32
-from tests.support.plain_steps import backward_step
+from tests.support.programs.kernels import run_kernels
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import FP32
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import (
     Compiled,

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.listing import schedule_listing
 from wsc.core.program.program import Program
 from wsc.core.program.schedule import collected_by, schedule_of, streamed_by

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from appliance.elaboration.elaborate import ClusterSize
-from tests.support.local_machine import (
+from tests.support.roles.local_machine import (
     Regression,
     compile_model,
     installation,

@@ -4,8 +4,8 @@ import pytest
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from tests.support.local_machine import BF16, compile_model
-from tests.support.tiny_training import GPT, LOADER
+from tests.support.roles.local_machine import BF16, compile_model
+from tests.support.runs.tiny_training import GPT, LOADER
 from wsc.core.program.program import Program
 from wsc.core.program.segment import Footprint
 

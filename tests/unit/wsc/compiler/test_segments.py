@@ -7,9 +7,9 @@ import torch
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from tests.support.kernels import run_kernels
-from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
-from tests.support.tiny_training import GPT, LOADER
+from tests.support.programs.kernels import run_kernels
+from tests.support.roles.local_machine import BF16, FP32, Regression, compile_model, random_batches
+from tests.support.runs.tiny_training import GPT, LOADER
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.program.label_means import SEED_INPUT
 from wsc.core.program.program import BYTES_PER_ELEMENT, Program

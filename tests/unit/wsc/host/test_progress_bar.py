@@ -8,7 +8,7 @@ import sys
 import pytest
 from tqdm import tqdm
 
-from tests.support.terminals import terminal_of_test
+from tests.support.host.terminals import terminal_of_test
 from wsc.host.progress_bar import ProgressBar
 from wsc.host.terminal import TerminalHandler, spinning
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from appliance.ray.forks import fork_server, worker_launcher
-from tests.support.processes import descendants, wait_for_end
+from tests.support.host.processes import descendants, wait_for_end
 
 _SCRIPT = """
 import json, os, sys

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from appliance.ray.hosts.arithmetic import arithmetic_digest, compare_arithmetic
-from tests.support.older_processors import needs_other_kernels, older_kernels
+from tests.support.host.older_processors import needs_other_kernels, older_kernels
 from wsc.core.errors import ClusterJobInitError
 
 SHOW = "from appliance.ray.hosts.arithmetic import arithmetic_digest as d; print(d())"

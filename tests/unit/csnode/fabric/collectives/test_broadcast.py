@@ -11,7 +11,7 @@ from csnode.fabric.collectives import (
     paths,
     route_bus,
 )
-from tests.support.fabric import whole_numbers
+from tests.support.timing.fabric import whole_numbers
 
 
 @pytest.mark.parametrize("num_pes", [1, 2, 5])

@@ -7,7 +7,7 @@ import pytest
 
 from csnode.fabric import Dtype, Fabric, kernels
 from tests.support.errors import raises
-from tests.support.fabric import agree, normal, reference
+from tests.support.timing.fabric import agree, normal, reference
 from wsc.core.errors import ApplianceCompilationError
 
 RANDOM = np.random.default_rng(5)

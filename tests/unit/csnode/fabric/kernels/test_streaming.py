@@ -13,7 +13,7 @@ from csnode.fabric.defects import random_defects
 from csnode.fabric.dtypes import Array
 from csnode.fabric.kernels import streamed_layers, weight_streaming
 from tests.support.errors import raises
-from tests.support.fabric import EPSILON, normal
+from tests.support.timing.fabric import EPSILON, normal
 from timing.hardware import override
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted

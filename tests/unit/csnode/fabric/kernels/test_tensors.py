@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from csnode.fabric import Dtype, Fabric, kernels
 from csnode.fabric.dtypes import decode, encode
 from tests.support.errors import raises
-from tests.support.fabric import agree, normal, reference
+from tests.support.timing.fabric import agree, normal, reference
 from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
 

@@ -19,7 +19,7 @@ from csnode.fabric import (
 )
 from csnode.fabric.memory import SramArray
 from tests.support.errors import raises
-from tests.support.fabric import line
+from tests.support.timing.fabric import line
 from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
 
 

@@ -16,7 +16,7 @@ from csnode.fabric import (
     send,
 )
 from csnode.fabric.dtypes import Array
-from tests.support.fabric import line
+from tests.support.timing.fabric import line
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 
 SETUP = WSE2.vector_setup_cycles

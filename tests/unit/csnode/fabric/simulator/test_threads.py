@@ -17,7 +17,7 @@ from csnode.fabric import (
     send,
 )
 from csnode.fabric.collectives import add_broadcast, paths
-from tests.support.fabric import line
+from tests.support.timing.fabric import line
 from timing.hardware.fabric import WSE2
 
 SETUP = WSE2.vector_setup_cycles

@@ -11,7 +11,8 @@ import torch
 import cstorch
 from cstorch.utils.data import Schedule
 from cstorch.utils.data.loop_length import MAX_STEPS
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     batches,
     evaluation_step,
     executor,
@@ -21,8 +22,7 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.tiny_training import Shape, cluster_config
+from tests.support.runs.tiny_training import Shape, cluster_config
 from wsc.core.errors import (
     ApplianceRuntimeJobTimeoutError,
     ConfigError,

@@ -11,7 +11,8 @@ import torch
 
 from cstorch.distributed import get_worker_state
 from cstorch.utils.data import DataLoader, RestartableDataLoader
-from tests.support.cstorch_program import (
+from tests.support.errors import raises
+from tests.support.programs.cstorch_program import (
     ROWS,
     executor,
     loader,
@@ -19,8 +20,7 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
-from tests.support.errors import raises
-from tests.support.local_machine import random_batches
+from tests.support.roles.local_machine import random_batches
 from wsc.core.errors import DataError
 from wsc.core.program.loading import Loading
 

@@ -10,8 +10,8 @@ import pytest
 
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
-from tests.support.dataset_files import write_csv
 from tests.support.errors import raises
+from tests.support.files.dataset_files import write_csv
 from wsc.core.errors import DataError
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from modelzoo.data.files.csv_file import number, numbers, open_folders, words
-from tests.support.dataset_files import write_csv
 from tests.support.errors import raises
+from tests.support.files.dataset_files import write_csv
 from wsc.core.errors import DataError
 
 

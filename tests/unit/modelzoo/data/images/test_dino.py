@@ -12,7 +12,7 @@ import torch
 from modelzoo.data.images.crops import MultiCrop
 from modelzoo.data.registry import build_source
 from tests.support.errors import raises
-from tests.support.tiny_dino import DATA, write_images
+from tests.support.models.tiny_dino import DATA, write_images
 from wsc.core.errors import ConfigError
 
 

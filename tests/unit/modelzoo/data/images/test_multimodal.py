@@ -15,7 +15,7 @@ from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from modelzoo.models.registry import model_config
 from tests.support.errors import raises
-from tests.support.multimodal import LENGTH, LLAVA, SIMPLE, TO_TENSORS, write_sequences
+from tests.support.models.multimodal import LENGTH, LLAVA, SIMPLE, TO_TENSORS, write_sequences
 from wsc.core.errors import ConfigError, DataError
 
 PLACES = [[1, 2, 3, 4], [5, 6, 7, 0]]

@@ -10,9 +10,9 @@ from modelzoo.models.bert.config import BertConfig
 from modelzoo.models.bert.encoder import drop_masked
 from modelzoo.models.bert.model import BertModel
 from modelzoo.models.registry import build_model
-from tests.support.encoder_names import transformers_names
 from tests.support.errors import raises
-from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
+from tests.support.models.encoder_names import transformers_names
+from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from wsc.core.errors import ConfigError, DataError
 
 BERT = {"name": "bert", **TOKENS, **FOUR_HEADS, **NO_DROPOUT, "initializer_range": 0.2}

@@ -13,8 +13,8 @@ from torch import nn
 from modelzoo.models.bert.tasks import ClassifierModel, SummarizationModel, TokenClassifierModel
 from modelzoo.models.bert.tasks_config import SummarizationConfig, TunedConfig
 from modelzoo.models.registry import build_model, model_config
-from tests.support.encoder_names import transformers_names
-from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TINY_MODELS
+from tests.support.models.encoder_names import transformers_names
+from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TINY_MODELS
 from wsc.core.errors import ConfigError
 
 IDS = torch.randint(2, 40, (3, 8), generator=torch.Generator().manual_seed(0))

@@ -24,9 +24,9 @@ from modelzoo.models.dino.parts_config import (
 )
 from modelzoo.models.registry import build_model, example_inputs
 from modelzoo.published_names import published_name
-from tests.support.encoder_names import DINO_RULES, transformers_names
 from tests.support.errors import raises
-from tests.support.tiny_dino import DATA, DINO, HEAD, LOSS, SPREAD, TRUNK
+from tests.support.models.encoder_names import DINO_RULES, transformers_names
+from tests.support.models.tiny_dino import DATA, DINO, HEAD, LOSS, SPREAD, TRUNK
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 from wsc.core.optimizer.weight_averages import averages_among

@@ -9,7 +9,7 @@ from modelzoo.models.blocks.attention import Attention, SoftmaxFp32Attention
 from modelzoo.models.dit.config import DitConfig, VaeConfig
 from modelzoo.models.dit.model import DitModel, LabelEmbedding, grid_positions, noised, sinusoids
 from modelzoo.models.registry import build_model
-from tests.support.tiny_models import NO_DROPOUT, SIZES
+from tests.support.models.tiny_models import NO_DROPOUT, SIZES
 from wsc.core.errors import ConfigError
 
 SECTION = {

@@ -20,10 +20,10 @@ from modelzoo.models.lora import LoraLinear, add_lora
 from modelzoo.models.mup import learning_rate_factors
 from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
-from tests.support.tiny_models import SIZES
-from tests.support.tiny_models import TOKENS as VOCABULARY
-from tests.support.tiny_training import WIDE_GPT
-from tests.support.transformers_llama import LLAMA_KEYS, THEIR_SIZES, theirs
+from tests.support.models.tiny_models import SIZES
+from tests.support.models.tiny_models import TOKENS as VOCABULARY
+from tests.support.models.transformers_llama import LLAMA_KEYS, THEIR_SIZES, theirs
+from tests.support.runs.tiny_training import WIDE_GPT
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError
 from wsc.numerics.precision import StreamPrecision

@@ -11,9 +11,9 @@ import transformers
 
 from modelzoo.models.dpr.model import DprModel, TextEncoder
 from modelzoo.models.registry import build_model, model_config, training_example
-from tests.support.encoder_names import transformers_names
 from tests.support.errors import raises
-from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
+from tests.support.models.encoder_names import transformers_names
+from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError
 from wsc.numerics.precision import StreamPrecision

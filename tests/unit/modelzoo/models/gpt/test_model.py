@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
-from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
+from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from wsc.core.errors import ConfigError
 
 GPT = {"name": "gpt2", **TOKENS, **FOUR_HEADS, **NO_DROPOUT}

@@ -12,8 +12,8 @@ from modelzoo.converters.llama_families import LLAMA
 from modelzoo.converters.weights import Rule, rule, to_ours
 from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.registry import build_model, model_config
-from tests.support.tiny_models import NO_DROPOUT
-from tests.support.transformers_llama import LLAMA_KEYS, OUR_SIZES, THEIR_SIZES, theirs
+from tests.support.models.tiny_models import NO_DROPOUT
+from tests.support.models.transformers_llama import LLAMA_KEYS, OUR_SIZES, THEIR_SIZES, theirs
 
 
 def assert_same_scores(

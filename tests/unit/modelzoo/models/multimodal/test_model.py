@@ -13,7 +13,7 @@ from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.multimodal.model import LlavaModel, MultimodalSimpleModel
 from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
-from tests.support.multimodal import (
+from tests.support.models.multimodal import (
     IMAGE_MODEL,
     LENGTH,
     LLAVA,

@@ -13,8 +13,8 @@ from swarmx.links.endpoint import Address
 from swarmx.links.memory import MemoryArena, SharedArena
 from swarmx.links.unix.link import SocketEndpoint
 from swarmx.links.wire.messages import MOST_HEADER_BYTES
-from tests.support.envelopes import payload_of
 from tests.support.errors import raises
+from tests.support.roles.envelopes import payload_of
 from wsc.core.errors import (
     ApplianceCorruptionError,
     ApplianceDeadlockError,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tools import tool
+from tests.support.host.tools import tool
 
 
 @pytest.mark.parametrize("host", ["../elsewhere", "", "a,/b", "-x"])

@@ -14,8 +14,8 @@ from appliance.jobs.registry import Registry
 from appliance.site import SITE_DEFAULTS
 from cstorch import distributed
 from modelzoo.data.files.worker_cache import cached
-from tests.support.tiny_run import write_run
-from tests.support.tools import rows, tool
+from tests.support.host.tools import rows, tool
+from tests.support.runs.tiny_run import write_run
 from waferstream.cli.main import main
 from wsc.core.units import format_bytes
 

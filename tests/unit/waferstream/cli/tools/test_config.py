@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.tiny_run import TINY
-from tests.support.tools import rows, tool
+from tests.support.host.tools import rows, tool
+from tests.support.runs.tiny_run import TINY
 from waferstream.config.phases import load_params
 
 LEGACY = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tools import tool
+from tests.support.host.tools import tool
 
 ROOT = Path(__file__).resolve().parents[5]
 

@@ -13,8 +13,8 @@ import yaml
 
 from appliance.jobs.job import Phase, Request
 from appliance.jobs.registry import Registry, this_process
-from tests.support.tiny_run import run_here, write_run
-from tests.support.tools import rows, tool
+from tests.support.host.tools import rows, tool
+from tests.support.runs.tiny_run import run_here, write_run
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from modelzoo.models.registry import MODELS, build_model
-from tests.support.tiny_run import TINY, digest_of, write_run
-from tests.support.tools import fields, rows, tool
+from tests.support.host.tools import fields, rows, tool
+from tests.support.runs.tiny_run import TINY, digest_of, write_run
 from wsc.checkpoint.reader import Reader
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.params_sections import init_section
+from tests.support.runs.params_sections import init_section
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import (
     CheckLoss,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Tag
 
 from tests.support.errors import raises
-from tests.support.params_sections import init_section
+from tests.support.runs.params_sections import init_section
 from waferstream.config.sections.callbacks import CallbackConfig, LoggerConfig, UserCallback
 from waferstream.config.sections.optimizer import OPTIMIZERS, OptimizerConfig, SchedulerConfig
 from wsc.core.errors import ConfigError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.gpu_points import gpu_points
+from tests.support.timing.gpu_points import gpu_points
 from waferstream.reports.curve.gpu_table import gpu_table, gpu_text
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
 

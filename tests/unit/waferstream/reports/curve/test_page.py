@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.html import Parsed
-from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
+from tests.support.reports.html import Parsed
+from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from timing.attribution import Attribution
 from waferstream.reports.curve.page import curve_page, write_curve
 from waferstream.reports.curve.result import GpuComparison

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from baselines.gpu import DGX_A100, DGX_H100, KINDS
-from tests.support.gpu_points import gpu_points
-from tests.support.pictures import drawn, overlapping, shows, words
-from tests.support.summaries import run_curve, simulated_curve, summary
+from tests.support.reports.pictures import drawn, overlapping, shows, words
+from tests.support.reports.summaries import run_curve, simulated_curve, summary
+from tests.support.timing.gpu_points import gpu_points
 from timing.attribution import Attribution
 from waferstream.reports import style
 from waferstream.reports.curve.picture import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.errors import raises
-from tests.support.summaries import DIGEST, run_curve, summary, with_digest
+from tests.support.reports.summaries import DIGEST, run_curve, summary, with_digest
 from wsc.core.errors import WaferStreamError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
+from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from timing.attribution import OVERHEAD_NOTE, Attribution
 from waferstream.reports.curve.result import FilledWafer
 from waferstream.reports.curve.text import (

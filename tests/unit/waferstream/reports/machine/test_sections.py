@@ -8,8 +8,8 @@ import pytest
 
 from csnode.engine.spec import LayerRegion
 from memoryx.tiers import Holding, Tiers
-from tests.support.html import Parsed
-from tests.support.small_programs import program, segment
+from tests.support.programs.small_programs import program, segment
+from tests.support.reports.html import Parsed
 from timing.attribution import OVERHEAD_NOTE, Attribution
 from timing.hardware import CS2, MachineSpec
 from timing.sram import SramPlan, data_bytes

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from tests.support.pictures import drawn, overlapping, words
-from tests.support.small_programs import program, segment
+from tests.support.programs.small_programs import program, segment
+from tests.support.reports.pictures import drawn, overlapping, words
 from timing.hardware import CS2, CS3, WaferSpec
 from timing.sram import SramPlan, data_bytes
 from waferstream.reports.machine.wafer_picture import wafer_picture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.faults.strike import full_disk
-from tests.support.event_files import events, scalars
+from tests.support.files.event_files import events, scalars
 from waferstream.reports.run.event_writer import EventWriter
 
 

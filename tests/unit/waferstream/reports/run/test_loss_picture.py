@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from tests.support.pictures import shows
+from tests.support.reports.pictures import shows
 from waferstream.reports.run.loss_picture import loss_picture
 from waferstream.reports.style import BLUE, VERMILION
 

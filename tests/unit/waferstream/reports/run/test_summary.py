@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.summaries import summary
+from tests.support.reports.summaries import summary
 from timing.attribution import Attribution, StepTiming
 from timing.timed_steps import TimedSteps
 from waferstream.reports.run.summary import Emulated, RunSummary

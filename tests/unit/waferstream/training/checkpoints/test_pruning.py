@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 import cstorch
-from tests.support.tiny_run import run_here, write_run
-from tests.support.tools import tool
+from tests.support.host.tools import tool
+from tests.support.runs.tiny_run import run_here, write_run
 from wsc.core.sparsity.spec import kept_of
 
 FROM_ZEROS = {"init_method": "from_zeros", "param_filter": ["*linear_layer.weight"]}

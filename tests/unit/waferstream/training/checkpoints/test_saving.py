@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from memoryx.store.store import WeightStore
-from tests.support.tiny_run import TINY, digest_of, run_here, write_run
+from tests.support.runs.tiny_run import TINY, digest_of, run_here, write_run
 from wsc.checkpoint.reader import Reader
 from wsc.host import disk
 

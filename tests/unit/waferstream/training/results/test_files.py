@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.summaries import summary
+from tests.support.reports.summaries import summary
 from waferstream.reports.run.summary import ModelSummary
 from waferstream.training.results.files import title_of
 

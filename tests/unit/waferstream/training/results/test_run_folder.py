@@ -13,7 +13,7 @@ import yaml
 from appliance.faults.strike import full_disk
 from appliance.spec import ClusterSpec
 from tests.support.errors import raises
-from tests.support.tiny_run import digest_of, run_here, write_run
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.config.phases import load_params
 from waferstream.training.results import files
 from waferstream.training.results.run_folder import RunFolder, claimed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import cstorch
-from tests.support.tiny_run import run_here, write_run
+from tests.support.runs.tiny_run import run_here, write_run
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.flags import Flags
 from waferstream.training.setup.flags import global_flags, scoped_flags

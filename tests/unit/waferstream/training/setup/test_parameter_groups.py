@@ -6,7 +6,7 @@ from typing import Any
 
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
-from tests.support.tiny_training import GPT, init_config
+from tests.support.runs.tiny_training import GPT, init_config
 from waferstream.config.params import InitConfig
 from waferstream.training.setup.parameter_groups import parameter_groups
 from wsc.core.errors import ConfigError

@@ -16,9 +16,9 @@ from torch import nn
 
 from scripts.reference_loop import tree_sum
 from tests.support.errors import raises
-from tests.support.tiny_models import SIZES
-from tests.support.tiny_run import digest_of, run_here, write_run
-from tests.support.user_programs import CROSS_ENTROPY, user_trainer, write_program
+from tests.support.models.tiny_models import SIZES
+from tests.support.programs.user_programs import CROSS_ENTROPY, user_trainer, write_program
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.config.params import InitConfig
 from waferstream.training.setup.loaders import check_share
 from wsc.checkpoint.reader import Reader

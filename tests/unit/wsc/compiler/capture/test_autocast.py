@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.support.errors import raises
-from tests.support.kernels import run_eagerly, run_kernels
-from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
+from tests.support.programs.kernels import run_eagerly, run_kernels
+from tests.support.roles.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from wsc.compiler.capture.autocast import FAMILY_OF, autocast
 from wsc.core.errors import ApplianceCompilationError
 from wsc.numerics.precision import StreamPrecision

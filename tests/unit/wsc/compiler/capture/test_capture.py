@@ -9,9 +9,9 @@ from torch import nn
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
-from tests.support.kernels import run_eagerly, run_kernels
-from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
-from tests.support.tiny_training import GPT, LLAMA, LOADER
+from tests.support.programs.kernels import run_eagerly, run_kernels
+from tests.support.roles.local_machine import BF16, FP32, Regression, compile_model, random_batches
+from tests.support.runs.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.capture.capture import capture
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program.program import TensorSpec

@@ -9,7 +9,7 @@ from torch import nn
 
 import wsc
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.capture.capture_errors import line_of_node, user_line
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 

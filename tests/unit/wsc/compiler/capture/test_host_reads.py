@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from wsc.core.errors import ApplianceCompilationError
 
 READS: dict[str, Callable[[torch.Tensor], Any]] = {

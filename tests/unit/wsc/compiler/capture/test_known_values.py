@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.support.errors import raises
-from tests.support.kernels import run_eagerly, run_kernels
-from tests.support.local_machine import FP32, Regression, compile_model, random_batches
+from tests.support.programs.kernels import run_eagerly, run_kernels
+from tests.support.roles.local_machine import FP32, Regression, compile_model, random_batches
 from wsc.core.errors import ApplianceCompilationError
 
 Change = Callable[[torch.Tensor], torch.Tensor]

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.support.torch_case_steps import check_step
-from tests.support.torch_cases import Case, function, integers, modules
+from tests.support.plain_torch.torch_case_steps import check_step
+from tests.support.plain_torch.torch_cases import Case, function, integers, modules
 from wsc.compiler.capture.traceable import gaussian_nll_loss, traceable_forms, without_onednn
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from modelzoo.models.registry import training_example
-from tests.support.local_machine import BF16
-from tests.support.plain_steps import backward_step
-from tests.support.tiny_models import SIZES, TINY_MODELS
+from tests.support.models.tiny_models import SIZES, TINY_MODELS
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import BF16
 from wsc.compiler.capture.capture import masters_of
 from wsc.compiler.compile import CompileRequest, compile_recorded
 from wsc.compiler.derivation.deepen import is_like

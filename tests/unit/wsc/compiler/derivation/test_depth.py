@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.plain_steps import backward_step
+from tests.support.programs.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like, named_by_place
 from wsc.core.program.program import Program

@@ -9,9 +9,9 @@ from torch import fx
 
 from modelzoo.models.registry import training_example
 from tests.support.errors import raises
-from tests.support.local_machine import BF16, FP32, Regression, random_batches
-from tests.support.plain_steps import backward_step
-from tests.support.tiny_models import SIZES, TINY_MODELS
+from tests.support.models.tiny_models import SIZES, TINY_MODELS
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import BF16, FP32, Regression, random_batches
 from wsc.compiler.capture.captured import Captured
 from wsc.compiler.derivation.recording import Recording, record
 from wsc.compiler.storages import tensors_of

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.plain_steps import backward_step
+from tests.support.programs.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_recorded, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.recording import record

@@ -8,8 +8,8 @@ from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from tests.support.local_machine import Regression, compile_model, random_batches
-from tests.support.tiny_training import GPT, LLAMA, LOADER
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
+from tests.support.runs.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes.layers import layer_name
 

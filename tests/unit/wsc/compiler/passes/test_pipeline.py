@@ -10,11 +10,11 @@ from torch import fx, nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from tests.support.captured_steps import captured
-from tests.support.kernels import run_eagerly, run_kernels
-from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
-from tests.support.plain_steps import backward_step
-from tests.support.tiny_training import GPT, LLAMA, LOADER
+from tests.support.programs.captured_steps import captured
+from tests.support.programs.kernels import run_eagerly, run_kernels
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import BF16, FP32, Regression, compile_model, random_batches
+from tests.support.runs.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.capture.captured import Captured
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled

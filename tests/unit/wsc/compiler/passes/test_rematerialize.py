@@ -14,10 +14,10 @@ from torch.fx import Node
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from tests.support.kernels import run_eagerly, run_kernels
-from tests.support.local_machine import BF16, FP32
-from tests.support.plain_steps import backward_step
-from tests.support.tiny_training import GPT, LLAMA, LOADER
+from tests.support.programs.kernels import run_eagerly, run_kernels
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import BF16, FP32
+from tests.support.runs.tiny_training import GPT, LLAMA, LOADER
 from timing.sram import moments, recompute
 from wsc.compiler.capture.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step

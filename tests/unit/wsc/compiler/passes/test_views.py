@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from tests.support.captured_steps import captured
-from tests.support.kernels import run_eagerly, run_kernels
-from tests.support.local_machine import FP32, Regression, compile_model, random_batches
+from tests.support.programs.captured_steps import captured
+from tests.support.programs.kernels import run_eagerly, run_kernels
+from tests.support.roles.local_machine import FP32, Regression, compile_model, random_batches
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.views import merge_views
 

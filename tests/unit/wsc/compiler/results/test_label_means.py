@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.support.local_machine import FP32
+from tests.support.roles.local_machine import FP32
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled, compiled_from_json, compiled_to_json
 from wsc.core.program.label_means import SEED_INPUT

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.support.errors import raises
-from tests.support.local_machine import FP32
+from tests.support.roles.local_machine import FP32
 from wsc.compiler.capture.captured import Captured, separated
 from wsc.compiler.derivation.recording import record
 from wsc.compiler.results.sample_sums import loss_adds_samples, sums_over_samples

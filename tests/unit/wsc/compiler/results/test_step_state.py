@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.support.errors import raises
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.compiled import Compiled, compiled_from_json, compiled_to_json
 from wsc.core.errors import ApplianceCompilationError
 

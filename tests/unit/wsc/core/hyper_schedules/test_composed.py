@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.optim import lr_scheduler as torch_lr
 
 from tests.support.errors import raises
-from tests.support.torch_schedules import torch_values
+from tests.support.plain_torch.torch_schedules import torch_values
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.composed import (
     ChainedLR,

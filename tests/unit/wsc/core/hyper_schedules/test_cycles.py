@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler as torch_lr
 
-from tests.support.torch_schedules import torch_values
+from tests.support.plain_torch.torch_schedules import torch_values
 from wsc.core.hyper_schedules.cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import lr_scheduler as torch_lr
 
-from tests.support.torch_schedules import torch_values
+from tests.support.plain_torch.torch_schedules import torch_values
 from wsc.core.hyper_schedules.decays import (
     ConstantLR,
     CosineAnnealingLR,

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.arenas import StrictArena
+from tests.support.roles.arenas import StrictArena
 from wsc.core.messages.messages import Envelope, WeightsReleased
 from wsc.core.messages.partial_sum import Credit, PartialSum
 from wsc.core.messages.reduce_order import Merger, leaf, root

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.subtrees import merged_subtrees
+from tests.support.roles.subtrees import merged_subtrees
 from wsc.core.messages.reduce_order import Merger, Subtree, leaf, root
 
 Part = tuple[Subtree, str]

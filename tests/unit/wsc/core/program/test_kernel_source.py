@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import fx
 
-from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.compiled import Compiled
 from wsc.core.program.kernel_source import KernelSource, kernel_source
 from wsc.core.program.program import Program

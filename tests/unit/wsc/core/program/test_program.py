@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.small_programs import program, segment
+from tests.support.programs.small_programs import program, segment
 from wsc.core.program.micro_batches import Cut
 from wsc.core.program.program import TensorSpec
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.local_machine import Regression, compile_model, random_batches
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from wsc.core.program.program import Program
 from wsc.core.program.schedule import Rounds, Schedule, collected_by, schedule_of, streamed_by
 from wsc.core.program.stream_plan import plan_streams

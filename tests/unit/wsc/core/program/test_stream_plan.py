@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
 from wsc.core.program.program import BYTES_PER_ELEMENT, TensorSpec
 from wsc.core.program.stream_plan import assign_servers, plan_streams
 

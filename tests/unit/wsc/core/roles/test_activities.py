@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
 from wsc.core.program.stream_plan import plan_streams
 from wsc.core.roles.activities import ActivityLog, Interval, Place, earliest, place_of
 

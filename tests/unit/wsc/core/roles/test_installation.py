@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.support.small_programs import program
+from tests.support.programs.small_programs import program
 from wsc.core.program.program import TensorSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams

@@ -8,8 +8,8 @@ import h5py
 import pytest
 import torch
 
-from tests.support.checkpoint_files import flip_in, packed_checkpoint, unsealed
-from tests.support.tools import fields, rows, tool
+from tests.support.files.checkpoint_files import flip_in, packed_checkpoint, unsealed
+from tests.support.host.tools import fields, rows, tool
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.files import write_weights
 from wsc.checkpoint.reader import Reader

@@ -11,7 +11,7 @@ import torch
 from modelzoo.converters.families import FAMILIES
 from modelzoo.models.dpo.model import DpoModel
 from modelzoo.models.registry import build_model
-from tests.support.tools import rows, tool
+from tests.support.host.tools import rows, tool
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.convert import read_hf, write_hf
 from waferstream.config.phases import load_params

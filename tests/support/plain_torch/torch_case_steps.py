@@ -8,9 +8,9 @@ from functools import cache
 import torch
 
 from appliance.elaboration.elaborate import ClusterSize
-from tests.support.keyed_draws import KeyedDraws
-from tests.support.local_machine import compile_model, installation, sgd, start
-from tests.support.torch_cases import Case, CaseModel
+from tests.support.plain_torch.keyed_draws import KeyedDraws
+from tests.support.plain_torch.torch_cases import Case, CaseModel
+from tests.support.roles.local_machine import compile_model, installation, sgd, start
 from wsc.compiler.compiled import Compiled
 
 NUM_MICRO_BATCHES = 2

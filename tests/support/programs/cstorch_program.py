@@ -13,8 +13,8 @@ import cstorch
 from appliance.coordinator.cluster import Cluster
 from cstorch import amp, backends
 from cstorch.trace import TracedStep
-from tests.support.local_machine import Regression, random_batches
-from tests.support.tiny_training import Shape, cluster_config
+from tests.support.roles.local_machine import Regression, random_batches
+from tests.support.runs.tiny_training import Shape, cluster_config
 
 ROWS = 8
 TWO_SYSTEMS = Shape(2)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import transformers
 
-from tests.support.tiny_models import NO_DROPOUT
+from tests.support.models.tiny_models import NO_DROPOUT
 
 OUR_SIZES = {
     "vocab_size": 40,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from appliance.local import LocalRoles
 from appliance.placement.cores import UnlimitedCores
-from tests.support.arenas import StrictArena, StrictSlab
+from tests.support.roles.arenas import StrictArena, StrictSlab
 from wsc.core.messages.messages import Envelope
 from wsc.core.messages.partial_sum import PartialSum
 from wsc.core.roles.role import Job, Report, RoleContext, RoleSpec

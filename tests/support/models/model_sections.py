@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.multimodal import LLAVA, SIMPLE
-from tests.support.tiny_models import NO_DROPOUT, SIZES, TINY_MODELS, TOKENS
+from tests.support.models.multimodal import LLAVA, SIMPLE
+from tests.support.models.tiny_models import NO_DROPOUT, SIZES, TINY_MODELS, TOKENS
 
 SEQUENCES: dict[str, Any] = {
     "src_vocab_size": 30,

@@ -8,9 +8,9 @@ import torch
 
 from appliance.placement.cores import UnlimitedCores
 from memoryx.server import ServerSpec
-from tests.support.arenas import StrictArena
-from tests.support.plain_sgd import plain_sgd
-from tests.support.small_programs import PARAMETERS, program
+from tests.support.plain_torch.plain_sgd import plain_sgd
+from tests.support.programs.small_programs import PARAMETERS, program
+from tests.support.roles.arenas import StrictArena
 from wsc.core.messages.messages import (
     Envelope,
     GradientReady,

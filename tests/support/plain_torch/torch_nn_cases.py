@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.support.torch_cases import Case, function, integers, modules, normal
-from tests.support.torch_loss_cases import LOSSES
+from tests.support.plain_torch.torch_cases import Case, function, integers, modules, normal
+from tests.support.plain_torch.torch_loss_cases import LOSSES
 
 
 class Lookup(nn.Module):

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.support.small_unet import TIMES, UNet
-from tests.support.torch_cases import Case, function, integers
+from tests.support.models.small_unet import TIMES, UNet
+from tests.support.plain_torch.torch_cases import Case, function, integers
 
 
 class GroupedExperts(nn.Module):

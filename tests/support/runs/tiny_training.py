@@ -15,7 +15,7 @@ import cstorch
 from appliance.spec import AutoRestart, ClusterSpec
 from cstorch import amp, backends
 from modelzoo.data.registry import build_source
-from tests.support.tiny_models import NO_DROPOUT, SIZES
+from tests.support.models.tiny_models import NO_DROPOUT, SIZES
 from waferstream.config.params import InitConfig
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step

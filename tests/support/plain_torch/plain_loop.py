@@ -7,7 +7,7 @@ import pytest
 
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
-from tests.support.tiny_training import LOADER, Shape, init_config
+from tests.support.runs.tiny_training import LOADER, Shape, init_config
 from waferstream.config.params import InitConfig
 
 STEPS = 3

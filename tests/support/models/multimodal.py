@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from tests.support.tiny_models import NO_DROPOUT, SIZES, TOKENS
+from tests.support.models.tiny_models import NO_DROPOUT, SIZES, TOKENS
 
 LENGTH = TOKENS["max_position_embeddings"]
 PATCHES = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.small_programs import program, segment
+from tests.support.programs.small_programs import program, segment
 from wsc.core.program.program import Program
 from wsc.core.program.segment import Footprint, OpWork, Stash
 

@@ -18,7 +18,7 @@ from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize, elaborate, plan_installation
 from appliance.local import LocalRoles
 from simulator.cluster_timing import ClusterTiming
-from tests.support.plain_sgd import plain_sgd
+from tests.support.plain_torch.plain_sgd import plain_sgd
 from timing.hardware import MachineSpec
 from timing.record import Record
 from wsc.compiler.compile import CompileRequest, compile_step

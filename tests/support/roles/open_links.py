@@ -1,17 +1,38 @@
 """Links of roles that know each other, and what the tests send over them."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import get_args
+from typing import Any, cast, get_args
 
 import torch
 
-from swarmx.links.link import Link, LinkKind
-from tests.contract.echo_role import ON_OTHER_HOSTS, open_kind
+from swarmx.links.endpoint import Address
+from swarmx.links.link import Link, LinkKind, open_link
 from wsc.core.messages.messages import Envelope, WeightsReady, WeightsReleased
 
+ON_OTHER_HOSTS = "auto between hosts"
+"""The link ``auto``, where no role shares memory with another."""
+
 KINDS = (*get_args(LinkKind), ON_OTHER_HOSTS)
+
+
+def open_kind(kind: str, role: str, session: str, timeout_s: float = 60.0) -> Link:
+    """Open a link of any kind, or ``ON_OTHER_HOSTS``."""
+    return open_link(
+        "auto" if kind == ON_OTHER_HOSTS else cast(LinkKind, kind),
+        role,
+        session,
+        start_timeout_s=timeout_s,
+        stall_timeout_s=timeout_s,
+        memory=role if kind == ON_OTHER_HOSTS else None,
+    )
+
+
+def read_address(fields: Sequence[Any]) -> Address:
+    """Return an address that was written as JSON."""
+    place, identity, host, far = fields
+    return Address(place, identity, host, None if far is None else read_address(far))
 
 
 @contextmanager

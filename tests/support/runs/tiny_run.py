@@ -13,10 +13,10 @@ from unittest.mock import patch
 import pytest
 import yaml
 
-from tests.support.tiny_training import GPT, shared_compiles
+from tests.support.runs.tiny_training import GPT, shared_compiles
 from waferstream.cli.main import main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DIGEST = "Weights SHA-256: "
 
 TINY = {

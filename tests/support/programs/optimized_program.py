@@ -11,9 +11,9 @@ import torch
 
 import cstorch
 from cstorch.trace import TracedStep
-from tests.support.cstorch_program import ROWS, batches, executor, losses, running_backend
-from tests.support.local_machine import Regression
-from tests.support.tiny_training import Shape
+from tests.support.programs.cstorch_program import ROWS, batches, executor, losses, running_backend
+from tests.support.roles.local_machine import Regression
+from tests.support.runs.tiny_training import Shape
 
 TORCH: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5, fused=True),

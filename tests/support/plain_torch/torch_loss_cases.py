@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tests.support.torch_cases import function, integers, modules, normal, signs, uniform
+from tests.support.plain_torch.torch_cases import (
+    function,
+    integers,
+    modules,
+    normal,
+    signs,
+    uniform,
+)
 
 LOSSES = [
     *modules(

@@ -15,7 +15,13 @@ from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.spec import AutoRestart
 from simulator.cluster_timing import ClusterTiming
-from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
+from tests.support.roles.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.messages.messages import Envelope

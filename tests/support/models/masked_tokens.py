@@ -10,8 +10,8 @@ import cstorch
 from cstorch import backends
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from tests.support.cstorch_program import executor, loader, running_backend
-from tests.support.tiny_training import LOADER, Shape, shared_compiles
+from tests.support.programs.cstorch_program import executor, loader, running_backend
+from tests.support.runs.tiny_training import LOADER, Shape, shared_compiles
 from waferstream.config.params import InitConfig
 from waferstream.training.setup.model import make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step

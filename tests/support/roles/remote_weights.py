@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import cstorch
-from tests.support.cstorch_program import cluster_of
-from tests.support.local_machine import Regression
-from tests.support.tiny_training import Shape
+from tests.support.programs.cstorch_program import cluster_of
+from tests.support.roles.local_machine import Regression
+from tests.support.runs.tiny_training import Shape
 
 NAME = "layers.0.weight"
 SERVERS = Shape(2, servers=2)

@@ -10,9 +10,9 @@ import torch
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.placement.cores import UnlimitedCores
 from csnode.node import NodeSpec
-from tests.support.arenas import StrictArena, StrictSlab
-from tests.support.kernels import Gradients, run_eagerly
-from tests.support.local_machine import (
+from tests.support.programs.kernels import Gradients, run_eagerly
+from tests.support.roles.arenas import StrictArena, StrictSlab
+from tests.support.roles.local_machine import (
     FP32,
     Regression,
     compile_model,

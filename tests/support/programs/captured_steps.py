@@ -6,9 +6,9 @@ from typing import Any
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from tests.support.local_machine import FP32
-from tests.support.plain_steps import backward_step
-from tests.support.tiny_training import GPT, LOADER
+from tests.support.programs.plain_steps import backward_step
+from tests.support.roles.local_machine import FP32
+from tests.support.runs.tiny_training import GPT, LOADER
 from wsc.compiler.capture.capture import capture
 from wsc.compiler.capture.captured import Captured
 from wsc.numerics.precision import StreamPrecision

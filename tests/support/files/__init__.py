@@ -1,0 +1,1 @@
+"""Files of checkpoints, datasets and events."""

@@ -1,0 +1,1 @@
+"""Processes, terminals, commands and schedulers of the host."""

@@ -1,0 +1,1 @@
+"""Small models, and the data that they are trained on."""

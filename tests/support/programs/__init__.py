@@ -1,0 +1,1 @@
+"""Programs of users, and the steps that are captured and compiled from them."""

@@ -1,0 +1,1 @@
+"""Readers of pages, pictures and traces, and made-up results for them."""

@@ -1,0 +1,1 @@
+"""Roles of a cluster in this process, driven by hand or in any order."""

@@ -1,0 +1,1 @@
+"""Small runs, as a user starts them."""

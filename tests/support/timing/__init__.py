@@ -1,0 +1,1 @@
+"""Emulated costs, machines and published rows."""
