@@ -37,6 +37,9 @@ from wsc.host.files import write_json
 GROUPS = (("best", "csx2", "ddp2"), ("best", "csx1", "fsdp2"), ("best", "csx4"), ("best", "csx8"))
 """Arms that are alive together; at 98M parameters four of them exceed 24 GB."""
 
+_NEARLY = 1.12
+"""Layouts within this factor of the fastest may be as fast: hosts drift by a tenth in minutes."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print tables, write JSON; return the exit status."""
@@ -91,13 +94,23 @@ def compare(
 
 
 def layout_seconds(workload: Workload) -> dict[Layout, float]:
-    """Measure a step of the loop in memory in every layout: the faster one of two."""
-    seconds: dict[Layout, float] = {}
-    for layout in workload.layouts:
-        plan = openers("best", workload, Path(), layout)
-        with closing(Arm("best", plan)) as arm:
-            seconds[layout] = min(arm.run(1) for _ in range(2))
-        print(f"in memory, {layout}: {seconds[layout]:.3f} s/step", flush=True)
+    """Measure a step of the loop in memory in every layout: the fastest of two.
+
+    Layouts nearly as fast as the fastest are measured again, minutes later, since the speed of a
+    host drifts by more than they differ; of them the fastest step of four counts.
+    """
+    seconds = {layout: _fastest_step(workload, layout) for layout in workload.layouts}
+    limit = _NEARLY * min(seconds.values())
+    for layout in [each for each, s in seconds.items() if s <= limit]:
+        seconds[layout] = min(seconds[layout], _fastest_step(workload, layout))
+    return seconds
+
+
+def _fastest_step(workload: Workload, layout: Layout) -> float:
+    """Return the seconds of the faster one of two steps."""
+    with closing(Arm("best", openers("best", workload, Path(), layout))) as arm:
+        seconds = min(arm.run(1) for _ in range(2))
+    print(f"in memory, {layout}: {seconds:.3f} s/step", flush=True)
     return seconds
 
 
