@@ -16,6 +16,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
@@ -97,12 +98,12 @@ def layout_seconds(workload: Workload) -> dict[Layout, float]:
     """Measure a step of the loop in memory in every layout: the fastest of two.
 
     Layouts nearly as fast as the fastest are measured again, minutes later, since the speed of a
-    host drifts by more than they differ; of them the fastest step of four counts.
+    host drifts by more than they differ; the mean of both measurements counts.
     """
     seconds = {layout: _fastest_step(workload, layout) for layout in workload.layouts}
     limit = _NEARLY * min(seconds.values())
     for layout in [each for each, s in seconds.items() if s <= limit]:
-        seconds[layout] = min(seconds[layout], _fastest_step(workload, layout))
+        seconds[layout] = mean([seconds[layout], _fastest_step(workload, layout)])
     return seconds
 
 
