@@ -95,7 +95,7 @@ def compare(
 
 
 def layout_seconds(workload: Workload) -> dict[Layout, float]:
-    """Measure a step of the loop in memory in every layout: the fastest of two.
+    """Measure a step of the loop in memory in every layout: the faster one of two.
 
     Layouts nearly as fast as the fastest are measured again, minutes later, since the speed of a
     host drifts by more than they differ; the mean of both measurements counts.

@@ -1,1 +1,1 @@
-"""Emulated costs, machines and published rows."""
+"""Emulated times and costs, machines, programs of the wafer simulator, and published rows."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.reports.step_timings import timing
+from tests.support.timing.step_timings import timing
 from timing.attribution import Attribution, Cause, waits
 
 ends = st.lists(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.reports.step_timings import timing
+from tests.support.timing.step_timings import timing
 from timing.attribution import Attribution
 from timing.timed_steps import TimedSteps
 
