@@ -181,6 +181,7 @@ class Grace:
         self._arrivals = _Arrivals()
         self._before: Mapping[int, _Found] = {}
         self._timer: threading.Timer | None = None
+        self._noting: threading.Thread | None = None
 
     def begin(self) -> None:
         """Note that there is something to save from now on. Idempotent."""
@@ -188,8 +189,11 @@ class Grace:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a signal has arrived."""
-        return self._number is not None
+        """Whether a signal has arrived; its note is out by then, before anything is saved."""
+        if self._noting is None:
+            return False
+        self._noting.join()
+        return True
 
     def end(self) -> None:
         """Give the signal, if one has arrived, to the handler outside of ``given``; raise it."""
@@ -218,7 +222,8 @@ class Grace:
         else:
             self._number = number
             self._timer = _started(self._seconds, self._be_over)
-            threading.Thread(target=self._note, daemon=True).start()
+            self._noting = threading.Thread(target=self._note, daemon=True)
+            self._noting.start()
 
     def _be_over(self) -> None:
         self._is_over = True

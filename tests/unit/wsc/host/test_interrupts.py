@@ -89,6 +89,23 @@ def test_grace_lets_the_work_end() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
+def test_note_of_a_grace_comes_before_the_work_that_it_announces() -> None:
+    """However late its thread runs: on a busy host, a short step and its save ended before it."""
+    said: list[str] = []
+
+    def note() -> None:
+        time.sleep(0.1)
+        said.append("note")
+
+    grace = Grace(60, note)
+    with grace.given():
+        grace.begin()
+        signal.raise_signal(signal.SIGHUP)
+        assert grace.is_asked
+        said.append("saved")
+    assert said == ["note", "saved"]
+
+
 @pytest.mark.parametrize("first", [number for number, _ in HANDLED])
 def test_closed_terminal_leaves_time_for_the_work(first: signal.Signals) -> None:
     """The kernel and every shell send SIGHUP; timeout(1) sends each signal twice."""
