@@ -82,7 +82,7 @@ def test_grace_lets_the_work_end() -> None:
         grace.end()
         signal.raise_signal(signal.SIGTERM)
         assert grace.is_asked
-        assert noted.wait(10)
+        assert noted.is_set()
         with pytest.raises(Terminated):
             grace.end()
         with pytest.raises(KeyboardInterrupt):
