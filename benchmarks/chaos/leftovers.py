@@ -10,7 +10,7 @@ from pathlib import Path
 
 _PATIENCE_S = 10.0
 _POLL_S = 0.2
-_LISTENS = "0A"  # the state in /proc/net/tcp
+LISTENS = "0A"  # the state in /proc/net/tcp
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
@@ -51,7 +51,7 @@ class Census:
         """Note the processes that are below a process now, and their sockets."""
         for below in descendants(pid):
             self._pids.setdefault(below, _start_of(below))
-            self._sockets.update(_sockets_of(below))
+            self._sockets.update(sockets_of(below))
 
     def left(self) -> dict[str, list[str]]:
         """Return what is still there, after it had ten seconds to end, by kind."""
@@ -86,7 +86,7 @@ def _start_of(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def _sockets_of(pid: int) -> Iterator[str]:
+def sockets_of(pid: int) -> Iterator[str]:
     """Yield the inodes of the sockets of a process."""
     try:
         for path in Path(f"/proc/{pid}/fd").iterdir():
@@ -105,7 +105,7 @@ def _named_sockets() -> Iterator[tuple[str, str]]:
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
             fields = line.split()
-            if fields[3] == _LISTENS:
+            if fields[3] == LISTENS:
                 yield fields[9], f"port {int(fields[1].rpartition(':')[2], 16)}"
 
 

@@ -12,6 +12,7 @@ import hmac
 import logging
 import os
 import secrets
+import stat
 from functools import lru_cache
 from pathlib import Path
 
@@ -45,10 +46,12 @@ def make_private(folder: Path) -> None:
     """Make a folder that only this user can enter; an older one becomes so.
 
     Raises:
-        OSError: It cannot be made, or belongs to another user.
+        OSError: It cannot be made, is a link, or belongs to another user.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
+    status = folder.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        raise PermissionError(errno.EPERM, "the folder is a link", str(folder))
     if status.st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "the folder belongs to another user", str(folder))
     if status.st_mode & _OTHERS:

@@ -12,17 +12,19 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import ray
 from ray._private import parameter, services, worker
-from ray.exceptions import RayError
 
 from appliance.ray.connection.address import accepts, check_address
-from appliance.ray.connection.session_folders import mark_session, remove_ended_sessions
+from appliance.ray.connection.session_folders import (
+    new_session,
+    private_folder,
+    remove_ended_sessions,
+)
+from appliance.ray.connection.token import close_token_file, own_token
 from appliance.ray.forks.fork_server import (
     end_groups,
     end_workers,
@@ -38,15 +40,14 @@ _LOOK_S = 1.0
 _LEAVE_S = 20.0  # how long a shutdown may take after a signal
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
 
-# What ray.init raises; it raises SystemExit when it gives up on an address.
-_INIT_FAILURES = (RayError, OSError, RuntimeError, ValueError, SystemExit)
+# What ray.init raises: Exception where its processes do not start in time, and SystemExit when it
+# gives up on an address.
+_INIT_FAILURES = (Exception, SystemExit)
 
-# A private instance neither grows nor shows the output of workers: two processes less to start.
-_SMALL = partial(
-    parameter.RayParams,
-    no_monitor=True,
-    include_log_monitor=False,  # type: ignore[arg-type]  # a flag, as its description says
-)
+_RayParams = parameter.RayParams
+
+_LOOPBACK = "127.0.0.1"
+"""Address of a private instance: all its processes then listen there alone."""
 
 _Popen = services.ConsolePopen
 
@@ -68,6 +69,9 @@ _CONFIG: dict[str, object] = {
 }
 
 _RAYS_GENERATOR = random.Random()
+
+_of_private = ExitStack()
+"""What ends with the private Ray that runs: its token."""
 
 _early: Future[str] | None = None
 """The start of a private Ray that nobody has used yet; its result is the address."""
@@ -93,6 +97,9 @@ def enter(runtime: RuntimeSpec) -> bool:
         if runtime.address != "local":
             check_address(runtime.address)
         _init(runtime.address)
+    except ClusterJobInitError:
+        leave()
+        raise
     except _INIT_FAILURES as error:
         leave()
         raise _failure(runtime.address, error) from error
@@ -121,6 +128,9 @@ def _failure(address: str, error: BaseException) -> ClusterJobInitError:
         code="ray-not-started" if is_private else "ray-not-joined",
         where=f"runtime.address: {address}",
         value=text.splitlines()[-1],
+        remedy="stop other work on this host, or try again; Ray's log is in its session folder"
+        if is_private
+        else "read the log of Ray's head",
     )
 
 
@@ -179,6 +189,7 @@ def leave() -> None:
             for info in raylets:
                 info.process.kill()
         ray.shutdown()
+        _of_private.close()
         if groups:
             end_groups(groups)
             end_workers()
@@ -246,31 +257,42 @@ def _starts_in_own_groups() -> Callable[..., Any]:
 
 def _init(address: str) -> None:
     give_ray_a_generator()
-    is_private = address == "local"
+    close_token_file()
     # A signal in the middle aborts the process, and Ray puts a handler of its own in our place.
+    with deferred():
+        if address == "local":
+            _start_private()
+        else:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+
+
+def _start_private() -> None:
+    """Start an instance that listens on loopback alone, in a folder and with a token of its own."""
+    folder, session = private_folder(), new_session()
+
+    def params(**given: Any) -> parameter.RayParams:
+        # It neither grows nor shows the output of workers: two processes less to start. ray.init
+        # would put an address that other hosts reach in the place of loopback.
+        own = {"no_monitor": True, "include_log_monitor": False}
+        return _RayParams(**given | own | {"node_ip_address": _LOOPBACK, "session_name": session})
+
+    _of_private.enter_context(own_token())
     with ExitStack() as stack:
-        stack.enter_context(deferred())
-        if is_private:
-            stack.enter_context(workers_forked())
-            _leave_at_exit()
-            stack.enter_context(mock.patch.object(parameter, "RayParams", _SMALL))
-            stack.enter_context(
-                mock.patch.object(services, "ConsolePopen", _starts_in_own_groups())
-            )
-            no_dashboard = mock.patch.object(
-                services, "start_api_server", return_value=_NO_DASHBOARD
-            )
-            stack.enter_context(no_dashboard)
+        stack.enter_context(workers_forked())
+        _leave_at_exit()
+        for module, name, own in (
+            (parameter, "RayParams", params),
+            (services, "ConsolePopen", _starts_in_own_groups()),
+            (services, "start_api_server", lambda *_, **__: _NO_DASHBOARD),
+        ):
+            stack.enter_context(mock.patch.object(module, name, own))
         ray.init(
-            address=address,
-            include_dashboard=False if is_private else None,
-            object_store_memory=_OBJECT_STORE_BYTES if is_private else None,
+            address="local",
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            _system_config=_config() if is_private else None,
+            _system_config=_config(),
+            _temp_dir=str(folder),
         )
-    if is_private:
-        node: Any = worker._global_node
-        folder = Path(node.get_session_dir_path())
-        mark_session(folder)
-        remove_ended_sessions(folder.parent)
+    remove_ended_sessions(folder, running=session)

@@ -121,6 +121,22 @@ def test_cluster_of_another_python_is_not_joined(monkeypatch: pytest.MonkeyPatch
     assert caught.value.remedy
 
 
+def test_ray_that_does_not_start_in_time_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where it was started early: nobody sees the first failure, nor the thread's."""
+
+    def start(_: str) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray does
+
+    monkeypatch.setattr(connection, "_init", start)
+    runtime = RuntimeSpec()
+    with entering_early(runtime), raises(ClusterJobInitError, "ray-not-started") as caught:
+        enter(runtime)
+    assert caught.value.value == "The current node timed out during startup."
+    assert caught.value.remedy
+
+
 def greet_and_fall_silent(server: socket.socket) -> None:
     """To the greeting of ``enter`` and to Ray's client, until both have gone."""
     for _ in range(2):

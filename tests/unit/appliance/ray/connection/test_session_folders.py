@@ -1,38 +1,97 @@
-"""Folders that Ray leaves: only ours are removed, and only after their process."""
+"""Folders of private instances of Ray: safe from others, and removed after their process."""
 
-import subprocess
-import sys
+import os
+import tempfile
 from pathlib import Path
 
-from appliance.ray.connection.session_folders import mark_session, remove_ended_sessions
+import pytest
 
-_MARK = """
-import sys
-from pathlib import Path
-from appliance.ray.connection.session_folders import mark_session
-for name in sys.argv[1:]:
-    mark_session(Path(name))
-"""
+from appliance.ray.connection.session_folders import (
+    new_session,
+    private_folder,
+    remove_ended_sessions,
+)
+from tests.support.errors import raises
+from tests.support.host.users import NOBODY, needs_root
+from wsc.core.errors import ClusterJobInitError
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary folder of the host, where all users write; the state folder has no room."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(folder))
+    monkeypatch.setattr("appliance.ray.connection.session_folders._PATH_BYTES", 300)
+    monkeypatch.setenv("WAFERSTREAM_STATE", "/" + "long/" * 60)
+    return folder
+
+
+def test_folder_is_for_its_user_alone(temporary: Path) -> None:
+    folder = private_folder()
+    assert folder.parent == temporary / f"waferstream-{os.getuid()}"
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    folder.parent.chmod(0o777)
+    assert private_folder() == folder
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_link_is_no_folder_of_its_user(temporary: Path, tmp_path: Path) -> None:
+    """It would give the rights of the user's folder to whoever can change the link."""
+    (tmp_path / "home").mkdir(mode=0o755)
+    (temporary / f"waferstream-{os.getuid()}").symlink_to(tmp_path / "home")
+    with raises(ClusterJobInitError, "ray-folder-not-private") as caught:
+        private_folder()
+    assert caught.value.remedy
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o755
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["", "ray"])
+def test_folder_that_another_user_made_is_not_used(temporary: Path, name: str) -> None:
+    root = temporary / f"waferstream-{os.getuid()}"
+    (root / name).mkdir(parents=True)
+    os.chown(root / name, NOBODY, NOBODY)
+    with raises(ClusterJobInitError, "ray-folder-not-private"):
+        private_folder()
+
+
+def test_place_where_others_rename_is_not_used(temporary: Path) -> None:
+    """Without the sticky bit any user can put another folder in the place of this one."""
+    temporary.chmod(0o777)
+    with raises(ClusterJobInitError, "ray-folder-not-private"):
+        private_folder()
+
+
+def test_state_folder_serves_where_the_temporary_one_does_not(
+    temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (temporary / f"waferstream-{os.getuid()}").touch()
+    monkeypatch.setenv("WAFERSTREAM_STATE", str(tmp_path / "state"))
+    assert private_folder() == tmp_path / "state" / "sessions" / "ray"
+
+
+def test_path_leaves_room_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would fail at its start."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / ("a" * 40)))
+    monkeypatch.setenv("WAFERSTREAM_STATE", str(tmp_path / ("b" * 40)))
+    with raises(ClusterJobInitError, "ray-folder-not-private"):
+        private_folder()
 
 
 def test_folders_of_ended_runs_are_removed_but_for_the_newest(tmp_path: Path) -> None:
-    """Those of living runs, of others and links to them stay."""
-    old, last, living, foreign = (tmp_path / f"session_{name}" for name in ("1", "2", "3", "0"))
-    for folder in (old, last, living, foreign):
-        (folder / "logs").mkdir(parents=True)
-        (folder / "logs" / "a.log").touch()
-    (tmp_path / "session_latest").symlink_to(last)
-    subprocess.run([sys.executable, "-c", _MARK, str(old), str(last)], check=True)
-    mark_session(living)
-    remove_ended_sessions(tmp_path)
+    """Those of living processes, of others and links to them stay."""
+    parent, gone = os.getppid(), 4194304  # more than the kernel gives a process
+    start = Path(f"/proc/{parent}/stat").read_text().rpartition(") ")[2].split()[19]
+    failed, running = new_session(), new_session()
+    names = [f"session_{gone}-1-1", failed, f"session_{gone}-2-1"]
+    kept = [running, f"session_{parent}-{start}-1", "session_2026-01-01_00-00-00_0_1"]
+    for age, name in enumerate([*kept, *names]):
+        (tmp_path / name / "logs").mkdir(parents=True)
+        os.utime(tmp_path / name, (age, age))
+    (tmp_path / "session_latest").symlink_to(tmp_path / running)
+    remove_ended_sessions(tmp_path, running)
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"session_0", "session_2", "session_3", "session_latest"}
-    assert (last / "logs" / "a.log").exists()
-
-
-def test_a_mark_that_says_nothing_removes_nothing(tmp_path: Path) -> None:
-    for name, mark in (("session_1", ""), ("session_2", "nobody 1"), ("session_3", "4194305")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "waferstream-owner").write_text(mark)
-    remove_ended_sessions(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert left == {*kept, names[-1], "session_latest"}
+    assert (tmp_path / names[-1] / "logs").exists()
