@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from torch import nn
@@ -30,9 +31,6 @@ from wsc.core.errors import NotFiniteStepError
 from wsc.host.interrupts import Grace
 
 log = logging.getLogger("waferstream")
-
-_GRACE_S = 20
-"""How long steps may take after Ctrl-C or SIGTERM; most schedulers kill after 30 s."""
 
 
 class _Trainer(Protocol):
@@ -135,7 +133,10 @@ class TrainingLoop:
             checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
         )
         executor.profiler = profiler
-        grace = Grace(_GRACE_S, _warn_of_grace)
+        grace_s = self._init.checkpoint.grace_s
+        grace = Grace(grace_s, partial(_warn_of_grace, grace_s))
+        if plan.checkpoint_steps:
+            executor.is_ending = lambda: grace.is_asked
 
         @cstorch.step_closure
         def report(_loss: object, position: int) -> None:
@@ -196,9 +197,9 @@ class TrainingLoop:
         return objects
 
 
-def _warn_of_grace() -> None:
+def _warn_of_grace(seconds: float) -> None:
     log.warning(
-        "Interrupted: a checkpoint is saved after the current steps, within %d s. "
-        "Interrupt again to end at once",
-        _GRACE_S,
+        "Interrupted: a checkpoint is saved after the current step, within %g s "
+        "(checkpoint.grace_s). Interrupt again to end at once",
+        seconds,
     )

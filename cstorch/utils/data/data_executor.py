@@ -41,6 +41,9 @@ from wsc.host.files import write_json
 
 log = logging.getLogger("waferstream")
 
+_LONGEST_JOB_S = 1.0
+"""Steps that take longer, as far as that is known, run as several jobs where a loop may be left."""
+
 MbsSetting = MicroBatchSize
 """Values of the flag ``csx.performance.micro_batch_size``."""
 
@@ -84,11 +87,17 @@ class DataExecutor:
         )
         self.iteration = 0
         self.results: list[StepResult] = []
+        self.is_ending: Callable[[], bool] | None = None
+        """Says whether the loop is about to be left, so that values come back as soon as they can.
+
+        Where it is given, jobs are short: about a second, or one step.
+        """
         self.profiler = Profiler()
         self._log = LoopLog(self._backend, self.profiler, self.num_steps)
         self._start = self._backend.global_step
         self._step: Step | None = None
         self._called = 0  # iterations whose step was called
+        self._step_s = _LONGEST_JOB_S  # a step of the last job; unknown before the first
         self._calls: WeakValueDictionary[int, StepCall] = WeakValueDictionary()  # by iteration
         self._is_reading_noted = False
         self._pending_results: list[StepResult] = []  # since the last activation step
@@ -243,7 +252,8 @@ class DataExecutor:
 
     def queue(self, function: Callable[..., Any], arguments: Any) -> None:
         """Run a closure after this iteration's step, if values come back then."""
-        if self.is_activation_step and self._backend.is_e2e_execution:
+        may_be_due = self.is_activation_step or self.is_ending is not None
+        if may_be_due and self._backend.is_e2e_execution:
             self._queued.append((function, arguments))
 
     def _finish_iteration(self) -> None:
@@ -254,16 +264,31 @@ class DataExecutor:
             elapsed_s = time.perf_counter() - self._iteration_started_s
             self.profiler.rate_tracker.add(self._step.batch_size, elapsed_s)
             self._pending_results.append(self._host_result(self._step))
-        if self.is_activation_step:
+        is_due = self.is_activation_step or self._is_left()
+        if is_due or self._is_long_job:
             self._run_to(self._step, self.user_iteration)
-            self.results, self._pending_results = self._pending_results, []
-            call = StepCall.of(self.results[-1]) if self.results else self._call
-            loss = loss_of(call.values or (), self._step.loss_position(self._queued))
-            for function, arguments in [*self._step.closures, *self._queued]:
-                args, kwargs = resolve(arguments, call, after_transfer)
-                function(*args, **kwargs)
-            self._queued.clear()
-            self._log.note(self._step.mode, self.user_iteration, loss)
+            if is_due or self._is_left():
+                self._return_values(self._step)
+        self._queued.clear()
+
+    def _return_values(self, step: Step) -> None:
+        """Give the closures of this iteration the values of its step, which has run."""
+        self.results, self._pending_results = self._pending_results, []
+        call = StepCall.of(self.results[-1]) if self.results else self._call
+        loss = loss_of(call.values or (), step.loss_position(self._queued))
+        for function, arguments in [*step.closures, *self._queued]:
+            args, kwargs = resolve(arguments, call, after_transfer)
+            function(*args, **kwargs)
+        self._log.note(step.mode, self.user_iteration, loss)
+
+    @property
+    def _is_long_job(self) -> bool:
+        """Whether the steps that were called would keep a loop too long that is to be left."""
+        num_pending = self.user_iteration - self._done
+        return self.is_ending is not None and num_pending * self._step_s >= _LONGEST_JOB_S
+
+    def _is_left(self) -> bool:
+        return self.is_ending is not None and self.is_ending()
 
     def _newest_iteration(self) -> int:
         """Return the newest iteration whose step has begun, counted from 1, in any thread."""
@@ -287,6 +312,7 @@ class DataExecutor:
         started_s = time.perf_counter()
         results = self._backend.run(step.mode, before + 1, before + count, step.loss_scale)
         elapsed_s = time.perf_counter() - started_s
+        self._step_s = elapsed_s / count
         self.profiler.add(results, step.batch_size, elapsed_s)
         self._pending_results += results
         for iteration_done, result in enumerate(results, self._done + 1):

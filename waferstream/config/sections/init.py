@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PositiveFloat,
     PositiveInt,
     ValidationInfo,
     model_validator,
@@ -110,6 +111,9 @@ class CheckpointConfig(Section):
     """Train on while the weight servers write a checkpoint."""
     strict_version: bool = True
     """Refuse a checkpoint of another major or minor version."""
+    grace_s: PositiveFloat = 20.0
+    """Seconds from Ctrl-C or SIGTERM on for the current step to end and to be saved. Most
+    schedulers kill after 30 s."""
 
 
 def _null_is_never(value: object) -> object:

@@ -191,3 +191,36 @@ def test_signal_saves_the_current_step(
     assert found == 0, err
     assert "checkpoint_3.mdl, step 3" in again
     assert digest_of(again) == digest_of(whole)
+
+
+def test_signal_saves_within_a_long_log_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps of an interval that takes longer than the grace; the hash is that of one job."""
+    keys: dict[str, Any] = {
+        "init__loop": {"max_steps": 50},
+        "init__logging": {"log_steps": 50},
+        "init__checkpoint": {"steps": 50, "grace_s": 2.5},
+    }
+    flags = write_run(tmp_path, **keys)
+    _, whole, _ = run_here([*flags, f"--model_dir={tmp_path / 'whole'}"], capsys)
+    update, seen = WeightStore.update, set[int]()
+
+    def slow(self: WeightStore, gradients: Any, step: int) -> None:
+        if step not in seen:  # once, though a step has an update for each bucket
+            seen.add(step)
+            time.sleep(0.1)
+            if step == 5:
+                signal.raise_signal(signal.SIGINT)
+        update(self, gradients, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WeightStore, "update", slow)
+        code, out, _ = run_here(flags, capsys)
+    assert code == 128 + signal.SIGINT
+    assert "Saved checkpoint" in out
+    assert 5 <= max(seen) <= 20
+    code, again, err = run_here(flags, capsys)
+    assert code == 0, err
+    assert f"checkpoint_{max(seen)}.mdl, step {max(seen)}" in again
+    assert digest_of(again) == digest_of(whole)
