@@ -42,6 +42,8 @@ class Backend(ModelHolder):
         self.program_reports: list[ProgramReport] = []
         """What was compiled or validated where nothing is executed."""
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
+        self.given_loaders: dict[int, Any] = {}
+        """Loaders for executors by the identity of what the program has given (``loader_of``)."""
 
     @property
     def newest_step(self) -> int:

@@ -30,6 +30,17 @@ _PROCESS: tuple[_Access, ...] = (
 )
 
 
+def process_states() -> tuple[Any, ...]:
+    """Return the states of the process's generators."""
+    return tuple(get() for get, _ in _PROCESS)
+
+
+def set_process_states(states: tuple[Any, ...]) -> None:
+    """Let the process's generators go on from their states of ``process_states``."""
+    for (_, write), state in zip(_PROCESS, states, strict=True):
+        write(state)
+
+
 class LoaderRandom:
     """State of the random generators that one loader reads."""
 

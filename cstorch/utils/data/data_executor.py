@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from cstorch.tracing.loss_result import loss_of
 from cstorch.tracing.step_value import StepCall, resolve
 from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
+from cstorch.utils.data.given_loader import loader_of
 from cstorch.utils.data.loop_batches import batches_of
 from cstorch.utils.data.loop_length import checked_steps, steps_of
 from cstorch.utils.data.loop_log import LoopLog
@@ -52,7 +53,8 @@ class DataExecutor:
     """Loop over ``num_steps`` steps (default: one epoch) of the traced step called inside.
 
     Args:
-        dataloader: The source of the global batches.
+        dataloader: The source of the global batches, or a loader that the program has made itself,
+            such as torch's DataLoader (``GivenLoader``).
         num_steps: Steps of the loop, at most 2**31 - 1.
         checkpoint_steps: k stands for steps k, 2k, ... and the last one; 0 or None for never.
         activation_steps: The interval at which values come back (default 1), reduced so that they
@@ -65,17 +67,17 @@ class DataExecutor:
 
     def __init__(
         self,
-        dataloader: DataLoader,
+        dataloader: DataLoader | Iterable[Any],
         num_steps: int | None = None,
         checkpoint_steps: Cadence | Schedule | None = None,
         activation_steps: Cadence | Schedule | None = None,
         profiler_activities: Sequence[str] | None = None,  # noqa: ARG002
     ) -> None:
         self._backend = current_backend()
-        self.dataloader = _checked_loader(dataloader)
+        self.dataloader = loader_of(dataloader, self._backend.given_loaders)
         self.num_steps = 1
         if self._backend.is_e2e_execution:
-            self.num_steps = checked_steps(num_steps, dataloader)
+            self.num_steps = checked_steps(num_steps, self.dataloader)
         self.checkpoint_steps = checked_cadence(
             "checkpoint_steps", steps_of(checkpoint_steps, self.num_steps), least=0
         )
@@ -320,17 +322,3 @@ class DataExecutor:
                 call.note(result)
         self._done += count
         step.note_done(self._backend.global_step, results[-1].loss_scale)
-
-
-def _checked_loader(loader: object) -> DataLoader:
-    """Return the loader; ConfigError unless input workers can build it."""
-    if not isinstance(loader, DataLoader):
-        raise ConfigError(
-            "DataExecutor must get a cstorch.utils.data.DataLoader",
-            code="not-a-cstorch-loader",
-            where="cstorch.utils.data.DataExecutor",
-            value=type(loader).__name__,
-            rule="every input worker builds its own loader by calling input_fn",
-            remedy="return this loader from a function: cstorch.utils.data.DataLoader(input_fn)",
-        )
-    return loader

@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 import pytest
-import torch
 
 import cstorch
 from cstorch.utils.data import Schedule
@@ -215,18 +214,6 @@ def test_loop_has_one_iteration_without_execution(mode: str) -> None:
         loop = executor(100, checkpoint_steps=1)
         assert len(loop) == 1
         assert not loop.is_checkpoint_step
-
-
-SAMPLES: Any = [1, 2]
-
-
-@pytest.mark.parametrize("given", [torch.utils.data.DataLoader(SAMPLES), [{}], None])
-def test_loader_of_another_kind_is_refused(given: Any, backend: cstorch.Backend) -> None:
-    """Input workers cannot build the loader that exists in this process only."""
-    with raises(ConfigError, "not-a-cstorch-loader") as caught:
-        cstorch.utils.data.DataExecutor(given, 1)
-    assert caught.value.value == type(given).__name__
-    assert "DataLoader(input_fn)" in (caught.value.remedy or "")
 
 
 def test_schedules_count_from_0(backend: cstorch.Backend) -> None:

@@ -1,0 +1,82 @@
+"""A loader that a program has made itself, such as torch's DataLoader.
+
+Every input worker gets a copy of it. Its random numbers (also for ``shuffle=True``) go on from the
+state that the process has when the first loop over it begins, as those of a plain loop do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import Any
+
+from appliance.input.loader_random import process_states, set_process_states
+from cstorch.utils.data.dataloader import DataLoader
+from wsc.core.errors import ConfigError
+
+
+class GivenLoader(DataLoader):
+    """The loader of a program, for executor loops."""
+
+    def __init__(self, loader: Iterable[Any]) -> None:
+        self._copies = _Copies(loader)
+        super().__init__(self._copies)
+
+    @property
+    def local(self) -> Any:
+        """The loader itself."""
+        return self._copies.loader
+
+    def start_at(self, done: int) -> None:
+        """Note that a loop begins after so many steps of training; the first one fixes the state
+        of the random numbers.
+        """
+        if self._copies.states is None:
+            self._copies.states = process_states()
+        super().start_at(done)
+
+
+class _Copies:
+    """An input function that returns the loader: another process gets both by value."""
+
+    def __init__(self, loader: Iterable[Any]) -> None:
+        self.loader = loader
+        self.states: tuple[Any, ...] | None = None
+
+    def __call__(self) -> Iterable[Any]:
+        if self.states is not None:
+            set_process_states(self.states)
+        return self.loader
+
+
+def loader_of(given: object, known: MutableMapping[int, Any]) -> DataLoader:
+    """Return the loader for an executor: what was given, or a GivenLoader.
+
+    Args:
+        given: A cstorch DataLoader, or an iterable of global batches.
+        known: The GivenLoaders so far by the identity of what was given; later loops go on.
+
+    Raises:
+        ConfigError: Input workers cannot read what was given, or not from its beginning.
+    """
+    if isinstance(given, DataLoader):
+        return given
+    if isinstance(given, Iterator):
+        raise ConfigError(
+            "DataExecutor must get a loader that can be read again",
+            code="loader-read-once",
+            where="cstorch.utils.data.DataExecutor",
+            value=type(given).__name__,
+            rule="every input worker reads the data from the beginning",
+            remedy="return it from a function: cstorch.utils.data.DataLoader(input_fn)",
+        )
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        raise ConfigError(
+            "DataExecutor must get a loader of global batches",
+            code="not-a-loader",
+            where="cstorch.utils.data.DataExecutor",
+            value=type(given).__name__,
+            rule="a torch DataLoader, another iterable of batches, or a cstorch DataLoader",
+            remedy="return it from a function: cstorch.utils.data.DataLoader(input_fn)",
+        )
+    loader: GivenLoader = known.setdefault(id(given), GivenLoader(given))
+    return loader
