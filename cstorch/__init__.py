@@ -83,7 +83,7 @@ from cstorch.tensors import (
     zeros,
     zeros_like,
 )
-from cstorch.trace import trace
+from cstorch.trace import step, trace
 from cstorch.tracing.closures import checkpoint_closure, step_closure
 from cstorch.trainer import CSConfig, Trainer
 from wsc.version import VERSION
@@ -124,6 +124,7 @@ __all__ = [
     "set_debug_scope",
     "simulate",
     "sparse",
+    "step",
     "step_closure",
     "tensor",
     "to_numpy",

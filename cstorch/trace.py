@@ -43,6 +43,10 @@ def trace(function: Callable[..., Any]) -> TracedStep:
     return TracedStep(function)
 
 
+step = trace
+"""The name of the decorator in lessons."""
+
+
 class TracedStep:
     """A step function that runs on the cluster.
 

@@ -7,6 +7,7 @@ names. A module of the vendor becomes a thin module that takes its attributes fr
     from cerebras.pytorch.utils.data import DataLoader     # cstorch.utils.data
     from cerebras.appliance.errors import ApplianceError   # wsc.core.errors
 
+Packages and names of the vendor's earlier releases are found, too (``cstorch.client.older_names``).
 Other packages under ``cerebras``, such as a Model Zoo on the search path, are imported from there.
 """
 
@@ -23,7 +24,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
-from cstorch.client import torch_release
+from cstorch.client import older_names, torch_release
 from cstorch.client.checkpoints import VERSION_KEY
 from wsc.core.errors import ConfigError, did_you_mean
 
@@ -53,7 +54,6 @@ _OURS: dict[str, str | None] = {
     "cerebras.pytorch.utils.tracker": "cstorch.client.utils.rates",
     "cerebras.pytorch.utils.utils": "cstorch.sparse.filters",
     "cerebras.framework": None,
-    "cerebras.framework.torch": "cstorch",  # the front end's name in release 1
     "cerebras.appliance": "cstorch.client.utils.logs",
     "cerebras.appliance.cluster": None,
     "cerebras.appliance.cluster.client": "cstorch.client.accepted.telemetry",
@@ -74,6 +74,12 @@ _OURS: dict[str, str | None] = {
 }
 """Module of this project for a module of the vendor's and those below it; None for a folder."""
 
+for _package, _now in older_names.PACKAGES.items():
+    _below = {
+        n.removeprefix(_now): ours for n, ours in _OURS.items() if f"{n}.".startswith(f"{_now}.")
+    }
+    _OURS |= {_package + rest: ours for rest, ours in _below.items()}
+
 _CONSTANTS: dict[str, object] = {
     "cerebras.pytorch.__version__": "2.10.0",  # the release whose interface this project has
     "cerebras.pytorch._generating_docs": False,
@@ -81,9 +87,16 @@ _CONSTANTS: dict[str, object] = {
 }
 """Values of the vendor's modules that have no counterpart in this project."""
 
-_ABSENT = object()
+_PLACES = (
+    "cerebras.pytorch",
+    *(f"cerebras.pytorch.{name}" for name in ("optim", "optim.lr_scheduler", "utils.data", "amp")),
+    *(f"cerebras.pytorch.{name}" for name in ("metrics", "sparse", "distributed", "nn")),
+    "cerebras.framework",
+    "cerebras.appliance.errors",
+)
+"""Modules in which a name is looked for that is missing where a program asks for it."""
 
-_PAGE = "cstorch/README.md lists the names that exist"
+_ABSENT = object()
 
 
 class VendorNameError(ConfigError, AttributeError):
@@ -101,10 +114,12 @@ class VendorModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         whole = f"{self.__name__}.{name}"
-        if whole in _CONSTANTS:
-            return _CONSTANTS[whole]
+        if older_names.canonical(whole) in _CONSTANTS:
+            return _CONSTANTS[older_names.canonical(whole)]
         if name.startswith("__"):
             raise AttributeError(name)
+        if older_names.is_alias(whole):
+            return older_names.meaning(whole)
         value = getattr(self._ours, name, _ABSENT)
         is_module = value is _ABSENT or isinstance(value, ModuleType)
         if is_module and (whole in _OURS or _our_name(whole) is not None):
@@ -209,15 +224,22 @@ def _our_name(name: str) -> str | None:
 def _missing(name: str) -> dict[str, Any]:
     """Return the fields of the error about a name of the vendor's that does not exist here."""
     package, _, last = name.rpartition(".")
-    guess = did_you_mean(last, _public_names(package))
+    known = _public_names(package)
+    remedy = older_names.instead_of(name) or _elsewhere(last) or did_you_mean(last, known)
     return {
         "what": f"{name} does not exist in WaferStream",
         "code": "vendor-name-missing",
         "where": package,
         "value": last,
-        "rule": _PAGE,
-        "remedy": guess,
+        "rule": f"dir({package}) lists the names that exist",
+        "remedy": remedy,
     }
+
+
+def _elsewhere(name: str) -> str | None:
+    """Return the remedy for a name that other modules have, None if none has it."""
+    found = [f"{place}.{name}" for place in _PLACES if name in _public_names(place)]
+    return f"did you mean {found[0]!r}?" if found else None
 
 
 def _public_names(package: str) -> list[str]:

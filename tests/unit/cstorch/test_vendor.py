@@ -13,6 +13,7 @@ import pytest
 import cstorch
 from appliance.user_code import imports_end_with, prepare_imports_with
 from cstorch import sparse, vendor
+from cstorch.client import older_names
 from cstorch.client.utils.rates import RateTracker
 from cstorch.vendor import VendorModuleError, VendorNameError
 from tests.support.errors import raises
@@ -85,6 +86,41 @@ def test_flags_are_set_through_the_vendor_s_name() -> None:
         assert cstorch.backends.csx.debug.execute_crd_memory_gi == 32
     finally:
         cstorch.backends.reset()
+
+
+@pytest.mark.parametrize(
+    "package", ["cerebras_pytorch", "cerebras_pytorch.experimental", "cerebras.framework.torch"]
+)
+def test_packages_of_earlier_releases_are_the_front_end(package: str) -> None:
+    front = importlib.import_module(package)
+    assert front.compile is cstorch.compile
+    assert front.step is front.compile_step is cstorch.trace
+    assert front.utils.CSConfig is cstorch.distributed.ClusterConfig
+    assert importlib.import_module(f"{package}.utils.nest").visit_torch_tensors is not None
+    assert importlib.import_module(f"{package}.metrics").MeanMetric is cstorch.metrics.MeanMetric
+    assert front.__version__ == "2.10.0"
+
+
+@pytest.mark.parametrize("name", older_names.ALIASES)
+def test_older_name_is_found_in_its_module(name: str) -> None:
+    package, _, last = name.rpartition(".")
+    assert getattr(importlib.import_module(package), last) is older_names.meaning(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("configure", "cluster_config="),
+        ("DataLoader", "'cerebras.pytorch.utils.data.DataLoader'"),
+        ("AdamW", "'cerebras.pytorch.optim.AdamW'"),
+        ("traec", "'trace'"),
+    ],
+)
+def test_missing_name_says_what_to_write_instead(name: str, remedy: str) -> None:
+    front = importlib.import_module("cerebras.pytorch")
+    with raises(VendorNameError, "vendor-name-missing") as caught:
+        getattr(front, name)
+    assert remedy in str(caught.value.remedy)
 
 
 def test_missing_attribute_names_the_nearest_one() -> None:

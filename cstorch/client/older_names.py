@@ -1,0 +1,64 @@
+"""Names of the vendor's earlier releases and of lessons about them, by what they are here.
+
+``cstorch.vendor`` answers for them under the names of release 2.10, and for their packages
+(``PACKAGES``). A name that later releases dropped is an error whose remedy is in ``REPLACED``.
+"""
+
+from __future__ import annotations
+
+from pkgutil import resolve_name
+from typing import Any
+
+PACKAGES = {
+    "cerebras_pytorch": "cerebras.pytorch",  # releases 1.7 to 2.2
+    "cerebras_pytorch.experimental": "cerebras.pytorch",  # releases 1.8 and 1.9
+    "cerebras_appliance": "cerebras.appliance",  # releases 1.7 to 2.2
+    "cerebras.framework.torch": "cerebras.pytorch",  # releases 1.2 to 1.7
+}
+"""Packages of earlier releases by the package of release 2.10 that has their modules."""
+
+ALIASES = {
+    "cerebras.pytorch.compile_step": "cstorch.trace:trace",  # releases 1.8 and 1.9
+    "cerebras.pytorch.utils.CSConfig": "cstorch.distributed:ClusterConfig",  # 1.8 to 2.2
+    "cerebras.pytorch.manual_seed": "torch:manual_seed",  # 2.1
+    "cerebras.appliance.CSConfig": "cstorch.distributed:ClusterConfig",  # 1.7
+}
+"""Names that mean the same as one of ours, as ``module:attribute``."""
+
+REPLACED = {
+    "cerebras.pytorch.configure": "pass cluster_config=ClusterConfig(...) to backend()",
+    "cerebras.pytorch.Session": "call backend(), compile() and a traced step in a DataExecutor",
+    "cerebras.pytorch.initialize": "call backend('CSX')",
+    "cerebras.pytorch.module": "call compile(model, backend)",
+    "cerebras.pytorch.dataloader": "give the loader to utils.data.DataExecutor",
+    "cerebras.pytorch.saver": "call save() and load()",
+    "cerebras.pytorch.save_summaries": "write them with utils.tensorboard.SummaryWriter",
+    "cerebras.pytorch.sparse.configure_sparsity_optimizer": "call sparse.configure(...) and apply"
+    " it to model and optimizer",
+    "cerebras.pytorch.sparse.configure_sparsity_wrapper": "call sparse.configure(...) and apply it"
+    " to model and optimizer",
+}
+"""What to write instead of a name that has no counterpart."""
+
+
+def canonical(name: str) -> str:
+    """Return the name of release 2.10 for a name in a package of an earlier one."""
+    for package in sorted(PACKAGES, key=len, reverse=True):
+        if name == package or name.startswith(f"{package}."):
+            return PACKAGES[package] + name.removeprefix(package)
+    return name
+
+
+def is_alias(name: str) -> bool:
+    """Return whether an earlier release has a name that means one of ours."""
+    return canonical(name) in ALIASES
+
+
+def meaning(name: str) -> Any:
+    """Return what an alias means."""
+    return resolve_name(ALIASES[canonical(name)])
+
+
+def instead_of(name: str) -> str | None:
+    """Return what to write instead of a name that was dropped; None if it was never there."""
+    return REPLACED.get(canonical(name))
