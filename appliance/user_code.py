@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,15 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+USER_CODE = "WAFERSTREAM_USER_CODE"
+"""Environment variable; ``refuse`` for params files of strangers, so that they run no code."""
+
 _installers: list[str] = []  # modules whose install() prepares the imports of this process
+
+
+def is_refused() -> bool:
+    """Return whether the environment refuses code that files name or bring with them."""
+    return os.environ.get(USER_CODE) == "refuse"
 
 
 def prepare_imports_with(module: str) -> None:
@@ -31,10 +40,13 @@ def importing_from(folders: Iterable[Path]) -> Iterator[None]:
     """Let this process, and processes started in the block, import from these folders, too.
 
     They come last, as in a process that is started from here: no module of this project, nor an
-    installed one, is hidden by a file of the same name.
+    installed one, is hidden by a file of the same name. Where the environment refuses the code of
+    files, there are none: a folder could hold a package that this project imports where it is
+    installed.
     """
     before = list(sys.path)
-    sys.path.extend(path for folder in folders if (path := str(folder.resolve())) not in sys.path)
+    own = () if is_refused() else folders
+    sys.path.extend(path for folder in own if (path := str(folder.resolve())) not in sys.path)
     try:
         yield
     finally:

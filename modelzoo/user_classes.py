@@ -12,7 +12,6 @@ train_dataloader:
 from __future__ import annotations
 
 import inspect
-import os
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from appliance.user_code import USER_CODE, is_refused
 from cstorch.model_output import loss_in
 from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
 
@@ -28,9 +28,6 @@ CLASS = "class"
 """The key of a section that names a class of the user's."""
 
 _MISSING = "add it; for a value that a file cannot state, name a function that makes the object"
-
-USER_CODE = "WAFERSTREAM_USER_CODE"
-"""Environment variable; ``refuse`` for params files of strangers, so that they run no code."""
 
 LOSS = "loss"
 """The key of a model section that describes its loss."""
@@ -96,7 +93,7 @@ def import_class(path: object, where: str) -> Callable[..., Any]:
         ConfigError: There is no such module or name, it cannot be called, or the environment
             refuses code that files name.
     """
-    if os.environ.get(USER_CODE) == "refuse":
+    if is_refused():
         raise ConfigError(
             "the file must not name code of its own",
             code="user-code-refused",

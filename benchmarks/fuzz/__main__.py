@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from appliance.user_code import USER_CODE
 from benchmarks.fuzz.campaign import Outcome, run_target, shares
 from benchmarks.fuzz.targets import all_targets
-from modelzoo.user_classes import USER_CODE
 from waferstream.cli.tools.command import table
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.units import GIB

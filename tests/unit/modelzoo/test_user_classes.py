@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from appliance.user_code import importing_from
+from appliance.user_code import USER_CODE, importing_from
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import build_model, check_model, parameter_shapes
-from modelzoo.user_classes import USER_CODE, compute_loss, make_loss
+from modelzoo.user_classes import compute_loss, make_loss
 from tests.support.errors import raises
 from tests.support.programs.user_programs import CROSS_ENTROPY, SOURCE
 from wsc.core.errors import ConfigError

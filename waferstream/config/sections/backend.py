@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from appliance.site import check_mounts, site_defaults
+from appliance.user_code import USER_CODE, is_refused
 from timing.hardware.streams import MOST_SERVERS
 from waferstream.config.sections.section import NotYet, Section, one_or_many
 from wsc.core.config import before
+from wsc.core.errors import ConfigError
 
 DeviceType = Literal["CSX", "CPU", "GPU"]
 
@@ -78,9 +80,19 @@ def search_path(job: ClusterConfig) -> tuple[Path, ...]:
     """Return the folders that user code is imported from: those of the job, then of the site.
 
     Raises:
-        ConfigError: The file of the site is wrong, or a folder is missing and the job checks it.
+        ConfigError: The file of the site is wrong, a folder is missing and the job checks it, or
+            the environment refuses code that files name.
     """
     site = site_defaults()
+    if job.python_paths and is_refused():
+        raise ConfigError(
+            "the file must not name folders with code",
+            code="user-code-refused",
+            where="python_paths",
+            value=", ".join(map(str, job.python_paths)),
+            rule=f"the environment has {USER_CODE}=refuse",
+            remedy="leave python_paths out, or trust the file",
+        )
     paths = (*job.python_paths, *site.python_paths)
     if not job.disable_mount_check:
         check_mounts((*job.mount_dirs, *site.mount_dirs, *paths))

@@ -140,6 +140,17 @@ def test_python_paths_of_a_job_hold_its_code(
     assert code == 0, err
 
 
+def test_folders_of_code_are_refused_with_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder could hold a package that is imported where it is installed."""
+    monkeypatch.setenv("WAFERSTREAM_USER_CODE", "refuse")
+    flags = [*write_run(tmp_path), "--validate_only"]
+    code, _, err = run_here([*flags, "--python_paths", str(tmp_path)], capsys)
+    assert code == 1
+    assert "[user-code-refused]" in err
+
+
 def test_packed_documents_train_alike_on_any_number_of_systems(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
