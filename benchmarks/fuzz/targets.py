@@ -14,6 +14,7 @@ from appliance.jobs.job import ClusterJob, Condition, Owner, Phase, Request
 from appliance.jobs.registry import FILE, Registry
 from appliance.spec import load_cluster
 from benchmarks.fuzz.campaign import Target, through_file
+from benchmarks.fuzz.conversion_targets import conversion_targets
 from benchmarks.fuzz.file_targets import file_targets
 from benchmarks.fuzz.mutations import of_bytes, of_trees
 from swarmx.links.memory import MemorySlab
@@ -52,7 +53,13 @@ _PAYLOAD_LIMIT = 4096
 
 def all_targets(folder: Path) -> tuple[Target, ...]:
     """Return the targets; those that read files write each input into ``folder``."""
-    return (*_messages(), *_configurations(folder), *file_targets(folder), *_caches(folder))
+    return (
+        *_messages(),
+        *_configurations(folder),
+        *file_targets(folder),
+        *_caches(folder),
+        *conversion_targets(folder),
+    )
 
 
 def _messages() -> tuple[Target, ...]:

@@ -79,9 +79,18 @@ class Family:
                 require(config, key, value)
         section = {"name": self.name, **self.implied}
         section |= {ours: config[key] for ours, key in self.keys.items() if key in config}
-        if section.get("filter_size") is None:
-            section["filter_size"] = 4 * section["hidden_size"]
-        section |= self.further_ours(config)
+        try:
+            if section.get("filter_size") is None:
+                section["filter_size"] = 4 * section["hidden_size"]
+            section |= self.further_ours(config)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            raise ConfigError(
+                "the configuration must have the keys of its family",
+                code="config-not-convertible",
+                where="config.json",
+                value=repr(error),
+                remedy=f"take the config.json that transformers wrote for {self.architecture}",
+            ) from error
         return model_config(section, "config.json").model_dump(by_alias=True)
 
     def configuration(self, section: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -54,34 +55,53 @@ def to_ours(
     Raises:
         CheckpointError: A weight is missing or left over, or has another shape.
     """
+    if section["num_hidden_layers"] > len(weights):  # a model of all these layers takes long
+        raise CheckpointError(
+            "every layer of the model must have weights",
+            code="no-such-tensor",
+            value=f"{section['num_hidden_layers']} layers, {len(weights)} weights",
+            remedy="convert it with the configuration of the same model",
+        )
     shapes = parameter_shapes(section)
     found: Weights = {}
     used = set()
     for theirs, ours, each in _pairs(rules, shapes, section):
-        tensor = _known(weights, theirs).float()
+        tensor = _known(weights, theirs)
         used.add(theirs)
-        if each.is_transposed and tensor.ndim == 2:
-            tensor = tensor.t()
-        if each.interleaves_heads:
-            parts_of_heads = tensor.unflatten(0, (section["num_heads"], len(ours), -1))
-            tensor = parts_of_heads.transpose(0, 1).flatten(0, 2)
-        tensor = tensor + each.offset
-        parts = tensor.split([shapes[name][0] for name in ours] if len(ours) > 1 else len(tensor))
-        if each.pairs_neighbours:
-            parts = tuple(_halves(part, section) for part in parts)
-        found |= zip(ours, (part.contiguous() for part in parts), strict=True)
+        own = [shapes[name] for name in ours]
+        try:
+            found |= zip(ours, _split(tensor, each, own, section), strict=True)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise _other_shape(theirs, f"{tuple(tensor.shape)}, for {own}") from error
     if _is_tied(section):
         found["head.weight"] = found["embedding.weight"]
     for name, shape in shapes.items():
         if tuple(_known(found, name).shape) != shape:
-            raise CheckpointError(
-                f"weight {name!r} has another shape than in the model",
-                code="tensor-mismatch",
-                value=f"{tuple(found[name].shape)}, expected {shape}",
-                remedy="convert it with the configuration of the same model",
-            )
+            raise _other_shape(name, f"{tuple(found[name].shape)}, expected {shape}")
     _refuse_rest(weights, used | ({"lm_head.weight"} if _is_tied(section) else set()))
     return found
+
+
+def _split(
+    tensor: torch.Tensor, by: Rule, shapes: Sequence[tuple[int, ...]], section: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """Return the parts of a weight of transformers that are ours.
+
+    Its size is compared first: a file of some bytes can state any number of equal elements.
+    """
+    if tensor.numel() != sum(map(prod, shapes)):
+        raise ValueError("another number of elements")
+    tensor = tensor.float()
+    if by.is_transposed and tensor.ndim == 2:
+        tensor = tensor.t()
+    if by.interleaves_heads:
+        parts_of_heads = tensor.unflatten(0, (section["num_heads"], len(shapes), -1))
+        tensor = parts_of_heads.transpose(0, 1).flatten(0, 2)
+    tensor = tensor + by.offset
+    parts = tensor.split([shape[0] for shape in shapes] if len(shapes) > 1 else len(tensor))
+    if by.pairs_neighbours:
+        parts = tuple(_halves(part, section) for part in parts)
+    return [part.contiguous() for part in parts]
 
 
 def to_theirs(
@@ -122,6 +142,15 @@ def _pairs(
 
 def _is_tied(section: Mapping[str, Any]) -> bool:
     return bool(section["share_embedding_weights"])
+
+
+def _other_shape(name: str, value: str) -> CheckpointError:
+    return CheckpointError(
+        f"weight {name!r} has another shape than in the model",
+        code="tensor-mismatch",
+        value=value,
+        remedy="convert it with the configuration of the same model",
+    )
 
 
 def _known(weights: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:

@@ -77,7 +77,7 @@ def _direction(given: argparse.Namespace) -> str:
 
 def _to_our_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
     """Write a params file with the model of a config.json; return its section and its path."""
-    section = family.section(_json(path))
+    section = family.section(read_json(path))
     target = _new(folder / f"{path.stem}_to_cs.yaml")
     with replacing(target) as partial:
         partial.write_text(dump_yaml({"trainer": {"init": {"model": section}}}), encoding="utf-8")
@@ -110,8 +110,31 @@ def read_hf(path: Path) -> Weights:
         raise _unreadable(path, "no weights of transformers")
     if not path.name.endswith(_INDEX):
         return _read_file(path)
-    files = sorted(set(_json(path).get("weight_map", {}).values()))
-    return {name: w for file in files for name, w in _read_file(path.parent / file).items()}
+    parts = (_read_file(path.parent / file) for file in _files_of(path))
+    return {name: weight for part in parts for name, weight in part.items()}
+
+
+def _files_of(index: Path) -> list[str]:
+    """Return the names of the files that an index lists; CheckpointError unless all lie beside it.
+
+    A path would let the index of a stranger read other files of the user.
+    """
+    found = read_json(index).get("weight_map")
+    files: list[Any] = list(found.values()) if isinstance(found, dict) else [found]
+    wrong = [file for file in files if not _is_name(file)]
+    if wrong:
+        raise CheckpointError(
+            "an index must name files of its folder",
+            code="hf-index-malformed",
+            where=f"{index}: weight_map",
+            value=wrong[0],
+            rule="the name of a weight, and that of the file beside the index which holds it",
+        )
+    return sorted(set(files))
+
+
+def _is_name(file: object) -> bool:
+    return isinstance(file, str) and Path(file).name == file not in ("", "..")
 
 
 _STEMS = ("model.safetensors", "pytorch_model.bin")
@@ -125,7 +148,15 @@ def _read_file(path: Path) -> Weights:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # each format has errors of its own
         raise _unreadable(path, error) from error
+    if not isinstance(loaded, dict) or not all(map(_is_weight, loaded.items())):
+        raise _unreadable(path, "the file holds other things than tensors by name")
     return loaded
+
+
+def _is_weight(item: tuple[object, object]) -> bool:
+    name, value = item
+    is_tensor = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return isinstance(name, str) and is_tensor
 
 
 def _unreadable(path: Path, value: object) -> CheckpointError:
@@ -193,10 +224,11 @@ def _safetensors() -> Any:
         ) from error
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def read_json(path: Path) -> Mapping[str, Any]:
+    """Return the mapping in a file of JSON; ConfigError if it is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             "the file is not JSON", code="file-not-json", where=str(path), value=error
         ) from error

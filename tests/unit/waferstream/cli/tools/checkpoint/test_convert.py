@@ -11,12 +11,14 @@ import torch
 from modelzoo.converters.families import FAMILIES
 from modelzoo.models.dpo.model import DpoModel
 from modelzoo.models.registry import build_model
+from tests.support.errors import raises
 from tests.support.host.tools import rows, tool
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.convert import read_hf, write_hf
 from waferstream.config.phases import load_params
 from waferstream.training.checkpoints.restoring import load_weights
 from wsc.checkpoint.reader import Reader
+from wsc.core.errors import CheckpointError
 
 CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
 TO_OURS = ("--model=gpt2", "--src-fmt=hf", "--tgt-fmt=cs-current")
@@ -114,6 +116,39 @@ def test_what_cannot_be_converted_is_explained(
     same = ("--model=gpt2", "--src-fmt=cs-auto", "--tgt-fmt=cs-current", "--config", config)
     err = tool(capsys, "checkpoint", "convert", tmp_path, *same, code=1)
     assert "[formats-not-convertible]" in err
+
+
+@pytest.mark.parametrize(
+    "weight_map", [{"w": "../secret.bin"}, {"w": "/secret.bin"}, {"w": ".."}, {"w": 1}, ["w"], None]
+)
+def test_index_cannot_name_files_elsewhere(tmp_path: Path, weight_map: object) -> None:
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    torch.save({"w": torch.ones(1)}, tmp_path / "secret.bin")
+    index = folder / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    with raises(CheckpointError, "hf-index-malformed"):
+        read_hf(index)
+
+
+@pytest.mark.parametrize(
+    "content", [[1], {"w": 1}, {1: torch.ones(1)}, {"w": torch.eye(2).to_sparse()}]
+)
+def test_file_of_other_things_is_refused(tmp_path: Path, content: object) -> None:
+    torch.save(content, tmp_path / "pytorch_model.bin")
+    with raises(CheckpointError, "hf-weights-not-readable"):
+        read_hf(tmp_path)
+
+
+def test_weight_of_another_size_is_refused_before_it_takes_memory() -> None:
+    """A terabyte of equal elements, which a small file can state."""
+    family = FAMILIES["gpt2"]
+    section = family.section(CONFIG | {"n_positions": 8})
+    weights = {"transformer.wte.weight": torch.ones(1).expand(2**40)}
+    with raises(CheckpointError, "tensor-mismatch"):
+        family.to_ours(weights, section)
+    with raises(CheckpointError, "no-such-tensor"):
+        family.to_ours(weights, section | {"num_hidden_layers": 10**9})
 
 
 def test_parts_hold_every_weight_once(tmp_path: Path) -> None:
