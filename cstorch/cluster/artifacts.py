@@ -2,6 +2,7 @@
 
 <artifact_dir>/cached_compile/cs_...          unless compile_dir is given
 <artifact_dir>/executors/000001, ...          executors/latest is the newest
+<artifact_dir>/model.csx                      the compiled programs of the model, by mode
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from wsc.compiler.artifact import ArtifactCache
+from wsc.core.program.program import Program
+from wsc.host.files import write_json
 
 DEFAULT = "cerebras_logs"
 """The artifact folder of a program that names none, in the working folder (section 4.6)."""
+
+COMPILED = "model.csx"
+"""A file in the artifact folder that exists once a model is compiled, for which lessons look."""
 
 
 class Artifacts:
@@ -26,6 +32,8 @@ class Artifacts:
     def __init__(self, folder: Path | str | None, compile_dir: Path | str | None) -> None:
         self._folder = None if folder is None else Path(folder).absolute()
         self._compile_dir = None if compile_dir is None else Path(compile_dir)
+        self._has_program_file = folder is not None  # a run of the command has other files
+        self._compiled: dict[str, dict[str, object]] = {}
 
     @property
     def folder(self) -> Path:
@@ -47,6 +55,18 @@ class Artifacts:
         if self._compile_dir is not None:
             return ArtifactCache(self._compile_dir)
         return ArtifactCache(self._folder / "cached_compile") if self._folder else None
+
+    def note_compiled(self, program: Program) -> None:
+        """Tell a compiled program in ``model.csx``, if a user's program has named the folder."""
+        if not self._has_program_file or self.cache is None:
+            return
+        self._compiled[program.mode] = {
+            "artifact": str(self.cache.root / program.digest),
+            "batch_size": program.batch_size,
+            "micro_batch_size": program.micro_batch_size,
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / COMPILED, self._compiled)
 
     def new_executor(self) -> Path:
         """Make the folder of the next executor loop, and let ``latest`` point to it."""

@@ -55,6 +55,8 @@ def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) 
         if start is not None:
             start.cache.store_start(start.key, compiled.program.digest, outlines)
     log_compiled(backend, compiled.program, was_cached=was_cached)
+    if cache is not None:
+        backend.artifacts.note_compiled(compiled.program)
     job.compile_hash, job.is_cached = compiled.program.digest, was_cached
     job.end()
     optimizer = recorded.optimizer_of(compiled, loop.last_step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from waferstream.cli.main import main
 
 PARTS = """
 import json
-import sys
+import os
 
 import torch
 from torch import nn
@@ -77,14 +78,34 @@ def train_step(batch):
     return loss
 
 
-losses = []
 loader = loader_of_rows()
+"""
+
+SHUFFLED = """
+losses = []
 for _ in range(2):
     executor = cstorch.utils.data.DataExecutor(loader, num_steps=6, checkpoint_steps=4)
     for step, batch in enumerate(executor):
         loss = train_step(batch)
         losses.append(loss.item())
 print(json.dumps(losses))
+"""
+
+SAVED = """
+is_resumed = os.path.exists("checkpoint.pt")
+if is_resumed:
+    checkpoint = torch.load("checkpoint.pt")
+    compiled_model.load_state_dict(checkpoint["model"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+was_compiled = os.path.exists("artifacts/model.csx")
+losses = []
+executor = cstorch.utils.data.DataExecutor(loader, num_steps=4)
+for step, batch in enumerate(executor):
+    losses.append(train_step(batch).item())
+    if step == 1 and not is_resumed:
+        states = {"model": compiled_model.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save(states, "checkpoint.pt")
+print(json.dumps([was_compiled, losses]))
 """
 
 Run = Callable[[str], Any]
@@ -115,23 +136,46 @@ def parts() -> dict[str, Any]:
     return names
 
 
-def plain_losses(parts: dict[str, Any], epochs: int) -> tuple[list[float], nn.Module]:
-    """Train in a plain loop; return the losses and the model."""
-    model = parts["made"]()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
-    losses = []
-    loader = parts["loader_of_rows"]()
-    for _ in range(epochs):
-        for batch in loader:
-            loss = parts["loss_of"](model(batch["input_ids"]), batch["labels"])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    return losses, model
+class PlainLoop:
+    """The lesson in plain PyTorch."""
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self.model = parts["made"]()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.2, momentum=0.9)
+        self.loader = parts["loader_of_rows"]()
+        self._loss_of = parts["loss_of"]
+
+    def step(self, batch: dict[str, torch.Tensor]) -> float:
+        """Take a step; return its loss."""
+        loss = self._loss_of(self.model(batch["input_ids"]), batch["labels"])
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return float(loss.item())
+
+
+def near(expected: Any) -> Any:
+    """Return what equals the losses of a plain loop up to the order of sums."""
+    return pytest.approx(expected, abs=2e-5)
 
 
 def test_step_and_plain_loader_train_as_a_plain_loop(run: Run, parts: dict[str, Any]) -> None:
     """Shuffled batches in dicts, losses read in the loop, two loops over one loader."""
-    expected, _ = plain_losses(parts, epochs=2)
-    assert run(LESSON) == pytest.approx(expected, abs=2e-5)
+    plain = PlainLoop(parts)
+    expected = [plain.step(batch) for _ in range(2) for batch in plain.loader]
+    assert run(LESSON + SHUFFLED) == near(expected)
+
+
+def test_states_saved_by_torch_go_on_as_in_a_plain_loop(run: Run, parts: dict[str, Any]) -> None:
+    """They are saved in the loop and loaded in another run, which finds the model compiled."""
+    plain = PlainLoop(parts)
+    first = [plain.step(batch) for batch in itertools.islice(plain.loader, 2)]
+    states = copy.deepcopy((plain.model.state_dict(), plain.optimizer.state_dict()))
+    was_compiled, seen = run(LESSON + SAVED)
+    assert not was_compiled
+    assert seen[:2] == near(first)
+    plain = PlainLoop(parts)
+    plain.model.load_state_dict(states[0])
+    plain.optimizer.load_state_dict(states[1])
+    expected = [plain.step(batch) for batch in itertools.islice(plain.loader, 4)]
+    assert run(LESSON + SAVED) == [True, near(expected)]

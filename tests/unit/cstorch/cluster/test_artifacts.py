@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
 import pytest
 
 import cstorch
-from tests.support.programs.cstorch_program import executor, losses, running_backend, training_step
+from tests.support.programs.cstorch_program import (
+    evaluation_step,
+    executor,
+    losses,
+    running_backend,
+    training_step,
+)
 
 
 @pytest.mark.parametrize("device", ["CSX", "CPU"])
@@ -36,6 +43,24 @@ def test_second_run_finds_the_compile_cache(
     found = [m for m in caplog.messages if m.startswith("Found existing cached compile")]
     assert len(found) == 1
     assert list((tmp_path / "cached_compile").glob("cs_*"))
+
+
+def test_file_tells_the_compiled_programs(tmp_path: Path) -> None:
+    """It exists once a step is compiled, for training and for evaluation."""
+    file = tmp_path / "model.csx"
+    with running_backend(artifact_dir=tmp_path) as backend:
+        assert not file.exists()
+        losses(training_step(backend), executor(1))
+        losses(evaluation_step(backend), executor(1))
+    compiled = json.loads(file.read_text())
+    assert list(compiled) == ["train", "eval"]
+    assert all(Path(program["artifact"]).is_dir() for program in compiled.values())
+
+
+def test_validated_model_is_not_compiled(tmp_path: Path) -> None:
+    with running_backend(artifact_dir=tmp_path, validate_only=True) as backend:
+        losses(training_step(backend), executor(1))
+    assert not (tmp_path / "model.csx").exists()
 
 
 def test_nothing_is_written_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
