@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils import _pytree as pytree
 
@@ -36,6 +36,9 @@ from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.micro_batches import Cut
 from wsc.core.program.program import Mode
 from wsc.core.roles.installation import InputFeed
+
+if TYPE_CHECKING:
+    from wsc.compiler.capture.captured import Captured
 
 
 def trace(function: Callable[..., Any]) -> TracedStep:
@@ -150,6 +153,20 @@ class TracedStep:
         recorded = record_step(current_backend(), Call.of(self._function, args, kwargs), size)
         compiled, _ = compiled_at(recorded, Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
+
+    def recorded_at(self, size: int) -> Captured:
+        """Return the graph that was recorded, for micro-batches of ``size`` samples.
+
+        A step whose program came from the compile cache is recorded now.
+        """
+        from cstorch.tracing.recording_step import record_step  # noqa: PLC0415  (slow)
+
+        recorded = self._installed.recorded
+        recording = recorded.recording
+        if recording is None:
+            recording = record_step(recorded.backend, recorded.call, size).recording
+        assert recording is not None, "it has just been made"
+        return recording.at(size)
 
     @property
     def _installed(self) -> FittedStep:

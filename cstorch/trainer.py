@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -33,6 +33,9 @@ from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
 from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError, ProgramOrderError
+
+if TYPE_CHECKING:
+    from cstorch.referee.referee import Referee
 
 log = logging.getLogger("waferstream")
 
@@ -85,6 +88,8 @@ class Trainer:
         config: Device, steps and sizes.
         loss_fn: Called with the model's output and the target: the last element of a tuple, or
             the entry ``labels``, ``label``, ``targets``, ``target`` or ``y`` of a dict.
+        check: How many of the first steps run beside a plain PyTorch loop on the whole batch, which
+            their values must be equal or close to (``cstorch.referee``); 0 for none.
     """
 
     def __init__(
@@ -94,9 +99,17 @@ class Trainer:
         optimizer: torch.optim.Optimizer,
         config: CSConfig | None = None,
         loss_fn: Callable[[Any, Any], torch.Tensor] | None = None,
+        check: int = 0,
     ) -> None:
         log_to_terminal()
         self.config = config or CSConfig()
+        self.referee: Referee | None = None
+        """What watches the first steps; None without a check."""
+        if check:
+            from cstorch.referee.plain_loop import Training  # noqa: PLC0415  (slow)
+            from cstorch.referee.referee import Referee  # noqa: PLC0415
+
+            self.referee = Referee(Training(model, optimizer, loss_fn, self._loss_of), check)
         self.optimizer = from_torch(optimizer)
         device = self.config.target_device.upper()
         self.backend = replace_backend(
@@ -139,7 +152,10 @@ class Trainer:
             losses.append(loss.item())
 
         for batch in executor:
-            note(self._step(batch))
+            loss = self._step(batch)
+            note(loss)
+            if self.referee is not None:
+                self.referee.note(loss, self._step, executor)
         return losses
 
     def shutdown(self) -> None:
@@ -154,11 +170,14 @@ class Trainer:
         return loss
 
     def _loss(self, batch: Any) -> torch.Tensor:
+        return self._loss_of(self.model, self._loss_fn, batch)
+
+    def _loss_of(self, model: nn.Module, loss_fn: Any, batch: Any) -> torch.Tensor:
         arguments, named, target = self._split(batch)
-        _check_arguments(self.model, arguments, named, has_loss=self._loss_fn is not None)
-        output = self.model(*arguments, **named)
-        if self._loss_fn is not None:
-            return _checked(self._loss_fn(output, target), "the result of loss_fn")
+        _check_arguments(model, arguments, named, has_loss=loss_fn is not None)
+        output = model(*arguments, **named)
+        if loss_fn is not None:
+            return _checked(loss_fn(output, target), "the result of loss_fn")
         return _checked(loss_in(output), "the model's output")
 
     def _split(self, batch: Any) -> tuple[list[Any], dict[str, Any], Any]:

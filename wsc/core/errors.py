@@ -120,6 +120,10 @@ class EmptyLoaderError(DataError, RuntimeError):
     """A loader yields no batch. The vendor's client raises a RuntimeError."""
 
 
+class CheckError(WaferStreamError):
+    """A run computes other values than a plain PyTorch loop."""
+
+
 class CheckpointError(WaferStreamError):
     """A checkpoint cannot be written or read, or does not match the model."""
 

@@ -1,0 +1,124 @@
+"""The first op from which a step on, as it was recorded, differs from the user's Python.
+
+Both run on one micro-batch, with the weights before the step. The recording holds the ops that
+Python called once; so both call the same ops, one after the other, unless the program does another
+thing by now (a counter, a hook) or the recording lacks something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+import torch
+from torch import fx
+
+from cstorch.referee.draws import BatchDraws
+from cstorch.referee.op_log import LoggedOp, OpLog
+from cstorch.referee.rounds import Rounds
+from cstorch.referee.verdict import LOSS, Verdict
+from wsc.compiler.capture.capture_errors import line_of_node
+from wsc.compiler.capture.captured import Captured
+from wsc.core.program.micro_batches import FLAG
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a step begins to differ, and what the user may do about it."""
+
+    where: str
+    remedy: str
+
+
+class _Recorded(fx.Interpreter):
+    """Runs a recorded step on real tensors, and keeps its ops.
+
+    Buffers are copied, so that the step does not change those of the model.
+    """
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self._node: fx.Node | None = None
+        self._copies = {
+            node.target: _copied(super(_Recorded, self).get_attr(node.target, (), {}))
+            for node in module.graph.find_nodes(op="get_attr")
+        }
+        self.log = OpLog(lambda: None if self._node is None else _line(self._node))
+
+    def run_node(self, n: fx.Node) -> Any:
+        self._node = n
+        return super().run_node(n)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG002
+        return self._copies[target]
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _line(node: fx.Node) -> str | None:
+    line, layer = line_of_node(node.meta.get("stack_trace")), node.meta.get("layer")
+    return f"{line} (layer {layer})" if line and layer else line
+
+
+def ops_of_recording(
+    captured: Captured,
+    masters: Mapping[str, torch.Tensor],
+    batch: Sequence[torch.Tensor],
+    rounds: Rounds,
+    step: int,
+) -> list[LoggedOp]:
+    """Run a recorded step on a micro-batch; return its ops.
+
+    Args:
+        captured: The step, at the size of the micro-batch.
+        masters: The weights before the step.
+        batch: The tensors of the micro-batch that the step reads.
+        rounds: How the run rounds and draws, for this micro-batch alone.
+        step: The step, counted from 1.
+    """
+    weights = [masters[spec.name].detach() for spec in captured.parameters]
+    streamed = [weight.to(rounds.precision.stream_dtype) for weight in weights]
+    recorded = _Recorded(captured.module)
+    with torch.no_grad(), recorded.log, BatchDraws(rounds.cut, step, rounds.seed):
+        recorded.run(*streamed, *batch)
+    return recorded.log.ops
+
+
+def first_difference(plain: Sequence[LoggedOp], recorded: Sequence[LoggedOp]) -> str | None:
+    """Return where two sequences of ops part, with the user's line; None if they are alike."""
+    names = [[op.name for op in ops] for ops in (plain, recorded)]
+    matcher = SequenceMatcher(None, names[0], names[1], autojunk=False)
+    for tag, i, end, j, _ in matcher.get_opcodes():
+        if tag == "insert":
+            return f"{_place(recorded[j])} is in the recorded step alone"
+        if tag != "equal":
+            return f"{_place(plain[i])} is not in the recorded step"
+        for one, other in zip(plain[i:end], recorded[j:], strict=False):
+            if not one.is_like(other):
+                return f"{_place(one)} has other values in the recorded step"
+    return None
+
+
+def _place(op: LoggedOp) -> str:
+    return f"{op.line or 'outside of the model'}: aten.{op.name}"
+
+
+def op_of(difference: str) -> Origin:
+    """Return the origin that an op is, which ``first_difference`` has found."""
+    remedy = "give what changes from step to step as a tensor of the batch, or as a buffer"
+    return Origin(difference, remedy)
+
+
+def beyond_recording(verdict: Verdict, line: str | None) -> Origin:
+    """Return the origin of a step whose recorded ops are those of plain PyTorch."""
+    if all(each.name != LOSS for each in verdict.different):
+        names = ", ".join(each.name for each in verdict.different[:3])
+        where = "the update of weights, or the sum of gradients over micro-batches"
+        return Origin(f"{where}: {names}", "report it with the program: its ops are alike")
+    where = f"{line or 'the loss'}: alike for a micro-batch, not when micro-batches are combined"
+    remedy = f"a mean over samples or labels, or one system with {FLAG} of the whole batch"
+    return Origin(where, remedy)

@@ -1,0 +1,63 @@
+"""Random rounding: how far the values of a program move by rounding alone.
+
+In Monte Carlo arithmetic (Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point
+arithmetic", UCLA CSD-970002, 1997) every op rounds up or down at random. The spread of a few such
+runs is the rounding error of the program: it needs no tolerance, and it knows the type of each
+value, cancellation, and how badly a model is conditioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_EXACT = """
+    _to_copy abs amax amin bernoulli cat ceil clamp clamp_max clamp_min clone constant_pad_nd copy
+    embedding empty_like expand_copy flip floor fmod full_like gather index index_select
+    masked_fill max max_pool2d_with_indices maximum min minimum native_dropout neg new_empty
+    new_full new_ones new_zeros ones_like rand_like randn_like relu repeat roll round scatter
+    select_scatter sign slice_backward slice_scatter sort stack threshold_backward topk tril triu
+    trunc where zeros_like
+"""
+"""Ops whose float results are elements of their operands, or constants: they round nothing."""
+
+
+class RandomRounding(TorchDispatchMode):
+    """Moves each computed float by up to one unit in its last place, at random.
+
+    Args:
+        seed: Seed of the random numbers.
+    """
+
+    def __init__(self, seed: int) -> None:
+        TorchDispatchMode.__init__(self)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        results = op(*args, **(kwargs or {}))
+        if not _rounds(op):
+            return results
+        return pytree.tree_map_only(torch.Tensor, self._moved, results)
+
+    def _moved(self, value: torch.Tensor) -> torch.Tensor:
+        if not value.is_floating_point():
+            return value
+        up = torch.rand(value.shape, generator=self._generator).mul_(2).sub_(1)
+        last_place = torch.finfo(value.dtype).eps
+        return value.add_(value * up.mul_(last_place).to(value.dtype))
+
+
+@cache
+def _rounds(op: Any) -> bool:
+    """Return whether an op computes new floats from others."""
+    schema = op._schema
+    has_operand = any(isinstance(a.type, torch.TensorType) for a in schema.arguments)
+    makes_new = all(result.alias_info is None for result in schema.returns)
+    return has_operand and makes_new and op.overloadpacket.__name__ not in _EXACT.split()

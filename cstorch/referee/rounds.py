@@ -1,0 +1,25 @@
+"""How a run rounds and draws, as far as a plain loop must do so, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cstorch.amp import stream_precision
+from cstorch.backend import Backend
+from wsc.core.program.micro_batches import Cut
+from wsc.numerics.precision import StreamPrecision
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Precision, micro-batches and seed of a run."""
+
+    precision: StreamPrecision
+    cut: Cut
+    seed: int
+
+
+def rounds_of(backend: Backend) -> Rounds:
+    """Return how the steps of a backend round and draw."""
+    assert backend.training is not None, "a step has been done"
+    return Rounds(stream_precision(), backend.training.program.cut, backend.seed)
