@@ -31,6 +31,7 @@ from cstorch.trace import trace
 from cstorch.tracing.closures import step_closure
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
+from cstorch.utils.data.given_loader import GivenLoader
 from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError, ProgramOrderError
 
@@ -87,7 +88,8 @@ class Trainer:
         optimizer: One of ``cstorch.optim`` or of torch over the parameters of the model.
         config: Device, steps and sizes.
         loss_fn: Called with the model's output and the target: the last element of a tuple, or
-            the entry ``labels``, ``label``, ``targets``, ``target`` or ``y`` of a dict.
+            the entry ``labels``, ``label``, ``targets``, ``target`` or ``y`` of a dict. By default
+            the method ``default_loss`` of a CerebrasModel that does not take the target.
         check: How many of the first steps run beside a plain PyTorch loop on the whole batch, which
             their values must be equal or close to (``cstorch.referee``); 0 for none.
     """
@@ -141,9 +143,9 @@ class Trainer:
                 rule="shutdown, or another Trainer, ends it",
                 remedy="make a Trainer of the model again: it has its trained weights",
             )
-        source = dataloader if callable(dataloader) else lambda: dataloader
+        loader = DataLoader(dataloader) if callable(dataloader) else GivenLoader(dataloader)
         executor = DataExecutor(
-            DataLoader(source), self.config.max_steps, activation_steps=self.config.log_steps
+            loader, self.config.max_steps, activation_steps=self.config.log_steps
         )
         losses: list[float] = []
 
@@ -173,32 +175,43 @@ class Trainer:
         return self._loss_of(self.model, self._loss_fn, batch)
 
     def _loss_of(self, model: nn.Module, loss_fn: Any, batch: Any) -> torch.Tensor:
-        arguments, named, target = self._split(batch)
+        loss_fn = loss_fn or _loss_of_model(model, batch)
+        arguments, named, target = _split(batch, has_loss=loss_fn is not None)
         _check_arguments(model, arguments, named, has_loss=loss_fn is not None)
         output = model(*arguments, **named)
         if loss_fn is not None:
             return _checked(loss_fn(output, target), "the result of loss_fn")
         return _checked(loss_in(output), "the model's output")
 
-    def _split(self, batch: Any) -> tuple[list[Any], dict[str, Any], Any]:
-        """Return the positional and named arguments of the model, and the target."""
-        if isinstance(batch, Mapping):
-            named = dict(batch)
-            return [], named, named.pop(_target_of(named)) if self._loss_fn else None
-        if isinstance(batch, tuple | list) and batch:
-            arguments = list(batch)
-            return arguments, {}, arguments.pop() if self._loss_fn else None
-        is_tensor = isinstance(batch, torch.Tensor)
-        if is_tensor and self._loss_fn is None:
-            return [batch], {}, None
-        raise ConfigError(
-            "a batch must be a tuple or a dict",
-            code="batch-not-tuple-or-dict",
-            where="cstorch.Trainer",
-            value="Tensor" if is_tensor else type(batch).__name__,
-            rule="a tensor alone has no target for loss_fn",
-            remedy="yield (input, target), or a dict of the model's arguments",
-        )
+
+def _loss_of_model(model: nn.Module, batch: Any) -> Callable[[Any, Any], torch.Tensor] | None:
+    """Return the loss of a CerebrasModel, unless it takes a batch with its target."""
+    loss: Callable[[Any, Any], torch.Tensor] | None = getattr(model, "default_loss", None)
+    if loss is None:
+        return None
+    arguments, named, _ = _split(batch, has_loss=False)
+    return loss if _misfit(model, arguments, named) else None
+
+
+def _split(batch: Any, *, has_loss: bool) -> tuple[list[Any], dict[str, Any], Any]:
+    """Return the positional and named arguments of a model, and the target of its loss."""
+    if isinstance(batch, Mapping):
+        named = dict(batch)
+        return [], named, named.pop(_target_of(named)) if has_loss else None
+    if isinstance(batch, tuple | list) and batch:
+        arguments = list(batch)
+        return arguments, {}, arguments.pop() if has_loss else None
+    is_tensor = isinstance(batch, torch.Tensor)
+    if is_tensor and not has_loss:
+        return [batch], {}, None
+    raise ConfigError(
+        "a batch must be a tuple or a dict",
+        code="batch-not-tuple-or-dict",
+        where="cstorch.Trainer",
+        value="Tensor" if is_tensor else type(batch).__name__,
+        rule="a tensor alone has no target for loss_fn",
+        remedy="yield (input, target), or a dict of the model's arguments",
+    )
 
 
 def _target_of(batch: Mapping[str, Any]) -> str:
@@ -220,9 +233,7 @@ def _check_arguments(
     model: nn.Module, arguments: list[Any], named: dict[str, Any], *, has_loss: bool
 ) -> None:
     """Raise ConfigError if the model does not take the elements of a batch."""
-    try:
-        signature(model.forward).bind(*arguments, **named)
-    except TypeError as error:
+    if error := _misfit(model, arguments, named):
         raise ConfigError(
             "the model must take the elements of a batch as its arguments",
             code="batch-does-not-fit-model",
@@ -230,6 +241,15 @@ def _check_arguments(
             value=f"{type(model).__name__}.forward: {error}",
             remedy=None if has_loss else "pass loss_fn=..., which takes the target off the batch",
         ) from error
+
+
+def _misfit(model: nn.Module, arguments: list[Any], named: dict[str, Any]) -> TypeError | None:
+    """Return why a model cannot be called with arguments, None if it can."""
+    try:
+        signature(model.forward).bind(*arguments, **named)
+    except TypeError as error:
+        return error
+    return None
 
 
 def _checked(loss: Any, what: str) -> torch.Tensor:

@@ -53,7 +53,7 @@ _OURS: dict[str, str | None] = {
     "cerebras.pytorch.utils.num_kv_groups": "cstorch.client.annotations",
     "cerebras.pytorch.utils.tracker": "cstorch.client.utils.rates",
     "cerebras.pytorch.utils.utils": "cstorch.sparse.filters",
-    "cerebras.framework": None,
+    "cerebras.framework": "cstorch.client.framework",
     "cerebras.appliance": "cstorch.client.utils.logs",
     "cerebras.appliance.cluster": None,
     "cerebras.appliance.cluster.client": "cstorch.client.accepted.telemetry",

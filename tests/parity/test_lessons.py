@@ -108,6 +108,33 @@ for step, batch in enumerate(executor):
 print(json.dumps([was_compiled, losses]))
 """
 
+ARTICLE = """
+import cerebras.pytorch
+from cerebras.framework import CerebrasModel, CSConfig
+from cerebras.pytorch import Trainer
+from parts import *
+
+
+class Model(CerebrasModel):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.net = Net()
+
+    def forward(self, input_ids):
+        return self.net(input_ids)
+
+
+cerebras.pytorch.amp.enable_mixed_precision(False)
+model = Model()
+trainer = Trainer(
+    model=model,
+    optimizer=torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9),
+    config=CSConfig(target_device="cs3", max_steps=9),
+)
+print(json.dumps(trainer.fit(loader_of_rows())))
+"""
+
 Run = Callable[[str], Any]
 
 
@@ -179,3 +206,10 @@ def test_states_saved_by_torch_go_on_as_in_a_plain_loop(run: Run, parts: dict[st
     plain.optimizer.load_state_dict(states[1])
     expected = [plain.step(batch) for batch in itertools.islice(plain.loader, 4)]
     assert run(LESSON + SAVED) == [True, near(expected)]
+
+
+def test_model_of_an_article_trains_without_a_loss(run: Run, parts: dict[str, Any]) -> None:
+    """Class numbers as targets have the cross entropy; the data repeat in another order."""
+    plain = PlainLoop(parts)
+    expected = [plain.step(batch) for _ in range(2) for batch in plain.loader]
+    assert run(ARTICLE) == near(expected[:9])
