@@ -7,6 +7,7 @@ therefore take all, which the values of this module make it do.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -134,7 +135,7 @@ def service_resolver() -> ServiceResolver:
     return ServiceResolver()
 
 
-WORKER_CACHE_ROOT = str(Path(tempfile.gettempdir()) / "waferstream_worker_cache")
+WORKER_CACHE_ROOT = str(Path(tempfile.gettempdir()) / f"waferstream_worker_cache-{os.getuid()}")
 """Folder to which a loader may copy data that it reads often."""
 
 _CACHE_SHARE = 0.8  # of the disk that the cache may fill (cerebras_pytorch 2.10)

@@ -10,12 +10,10 @@ are called like checkpoints are removed.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,6 +26,7 @@ from wsc.checkpoint.writer import writing
 from wsc.core.config import Config, load_yaml, validate
 from wsc.core.errors import CheckpointError, ConfigError
 from wsc.host.files import PARTIAL_NAME, replacing
+from wsc.host.locks import locked
 
 INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"
@@ -201,21 +200,25 @@ class CheckpointFolder:
     def _lock(self, wait: bool = True) -> Iterator[bool]:
         """Lock the folder for writing; yield whether the lock was obtained.
 
-        The lock ends with the process.
+        Raises:
+            CheckpointError: Another process has held the lock for too long.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        # Not through a link, which would create or touch a file elsewhere.
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(self.path / LOCK_NAME, flags, 0o666), "rb") as file:
+        with ExitStack() as stack:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            try:
-                yield True
-            finally:
-                fcntl.flock(file, fcntl.LOCK_UN)  # children forked meanwhile hold the file too
+                stack.enter_context(locked(self.path / LOCK_NAME, None if wait else 0))
+            except TimeoutError as error:
+                if not wait:
+                    yield False
+                    return
+                raise CheckpointError(
+                    "another process keeps the checkpoints locked",
+                    code="checkpoints-locked",
+                    where=error.filename,
+                    value=error.strerror,
+                    remedy="end that process, or wait for it; the same command goes on",
+                ) from error
+            yield True
 
 
 def _is_plain(name: str) -> bool:

@@ -9,7 +9,6 @@ Only their user can read them. The state folder is that of ``wsc.host.user_state
 
 from __future__ import annotations
 
-import fcntl
 import getpass
 import logging
 import os
@@ -26,6 +25,7 @@ from appliance.jobs.job import ClusterJob, Condition, Kind, Owner, Phase, Reques
 from appliance.jobs.queue import QueueSpec, waiting_reason
 from wsc.core.errors import ConfigError, did_you_mean
 from wsc.host.files import replacing
+from wsc.host.locks import locked
 from wsc.host.user_state import make_private, open_private, state_folder
 
 log = logging.getLogger("waferstream")
@@ -117,12 +117,8 @@ class Registry:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         make_private(self._folder)
-        with open(self._folder / "lock", "a", opener=open_private) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                fcntl.flock(file, fcntl.LOCK_UN)  # children forked meanwhile hold the file too
+        with locked(self._folder / "lock"):
+            yield
 
     def _settled(self) -> list[ClusterJob]:
         """Read all jobs, and forget those of earlier weeks."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from hashlib import sha256
 from pathlib import Path
 
 from cstorch import distributed
 from wsc.core.errors import DataError
+from wsc.host.locks import locked
+from wsc.host.user_state import make_private
+
+_LONGEST_COPY_S = 3600.0  # which another input worker of the host makes
 
 
 def cached(pattern: str) -> str:
@@ -23,10 +26,9 @@ def cached(pattern: str) -> str:
     if not folder.is_dir():
         return pattern
     root = Path(distributed.WORKER_CACHE_ROOT)
-    root.mkdir(parents=True, exist_ok=True)
+    make_private(root)  # another user could give a copy other data
     copy = root / f"{folder.name}-{sha256(str(folder).encode()).hexdigest()[:16]}"
-    with copy.with_name(f"{copy.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # input workers of one host share the copy
+    with locked(copy.with_name(f"{copy.name}.lock"), _LONGEST_COPY_S):  # one copy for all workers
         if _content(copy) != _content(folder):
             _renew(folder, copy)
     return str(copy)

@@ -19,13 +19,12 @@ model_dir/
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -40,10 +39,13 @@ from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
 from wsc.host.files import replacing, write_json
 from wsc.host.interrupts import ending
+from wsc.host.locks import locked
 from wsc.host.log_file import LINE_FORMAT, LogFile
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
+
+CLAIM_NAME = ".run.lock"
 
 
 @contextmanager
@@ -53,23 +55,22 @@ def claimed(model_dir: Path) -> Iterator[None]:
     Raises:
         ConfigError: Another run trains in it.
     """
-    descriptor = os.open(model_dir, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise ConfigError(
-            "one run at a time can train in a model_dir",
-            code="model-dir-in-use",
-            where=str(model_dir),
-            rule="runs in one folder would continue from, and remove, each other's checkpoints",
-            remedy="wait for the other run, or name another model_dir",
-        ) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(model_dir / CLAIM_NAME, 0))
+        except TimeoutError as error:
+            raise ConfigError(
+                "one run at a time can train in a model_dir",
+                code="model-dir-in-use",
+                where=str(model_dir),
+                value=error.strerror,
+                rule="runs in one folder would continue from, and remove, each other's checkpoints",
+                remedy="wait for the other run, or name another model_dir",
+            ) from error
+        except OSError as error:
+            raise _not_writable(model_dir, error) from error
+        stack.callback((model_dir / CLAIM_NAME).unlink, missing_ok=True)
         yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # children forked meanwhile hold the file, too
-        os.close(descriptor)
 
 
 def writable_or_temporary(model_dir: Path) -> Path:

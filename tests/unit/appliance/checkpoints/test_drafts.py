@@ -5,6 +5,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.errors import raises
 from tests.support.files.checkpoint_folders import fill, save, visible
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import CheckpointError
+from wsc.host import locks
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
@@ -61,6 +63,7 @@ def test_full_disk_keeps_the_previous_checkpoint(
 
 DYING_WRITER = """
 import os, sys
+from contextlib import ExitStack
 from pathlib import Path
 import numpy as np
 from appliance.checkpoints.folder import CheckpointFolder
@@ -119,6 +122,33 @@ def test_lock_file_of_a_dead_writer_does_not_block(tmp_path: Path) -> None:
     save(folder, 1)
     with (tmp_path / LOCK_NAME).open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_lock_of_a_stranger_stops_no_save(tmp_path: Path) -> None:
+    """Whoever can read index, folder or an older lock file can lock it."""
+    folder = CheckpointFolder(tmp_path)
+    save(folder, 1)
+    (tmp_path / LOCK_NAME).chmod(0o644)
+    with ExitStack() as stack:
+        for path in (tmp_path, tmp_path / INDEX_NAME, tmp_path / LOCK_NAME):
+            descriptor = os.open(path, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        assert save(folder, 2).exists()
+
+
+def test_lock_of_another_process_is_waited_for_within_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is stopped keeps it for ever; the error names process and file."""
+    monkeypatch.setattr(locks, "LIMIT_S", 0.1)
+    folder = CheckpointFolder(tmp_path)
+    with folder.draft(1) as draft:
+        fill(draft.partial, 1)
+        with raises(CheckpointError, "checkpoints-locked") as caught:
+            save(CheckpointFolder(tmp_path), 2)
+        assert str(os.getpid()) in str(caught.value.value)
+        assert caught.value.where == str(tmp_path / LOCK_NAME)
 
 
 def test_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The files of a run: its log, its configuration, the link to the newest."""
 
 import errno
+import fcntl
 import logging
 import os
 import tempfile
@@ -69,9 +70,22 @@ def test_two_runs_cannot_train_in_one_folder(tmp_path: Path) -> None:
         with claimed(tmp_path):
             pass
 
-    with claimed(tmp_path), raises(ConfigError, "model-dir-in-use"):
+    with claimed(tmp_path), raises(ConfigError, "model-dir-in-use") as caught:
         claim()
+    assert str(os.getpid()) in str(caught.value.value)
     claim()
+    assert not list(tmp_path.iterdir())
+
+
+def test_lock_of_a_stranger_on_the_folder_keeps_no_run_out(tmp_path: Path) -> None:
+    """Whoever can read a folder can lock it."""
+    folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with claimed(tmp_path):
+            pass
+    finally:
+        os.close(folder)
 
 
 def test_evaluation_of_a_read_only_folder_writes_elsewhere(
