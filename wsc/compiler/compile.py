@@ -134,6 +134,7 @@ def _lower(
     captured: Captured, request: CompileRequest, digest: str, totals: tuple[int, ...]
 ) -> Compiled:
     """Run the passes over a captured step and cut it into segments."""
+    _own_constants(captured)
     label_means, label_counts = weigh_label_means(captured)
     fill_from_input(captured, "loss_scale", LOSS_SCALE_INPUT)
     run_passes(captured, request.disabled_passes)
@@ -169,6 +170,24 @@ def _lower(
     return Compiled(
         program, kernels, label_counts, captured.update.kernel, norms=captured.norms.kernel
     )
+
+
+def _own_constants(captured: Captured) -> None:
+    """Copy the memory of a step's constants: the user's program may write to its tensors."""
+    copies: dict[int, torch.UntypedStorage] = {}
+    for node in captured.graph.find_nodes(op="get_attr"):
+        constant = getattr(captured.module, str(node.target))
+        if isinstance(constant, torch.Tensor):
+            storage = constant.untyped_storage()
+            if storage._cdata not in copies:
+                copies[storage._cdata] = storage.clone()
+            own = torch.empty(0, dtype=constant.dtype).set_(
+                copies[storage._cdata],
+                constant.storage_offset(),
+                constant.shape,
+                constant.stride(),
+            )
+            setattr(captured.module, str(node.target), own)
 
 
 def _tensor_results(captured: Captured) -> Iterator[TensorResult]:
