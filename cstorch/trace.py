@@ -28,6 +28,7 @@ from cstorch.tracing.forward import Forward
 from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.recorder import names_of
+from cstorch.tracing.state_watch import StateWatch
 from cstorch.tracing.step_value import StepValue
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
@@ -38,6 +39,7 @@ from wsc.core.program.program import Mode
 from wsc.core.roles.installation import InputFeed
 
 if TYPE_CHECKING:
+    from cstorch.tracing.recording_step import Recordings
     from wsc.compiler.capture.captured import Captured
 
 
@@ -64,6 +66,7 @@ class TracedStep:
         self._forward = forward
         self._eager = EagerStep(function)  # on CPU and GPU
         self._fitted: FittedStep | None = None
+        self._watch: StateWatch | None = None  # of a step whose Python may read anything
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -101,6 +104,8 @@ class TracedStep:
             self._installed.recorded.call.check_like(arguments)
             if flags.csx.debug.retrace_every_iteration:
                 self._retrace(backend, loop, arguments)
+            elif self._watch is not None and self._watch.must_run():
+                self._run_again(backend, loop, arguments)
             self._renew_update(backend, loop)
         call = loop.attach(self)
         outputs = self._installed.recorded.outputs
@@ -174,11 +179,25 @@ class TracedStep:
         return self._fitted
 
     def _install(self, backend: Backend, loop: Loop, call: Call) -> None:
+        """Record the step, compile it and install it on the cluster."""
+        is_known = self._forward is not None and self._forward.identity is not None
+        self._watch = None if is_known else StateWatch(call, model_of(backend))
+        if self._watch is None:
+            self._install_recorded(backend, loop, call)
+            return
+        with self._watch.running() as state:
+            self._install_recorded(backend, loop, replace(call, state=state))
+
+    def _install_recorded(
+        self, backend: Backend, loop: Loop, call: Call, recordings: Recordings | None = None
+    ) -> None:
+        """Compile a step, from its recordings if there are some, and install it on the cluster."""
+        backend.settle()  # the steps called so far end with program and update as they were
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
         compiling = backend.trace.log.during("compile")
         with backend.job_client.compiling(), compiling:
-            fitted = fit_step(backend, call, loop, self._forward)
+            fitted = fit_step(backend, call, loop, self._forward, recordings)
         self._fitted = fitted
         if backend.is_e2e_execution:
             state = fitted.compiled.program.state
@@ -187,6 +206,29 @@ class TracedStep:
             held = fitted.recorded.recorder.optimizer_state
             backend.install(fitted.compiled, feed, fitted.optimizer, held)
         self._constants = backend.constants()
+
+    def _run_again(self, backend: Backend, loop: Loop, call: Call) -> None:
+        """Run the body for this iteration, whose state in Python may be another one.
+
+        If it records another program, that is installed.
+        """
+        from cstorch.tracing.recording_step import Recordings, digest_at  # noqa: PLC0415  (slow)
+
+        fitted, watch = self._installed, self._watch
+        assert fitted.fit is not None, "a step that is watched has no key"
+        assert watch is not None, "its watch has asked for the run"
+        with watch.running() as state:
+            call = replace(call, state=state)
+            recordings = Recordings(backend, call)
+            recorded = recordings.of(fitted.fit.cut.size)
+            is_same = digest_at(recorded, fitted.fit) == fitted.compiled.program.digest
+            if not is_same or recorded.recorder.settings() != fitted.settings:
+                self._install_recorded(backend, loop, call, recordings)
+                backend.installed[self.mode] = (self, loop.source)
+            else:
+                self._fitted = replace(fitted, recorded=recorded)
+        if not is_same:
+            watch.note_other_graph()
 
     def _retrace(self, backend: Backend, loop: Loop, call: Call) -> None:
         """Run the body again for this iteration: Python runs, the program stays as it is.

@@ -59,7 +59,7 @@ def train(num_csx: int, steps: int) -> list[float]:
     optimizer = cstorch.optim.AdamW(model.parameters(), lr=0.01)
     losses: list[float] = []
 
-    @cstorch.trace  # recorded once, then run by the cluster
+    @cstorch.trace  # recorded, then run by the cluster
     def training_step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
         loss: torch.Tensor = compiled(**batch)
         loss.backward()

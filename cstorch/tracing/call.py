@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from cstorch.tracing.python_state import PythonState
 from wsc.core.errors import ApplianceCompilationError
 
 
@@ -19,6 +20,8 @@ class Call:
     function: Callable[..., Any]
     leaves: list[Any]
     structure: pytree.TreeSpec
+    state: PythonState | None = None
+    """The state in Python in which each run of the function begins, if it is known."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], args: Any, kwargs: Any) -> Call:
@@ -49,6 +52,11 @@ class Call:
     def tensors(self) -> list[torch.Tensor]:
         """The tensors among the arguments, in pytree order."""
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def rewind(self) -> None:
+        """Put back the state in Python, which an earlier run of the function may have changed."""
+        if self.state is not None:
+            self.state.rewind()
 
     def __call__(self, batch: Sequence[torch.Tensor]) -> Any:
         """Call the function with other tensors in the places of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cstorch.backend import Backend
 from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, target_of
@@ -20,6 +21,9 @@ from wsc.compiler.compiled import Compiled
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.micro_batches import Cut
 
+if TYPE_CHECKING:
+    from cstorch.tracing.recording_step import Recordings
+
 log = logging.getLogger("waferstream")
 
 
@@ -35,8 +39,16 @@ class FittedStep:
     num_steps: int  # that the schedules of the optimizer cover
 
 
-def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) -> FittedStep:
+def fit_step(
+    backend: Backend,
+    call: Call,
+    loop: Loop,
+    forward: Forward | None,
+    recordings: Recordings | None = None,
+) -> FittedStep:
     """Record a step and compile it at the micro-batch size that policy and wafer allow.
+
+    ``recordings`` are those of this call, if there are some.
 
     Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
     """
@@ -50,7 +62,7 @@ def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) 
     else:
         with noted_outlines() as outlines:
             recorded, compiled, fit, was_cached = _compile_fitting(
-                backend, call, loop, forward, cache
+                backend, call, loop, forward, cache, recordings
             )
         if start is not None:
             start.cache.store_start(start.key, compiled.program.digest, outlines)
@@ -65,12 +77,17 @@ def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) 
 
 
 def _compile_fitting(
-    backend: Backend, call: Call, loop: Loop, forward: Forward | None, cache: ArtifactCache | None
+    backend: Backend,
+    call: Call,
+    loop: Loop,
+    forward: Forward | None,
+    cache: ArtifactCache | None,
+    recordings: Recordings | None,
 ) -> tuple[RecordedStep, Compiled, Fit, bool]:
     """Return a recorded step, its program and fit, and whether it came from the cache."""
     from cstorch.tracing.recording_step import Recordings, compiled_at  # noqa: PLC0415  (slow)
 
-    recordings = Recordings(backend, call, forward)
+    recordings = recordings or Recordings(backend, call, forward)
 
     def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
         recorded = recordings.of(size)

@@ -198,7 +198,8 @@ class Recorder:
         if self.optimizer is None:
             return []
         loads = [scheduler.num_loads for scheduler in self.schedulers]
-        return [loads, self.optimizer.settings(self.schedulers)]
+        limits = self.max_gradient_norm, self.max_gradient_value, self.loss_scale
+        return [loads, limits, self.optimizer.settings(self.schedulers)]
 
     def spec(
         self,

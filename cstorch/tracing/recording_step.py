@@ -143,6 +143,7 @@ def _record(
         outputs = recorder.hand_out(call(batch))
         return recorder.results
 
+    call.rewind()
     model = model_of(backend)
     inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(call.tensors)]
     with (

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -134,20 +135,21 @@ def test_compile_at_other_sizes_runs_python_once(requested: Any, rows_that_fit: 
 
 def compile_noting(rows: int, size: Any, factors: Any) -> list[tuple[int, list[float]]]:
     """Compile a step that reads its argument ``factors``; return what each run of Python saw."""
-    seen: list[tuple[int, list[float]]] = []
+    seen = Mock()
     with running_backend(compile_only=True) as backend:
         backends.csx.performance.micro_batch_size = size
         model = cstorch.compile(Regression(), backend)
 
         @cstorch.trace
         def step(batch: dict[str, torch.Tensor], factors: Any) -> torch.Tensor:
-            seen.append((int(batch["x"].shape[0] == 1), list(factors)))
+            given = list(factors)
+            seen(int(batch["x"].shape[0] == 1), given)
             loss: torch.Tensor = model(**batch)
-            return loss * sum(seen[-1][1])
+            return loss * sum(given)
 
         for batch in executor(1, loader(lambda: random_batches(1, rows))):
             step(batch, factors)
-    return seen
+    return [call.args for call in seen.call_args_list]
 
 
 @pytest.mark.parametrize(("rows", "size", "runs"), [(5, 2, [0, 1]), (7, 3, [0]), (3, 1, [1])])

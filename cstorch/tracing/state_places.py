@@ -1,0 +1,227 @@
+"""Places where a user's program keeps state in Python, with a copy of what they held.
+
+A place is compared with its copy in well under a microsecond where nothing has changed, since
+Python compares dicts and lists by identity first. What differs is looked at value by value: tensors
+of a trace stand for no value and count as equal, other objects are equal if they are the same, or
+plain data with the same content.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import CellType, GeneratorType
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from wsc.core.errors import ApplianceCompilationError
+
+_DEPTH = 4
+"""Levels of nested containers that are compared by content where one was replaced by another."""
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, range)
+
+_MISSING = object()
+
+
+class Place(Protocol):
+    """A place of state, and a copy of what it held."""
+
+    def is_same(self) -> bool:
+        """Return whether the place holds what it held."""
+
+    def rewind(self) -> None:
+        """Put back what it held."""
+
+
+class Content:
+    """A dict (also one with the attributes of an object), a list, a deque, a set or bytes."""
+
+    def __init__(self, held: Any) -> None:
+        self._held = held
+        self._copy = dict(held) if isinstance(held, dict) else copy.copy(held)
+
+    def is_same(self) -> bool:
+        try:
+            if self._held == self._copy:
+                return True
+        except Exception:  # of tensors and arrays, which have no single truth
+            pass
+        return same(self._held, self._copy)
+
+    def rewind(self) -> None:
+        if self.is_same():
+            return
+        if isinstance(self._held, dict):
+            for key in [key for key in self._held if key not in self._copy]:
+                del self._held[key]
+            self._held.update(self._copy)
+        else:
+            self._held.clear()
+            add = self._held.update if isinstance(self._held, set) else self._held.extend
+            add(self._copy)
+
+
+class Names:
+    """Some attributes of a class, or of an object with slots."""
+
+    def __init__(self, owner: Any, names: Iterable[str]) -> None:
+        self._owner = owner
+        self._copy = {name: getattr(owner, name) for name in names if hasattr(owner, name)}
+
+    def is_same(self) -> bool:
+        return all(
+            same(getattr(self._owner, name, _MISSING), value) for name, value in self._copy.items()
+        )
+
+    def rewind(self) -> None:
+        for name, value in self._copy.items():
+            if getattr(self._owner, name, _MISSING) is not value:
+                setattr(self._owner, name, value)
+
+
+class Variables:
+    """Some variables of a module."""
+
+    def __init__(self, scope: dict[str, Any], names: Iterable[str]) -> None:
+        self._scope = scope
+        self._copy = {name: scope[name] for name in names}
+
+    def is_same(self) -> bool:
+        return all(
+            same(self._scope.get(name, _MISSING), value) for name, value in self._copy.items()
+        )
+
+    def rewind(self) -> None:
+        self._scope.update(self._copy)
+
+
+class Cell:
+    """A variable that a function shares with the one around it."""
+
+    def __init__(self, cell: CellType) -> None:
+        self._cell, self._copy = cell, cell.cell_contents
+
+    def is_same(self) -> bool:
+        return same(self._cell.cell_contents, self._copy)
+
+    def rewind(self) -> None:
+        self._cell.cell_contents = self._copy
+
+
+class Array:
+    """An array of NumPy."""
+
+    def __init__(self, held: np.ndarray) -> None:
+        self._held, self._copy = held, held.copy()
+
+    def is_same(self) -> bool:
+        return self._held.tobytes() == self._copy.tobytes()
+
+    def rewind(self) -> None:
+        if not self.is_same():
+            self._held[...] = self._copy
+
+
+@dataclass
+class Version:
+    """A tensor that is no parameter and no buffer: how often it was written."""
+
+    tensor: torch.Tensor
+    version: int
+
+    def is_same(self) -> bool:
+        return self.tensor._version == self.version
+
+    def rewind(self) -> None:
+        """Do nothing: a traced step writes to no tensor from outside."""
+
+
+class Draws:
+    """A generator of random numbers of the program's own."""
+
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]) -> None:
+        self._read, self._write = read, write
+        self._copy = copy.deepcopy(read())
+
+    def is_same(self) -> bool:
+        return same(self._read(), self._copy)
+
+    def rewind(self) -> None:
+        self._write(self._copy)
+
+
+class Progress:
+    """How far an iterator of Python's own has come."""
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self._iterator = iterator
+        self._copy = _progress(iterator)
+
+    def is_same(self) -> bool:
+        return same(_progress(self._iterator), self._copy)
+
+    def rewind(self) -> None:
+        """Raise ApplianceCompilationError if the iterator has moved: it cannot go back."""
+        if not self.is_same():
+            raise ApplianceCompilationError(
+                "a step that is recorded twice must not read an iterator",
+                code="step-reads-iterator",
+                value=type(self._iterator).__name__,
+                rule="Python runs again for another size of micro-batches",
+                remedy="keep a list and a counter, or set csx.performance.micro_batch_size to an "
+                "integer that divides the batch",
+            )
+
+
+def _progress(iterator: Any) -> Any:
+    """Return what tells how far an iterator has come; an object of its own if nothing does."""
+    if isinstance(iterator, GeneratorType):
+        frame = iterator.gi_frame
+        return None if frame is None else (frame.f_lasti, dict(frame.f_locals))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of newer versions of Python
+            parts = iterator.__reduce__()
+    except TypeError:
+        return object()
+    return [_progress(part) if is_iterator(part) else part for part in _flat(parts)]
+
+
+def is_iterator(found: object) -> bool:
+    """Return whether an object is an iterator of Python's own."""
+    return isinstance(found, Iterator) and type(found).__module__ in {"builtins", "itertools"}
+
+
+def _flat(parts: Any) -> Iterator[Any]:
+    """Yield the parts of what an iterator is pickled as."""
+    for part in parts:
+        yield from _flat(part) if isinstance(part, tuple) else (part,)
+
+
+def same(one: Any, other: Any, depth: int = _DEPTH) -> bool:
+    """Return whether two values are the same for a traced step that reads them."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (*PLAIN, set, frozenset, bytearray)):
+        return bool(one == other)
+    if isinstance(one, np.ndarray | np.generic):
+        return (one.dtype, one.tobytes()) == (other.dtype, other.tobytes())
+    if isinstance(one, dict | list | tuple | deque) and depth > 0:
+        return len(one) == len(other) and all(
+            same(a, b, depth - 1) for a, b in zip(_parts(one), _parts(other), strict=True)
+        )
+    return isinstance(one, FakeTensor)
+
+
+def _parts(held: Any) -> Iterable[Any]:
+    """Return the elements of a container, of a dict in pairs with their keys."""
+    return held.items() if isinstance(held, dict) else held
