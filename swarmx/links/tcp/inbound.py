@@ -1,7 +1,8 @@
 """The receiving side of TCP connections: one thread accepts, and one for each connection reads.
 
 Who connects has to show, within a time limit, a certificate of the directory, and the name that
-belongs to it. Until then it is a stranger; few strangers are heard at a time, the others dropped.
+belongs to it. Until then it is a stranger, and few strangers are heard at a time. One more takes
+the place of the oldest: a role says who it is in milliseconds, and waits for none who never does.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ class InboundStreams:
         self._directory = directory
         self._inbox, self._slabs = inbox, slabs
         self._stall_timeout_s = stall_timeout_s
-        self._strangers = threading.BoundedSemaphore(_MOST_STRANGERS)
         self._threads: dict[threading.Thread, socket.socket] = {}
+        self._strangers: dict[threading.Thread, None] = {}  # the oldest first
+        self._counting = threading.Lock()  # of strangers
         self._readers: dict[str, threading.Thread] = {}
         self._listener: socket.socket | None = None
         self._is_closing = False
@@ -104,22 +106,33 @@ class InboundStreams:
         self._threads[thread] = connection
         thread.start()
 
+    def _note_stranger(self) -> None:
+        """Count this thread's connection as a stranger; end the oldest if there are too many."""
+        thread = threading.current_thread()
+        with self._counting:
+            oldest = next(iter(self._strangers), thread)
+            is_full = len(self._strangers) >= _MOST_STRANGERS
+            if is_full:
+                del self._strangers[oldest]
+            self._strangers[thread] = None
+        if is_full and (connection := self._threads.get(oldest)) is not None:
+            self.refused += 1
+            end_connection(connection)
+
     def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
                 accepted, _ = listener.accept()
             except OSError:  # closed
                 return
-            if self._strangers.acquire(blocking=False):
-                self._begin(self._serve, accepted)
-            else:
-                accepted.close()
+            self._begin(self._serve, accepted)
 
     def _serve(self, plain: socket.socket) -> None:
         """Read one connection from its first byte to its last."""
         with ExitStack() as stack:
             stack.callback(self._threads.pop, threading.current_thread(), None)
             stack.enter_context(plain)
+            self._note_stranger()
             admitted = self._admitted(plain, stack)
             if admitted is None:
                 return
@@ -145,7 +158,8 @@ class InboundStreams:
             self.refused += 1
             return None
         finally:
-            self._strangers.release()
+            with self._counting:
+                self._strangers.pop(threading.current_thread(), None)
         return None if peer is None else (peer, reader)
 
     def _welcome(self, connection: ssl.SSLSocket, reader: FrameReader) -> str | None:

@@ -4,6 +4,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -19,7 +20,7 @@ from swarmx.links.tcp import inbound
 from swarmx.links.tcp import link as tcp_link
 from swarmx.links.tcp.frames import write_all, write_record
 from swarmx.links.tcp.link import TcpEndpoint, open_tcp
-from swarmx.links.tcp.sockets import dial, end_connection, secure_accepted
+from swarmx.links.tcp.sockets import HANDSHAKE_S, dial, end_connection, secure_accepted
 from swarmx.links.wire.messages import MOST_HEADER_BYTES, PROTOCOL_VERSION, encode_header
 from swarmx.links.wire.wire_pb2 import Hello  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises
@@ -230,19 +231,24 @@ def test_listener_with_another_certificate_gets_nothing(endpoint: TcpEndpoint) -
         sender.close()
 
 
-def test_strangers_cannot_fill_the_process(
-    endpoint: TcpEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of those who connect and say nothing, few are heard; the roles still get through."""
+def test_strangers_neither_fill_the_process_nor_hold_up_a_role(endpoint: TcpEndpoint) -> None:
+    """Of those who connect and say nothing, few are heard: the newest; a role is one of them."""
     host, port = endpoint.address.place.split(":")
+    role = opened("x")
     with ExitStack() as stack:
+        stack.callback(role.close)
+        role.connect({"a": endpoint.address})
+        endpoint.connect({"x": role.address})
         silent = [
-            stack.enter_context(socket.create_connection((host, int(port))))
-            for _ in range(2 * inbound._MOST_STRANGERS)
+            stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(200)
         ]
-        closed = sum(connection.recv(1) == b"" for connection in silent[inbound._MOST_STRANGERS :])
-        assert closed == inbound._MOST_STRANGERS
+        begin_s = time.monotonic()
+        role.send(RELEASED)
+        assert endpoint.receive(5) == RELEASED
+        assert time.monotonic() - begin_s < HANDSHAKE_S / 4
         assert threading.active_count() < 2 * inbound._MOST_STRANGERS
+        first = silent[: 200 - inbound._MOST_STRANGERS]
+        assert all(connection.recv(1) == b"" for connection in first)
 
 
 def test_connection_without_tls_is_refused(endpoint: TcpEndpoint) -> None:
