@@ -133,6 +133,13 @@ class LocalRoles:
         with self._failures_of(server):
             return self.holder(server).masters(names, state)
 
+    def settle(self, servers: Collection[str]) -> frozenset[int]:
+        held: set[int] = set()
+        for server in servers:
+            with self._failures_of(server):
+                held |= self.holder(server).steps_held()
+        return frozenset(held)
+
     def progress(self, server: str) -> Progress | None:
         with self._failures_of(server):
             return self.holder(server).progress()

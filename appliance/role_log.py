@@ -168,6 +168,9 @@ class LoggedHolder(Logged):
     def progress(self) -> Progress | None:
         return self._holder.progress()
 
+    def steps_held(self) -> frozenset[int]:
+        return self._holder.steps_held()
+
     def rollback(self, attempt: int, step: int) -> None:
         with _logged(self._log, f"Take back what came after step {step}"):
             self._holder.rollback(attempt, step)
@@ -262,6 +265,10 @@ class LoggedRoles:
     def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         with _logged(self._log, f"Fetch {len(names)} tensors of {state} of {server}"):
             return self._roles.masters(server, names, state)
+
+    def settle(self, servers: Collection[str]) -> frozenset[int]:
+        with _logged(self._log, "End the failed job"):
+            return self._roles.settle(servers)
 
     def shutdown(self) -> None:
         with _logged(self._log, "Shut down"):

@@ -23,13 +23,16 @@ from wsc.core.roles.role import Job, Progress
 from wsc.host.disk import LOCAL_DISK, Disk
 
 
-class ProtectedJob(Protocol):
-    """A job whose steps can be taken back."""
+class HeldJob(Protocol):
+    """A job that updates weights; its steps can be taken back if it has a number of attempt."""
 
     attempt: int
 
     def progress(self) -> Progress:
         """Return how far the job is."""
+
+    def steps_held(self) -> frozenset[int]:
+        """Return the steps after which the weights stand."""
 
 
 class Holder:
@@ -51,8 +54,7 @@ class Holder:
         self.installed: dict[Mode, Installation] = {}
         self.persistence = Persistence(self.store, name, disk)
         self.journal = Journal(self.store)
-        self.protected: ProtectedJob | None = None
-        """The last job, if it was protected."""
+        self.last_job: HeldJob | None = None
 
     def install(self, installation: Installation) -> None:
         self.installed[installation.mode] = installation
@@ -97,18 +99,23 @@ class Holder:
         own = self.store.tensors(state)
         return [own[name].numpy().copy() for name in names]
 
-    def note_begin(self, begun: ProtectedJob, job: Job) -> None:
+    def note_begin(self, begun: HeldJob, job: Job) -> None:
         """Note a job that begins; a full disk is found now, not when the journal is written."""
         self.journal.forget()  # what happened before this job stays
-        self.protected = begun if job.is_protected else None
+        self.last_job = begun
         if job.is_protected and self.store.memory.is_bounded:
             self.journal.reserve(self.store.states)
 
     def progress(self) -> Progress | None:
         """Return how far the last job came, if it was protected."""
-        return None if self.protected is None else self.protected.progress()
+        job = self.last_job
+        return None if job is None or not job.attempt else job.progress()
 
     def rollback(self, attempt: int, step: int) -> None:
         """Take back what a protected job has updated after a step, if it was the last job here."""
-        if self.protected is not None and self.protected.attempt == attempt:
+        if self.last_job is not None and self.last_job.attempt == attempt:
             self.journal.rollback(step)
+
+    def steps_held(self) -> frozenset[int]:
+        """Return the steps of the last job after which the weights stand."""
+        return frozenset() if self.last_job is None else self.last_job.steps_held()

@@ -129,6 +129,10 @@ class ReplicaJob(JobState[Replica]):
         """Return how far the job is."""
         return self._commitment.progress(self._report)
 
+    def steps_held(self) -> frozenset[int]:
+        """Return the steps after which the weights stand."""
+        return self._commitment.steps_held()
+
     def _follow(self, update: UpdateReady | UpdateSkipped) -> Iterator[Envelope]:
         """Do with one bucket what the server did."""
         names = self._buckets[update.bucket].names
@@ -147,6 +151,7 @@ class ReplicaJob(JobState[Replica]):
             update.payload.view(torch.float32),
             store.update_of(update.applied),
         )
+        self._commitment.note_begin(update.step)
         with self._work.doing("update", update.step, bucket):
             self.role.journal.record(update.step, bucket.changed)
             store.update(gradients, update.applied)

@@ -187,6 +187,10 @@ class ServerJob(JobState[WeightServer]):
         """Return how far the job is."""
         return self._commitment.progress(self._report)
 
+    def steps_held(self) -> frozenset[int]:
+        """Return the steps after which the weights stand."""
+        return self._commitment.steps_held()
+
     def _stream(self) -> Iterator[Envelope]:
         for ready in self._streamer.send(self._cast):
             yield self.envelope(self.role.spec.root, self._scaling.stated_in(ready))
@@ -280,6 +284,7 @@ class ServerJob(JobState[WeightServer]):
             weights = self.role.store.weights
             self._notes.before_update(step, weights, gradients)
             if not pending.is_skipped:
+                self._commitment.note_begin(step)
                 if self.attempt:
                     self.role.journal.record(step, self._buckets[index].changed)
                 seen = self._collector.pruned(index, whole, update)

@@ -55,6 +55,12 @@ class Cluster(Protocol):
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive)."""
 
+    def settle(self) -> int | None:
+        """End a failed training job on all roles; return the step after which all weights stand.
+
+        None if they differ: some of an update was done. Otherwise ``masters`` answers, too.
+        """
+
     def newest_step(self) -> int:
         """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""
 

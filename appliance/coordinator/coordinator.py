@@ -70,6 +70,7 @@ class Coordinator:
         self._shares = Shares(is_measured=has_measured_shares)
         self._programs = InstalledPrograms(EmulatedClock(timing), Stragglers(straggler_factor))
         self._reports: list[Report] = []
+        self._steps_of_buffers: frozenset[int] = frozenset()  # after which buffers stand
         self._measured = MeasuredRecord(0 if timing.record is None else timing.record.limit)
         self._owners = Owners(parameters, num_servers)
         self._servers = self._owners.servers
@@ -148,14 +149,30 @@ class Coordinator:
         """Let the roles run a job; return the results of its steps."""
         place = Place(job.mode, job.first_step)
         steps = f"steps {job.first_step} to {job.last_step}"
+        before = frozenset({job.first_step - 1})
+        after = frozenset({job.last_step}) if job.mode == "train" else before
+        self._steps_of_buffers = before
         with self._measured.log.during("run", place, steps):
             self._reports = self._roles.run(job)
         self._measured.take(self._reports)
         training = self._programs.training
         if job.mode == "train" and training is not None:
             self._shares.note(self._reports, training.rounds, training.most_per_node)
+        self._steps_of_buffers = before | after
         with self._measured.log.during("results", place, steps):
-            return list(self._programs.results(job, self._reports))
+            results = list(self._programs.results(job, self._reports))
+        self._steps_of_buffers = after
+        return results
+
+    def settle(self) -> int | None:
+        """End a failed training job on all roles; return the step after which all weights stand.
+
+        None if they differ: some of an update was done. Otherwise ``masters`` answers, too.
+        """
+        held = self._roles.settle(self._servers)
+        if not held or self._programs.of("train").state.writes:
+            held |= self._steps_of_buffers
+        return next(iter(held)) if len(held) == 1 else None
 
     def newest_step(self) -> int:
         """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""

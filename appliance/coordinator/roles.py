@@ -24,7 +24,7 @@ class Roles(Protocol):
 
     Every method raises a WaferStreamError: the role's own, or an ApplianceRuntimeServerError for
     any other exception and for a role that died. After a failed ``run`` the roles are unusable
-    and must be shut down.
+    and must be shut down; but for ``settle``, and the weights of the servers after it.
     """
 
     def run(self, job: Job) -> list[Report]:
@@ -55,6 +55,14 @@ class Roles(Protocol):
 
     def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         """Call ``WeightHolder.masters`` of one weight server."""
+
+    def settle(self, servers: Collection[str]) -> frozenset[int]:
+        """End a failed job on every role, so that the servers answer; return what they hold.
+
+        Returns:
+            The steps of the job after which weights stand: one if all servers agree, none if
+            the job updates nothing.
+        """
 
     def shutdown(self) -> None:
         """End every role with its processes, sockets and memory. Idempotent."""

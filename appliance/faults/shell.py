@@ -211,6 +211,9 @@ class FaultyHolder(Faulty):
     def progress(self) -> Progress | None:
         return self._holder.progress()
 
+    def steps_held(self) -> frozenset[int]:
+        return self._holder.steps_held()
+
     def rollback(self, attempt: int, step: int) -> None:
         self._holder.rollback(attempt, step)
 

@@ -46,6 +46,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Hosted = TypeVar("Hosted")
 
+_SETTLING_S = 10.0
+"""How long a call waits for a job to end that was interrupted: it answers only then."""
+
 Factory = Callable[[RecoverableRoles], Hosted]
 """Builds the hosted object around running roles; picklable."""
 
@@ -206,6 +209,11 @@ class RayCluster(RayHosted[Coordinator]):
         return self.invoke(
             Coordinator.run, mode, first_step, last_step, check_finite, loss_scale, watch
         )
+
+    def settle(self) -> int | None:
+        future = self._actor.invoke.remote(Coordinator.settle.__name__, (), {})
+        step: int | None = self._wait_for(future, _SETTLING_S)
+        return step
 
     def newest_step(self) -> int:
         here = self.presences[COORDINATOR].host

@@ -28,7 +28,7 @@ from swarmx.links.link import Link, open_link
 from wsc.core.errors import WaferStreamError
 from wsc.core.messages.messages import COORDINATOR, Abort, Envelope
 from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import RoleSpec
+from wsc.core.roles.role import RoleSpec, WeightHolder
 
 _PATIENCE_S = 0.3  # between two orders to end a job
 _REACHED_S = 1.0
@@ -55,6 +55,13 @@ class RecoverableRayRoles(RayRoles):
                 self._order_end(role)
         self._running = {}
         return self._lost()
+
+    def settle(self, servers: Collection[str]) -> frozenset[int]:
+        lost = self.abort()
+        if gone := lost.keys() & {*servers}:
+            raise lost[min(gone)]
+        held = (self.call(server, WeightHolder.steps_held) for server in servers)
+        return frozenset().union(*held)
 
     def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
         assert self._places is not None, "a place comes first"

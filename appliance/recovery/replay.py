@@ -135,6 +135,10 @@ class ReplayingCluster:
         self._restarts.done(lambda cluster: cluster.restore(path, states, strict), "a checkpoint")
         self._history.note_restoring(HeldFile(path), states, strict)
 
+    def settle(self) -> int | None:
+        """End a failed training job on all roles; return the step after which all weights stand."""
+        return self._restarts.running().settle()
+
     def newest_step(self) -> int:
         """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""
         return self._restarts.newest_step()

@@ -99,6 +99,9 @@ class ReplicatedRoles:
             }
         return lost
 
+    def settle(self, servers: Collection[str]) -> frozenset[int]:
+        return self._roles.settle(servers)
+
     def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
         self._empty |= self._partner.keys() & set(lost)  # even if the next line fails half way
         new = self._roles.rebuild(specs, lost)

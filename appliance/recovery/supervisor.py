@@ -102,6 +102,9 @@ class SupervisedRoles:
     def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         return self._done(lambda roles: roles.masters(server, names, state))
 
+    def settle(self, servers: Collection[str]) -> frozenset[int]:
+        return self._roles.settle(servers)
+
     def shutdown(self) -> None:
         self._roles.shutdown()
 

@@ -55,6 +55,7 @@ class Commitment:
         self._done = dict.fromkeys(self._parties, job.first_step - 1)  # last step by party
         # A server without updates has applied them all.
         self._applied_step = job.first_step - 1 if num_updates else job.last_step
+        self._begun_step = self._applied_step
         self._kept = Report(name)  # results and findings of the nodes
 
     def progress(self, own: Report) -> Progress:
@@ -63,6 +64,10 @@ class Commitment:
         findings = [*own.findings, *self._kept.findings]
         report = replace(own, results=dict(self._kept.results), findings=findings)
         return Progress(self._attempt, self._applied_step, kept_step, report)
+
+    def steps_held(self) -> frozenset[int]:
+        """Return the steps after which the weights of this server stand: two in an update."""
+        return frozenset((self._applied_step, self._begun_step) if self._num_updates else ())
 
     @property
     def finished(self) -> bool:
@@ -91,6 +96,10 @@ class Commitment:
         for index, values in message.results:
             self._kept.results[message.step, index] = values
         self._kept.findings += message.findings
+
+    def note_begin(self, step: int) -> None:
+        """Note that an update of a step begins, which an interrupt may leave undone in part."""
+        self._begun_step = step
 
     def note_updates(self, step: int, count: int) -> Iterator[tuple[str, StepDone]]:
         """Note updates of this server; yield what it tells the others when it has done a step."""

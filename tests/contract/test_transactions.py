@@ -4,6 +4,7 @@ The cluster of small_cluster.py, with messages in any order that a link allows.
 """
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -67,6 +68,28 @@ def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, par
     kept_norms |= {s: v for report in reports for s, v in report.norms.items()}
     assert kept == results
     assert kept_norms == norms
+
+
+@settings(max_examples=15, deadline=None)
+@given(ORDERS, st.floats(0, 1))
+def test_weights_of_a_stopped_job_are_those_of_the_step_that_all_servers_hold(
+    order: random.Random, part: float
+) -> None:
+    """Also without protection; where servers differ, or one is in an update, they hold two."""
+    num_messages = expected()[3]
+    roles = office(order.choice, StoppableOffice)
+    assert isinstance(roles, StoppableOffice)
+    roles.messages_left = 1 + int(part * num_messages)
+    with suppress(StoppedError):
+        roles.run(replace(JOB, attempt=0))
+    held = roles.settle(SERVERS)
+    assert held
+    if len(held) == 1:
+        (step,) = held
+        undisturbed = office()
+        if step:
+            undisturbed.run(replace(JOB, attempt=0, last_step=step))
+        assert_same(weights(roles), weights(undisturbed))
 
 
 def test_evaluation_keeps_results_in_one_server_and_its_replica() -> None:

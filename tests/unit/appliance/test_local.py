@@ -93,6 +93,9 @@ class Holder(Toy):
     def progress(self) -> None:
         pass
 
+    def steps_held(self) -> frozenset[int]:
+        return frozenset()
+
     def rollback(self, attempt: int, step: int) -> None:
         pass
 

@@ -261,6 +261,12 @@ class WeightHolder(Protocol):
     def progress(self) -> Progress | None:
         """Return how far the last job came, None if it was not protected or there was none."""
 
+    def steps_held(self) -> frozenset[int]:
+        """Return the steps of the last job after which the weights stand.
+
+        None if it updates no weight here, two if it has ended during an update.
+        """
+
     def rollback(self, attempt: int, step: int) -> None:
         """Take back what the job ``attempt`` has updated after ``step``, at most one step.
 
