@@ -66,6 +66,11 @@ class Backend(ModelHolder):
         return self._execution.cluster
 
     @property
+    def has_failed(self) -> bool:
+        """Whether the cluster has ended with a job that failed or was interrupted."""
+        return self._execution.has_failed
+
+    @property
     def watch(self) -> Watch:
         """What the cluster watches while it trains: nothing by default."""
         return self._execution.watch
@@ -73,6 +78,15 @@ class Backend(ModelHolder):
     @watch.setter
     def watch(self, watch: Watch) -> None:
         self._execution.watch = watch
+
+    @property
+    def returns_values(self) -> bool:
+        """Whether a job that fails gives its values back: not where checkpoints hold them."""
+        return self._execution.returns_values
+
+    @returns_values.setter
+    def returns_values(self, returns: bool) -> None:
+        self._execution.returns_values = returns
 
     @property
     def jobs(self) -> JobRecords:
@@ -136,8 +150,10 @@ class Backend(ModelHolder):
 
     def shutdown(self) -> None:
         """End the cluster and allow another backend. Idempotent."""
-        self._execution.shutdown()
-        self.has_ended = True
+        try:
+            self._execution.shutdown()
+        finally:
+            self.has_ended = True
 
     def report(self) -> str:
         """Return a few lines about the steps of training: emulated start-up, rate and causes."""
@@ -145,16 +161,18 @@ class Backend(ModelHolder):
         return report_text(machine, self.global_step, self.start_up, self.timed)
 
     def end_idle(self) -> None:
-        """Fetch all weights into the model, then shut down. Idempotent.
+        """Make the model an ordinary one with its newest values, then shut down. Idempotent.
 
         Raises:
             RuntimeError: A loop runs.
         """
-        if self.loop is not None:
+        if self.loop is not None and self.loop.is_running:
             raise RuntimeError("the backend cannot end: its executor loop runs")
-        if self.weights is not None and self.running_cluster is not None:
-            self.weights.fetch()
-        self.shutdown()
+        self.loop = None  # one that an exception has left, and that its traceback keeps
+        try:
+            self.return_model()
+        finally:
+            self.shutdown()
 
     def write_trace(self, path: Path) -> list[str]:
         """Write emulated and measured activities so far as a Perfetto trace.

@@ -20,7 +20,7 @@ from cstorch.devices.host import HostBackend
 from cstorch.program_settings import ProgramSettings
 from cstorch.terminal import log_to_terminal
 from cstorch.tracing.loop import Loop
-from wsc.core.errors import ConfigError, ProgramOrderError, did_you_mean
+from wsc.core.errors import ConfigError, ProgramOrderError, WaferStreamError, did_you_mean
 
 log = logging.getLogger("waferstream")
 
@@ -42,7 +42,7 @@ def backend(
         options: Other options of ``Backend``.
 
     Raises:
-        RuntimeError: There is a backend already.
+        RuntimeError: There is a backend already, and no error has ended its loop.
         ConfigError: An option is unknown, or has a wrong type or value.
     """
     _check_options(options)
@@ -51,7 +51,7 @@ def backend(
     if backend_type is None and not options:
         return current_backend()
     earlier = existing_backend()
-    if earlier is not None and not _is_interactive():
+    if earlier is not None and not (earlier.has_left_loop or _is_interactive()):
         raise ProgramOrderError(
             "a backend exists already",
             code="second-backend",
@@ -63,7 +63,7 @@ def backend(
 
 
 def replace_backend(backend_type: str, **options: Any) -> Backend:
-    """Make a backend; one that exists and runs no loop is ended first.
+    """Make a backend; one that exists and runs no loop is ended first, whatever its state is.
 
     A notebook whose cells are run again calls ``backend`` again, and expects to start anew.
 
@@ -74,10 +74,19 @@ def replace_backend(backend_type: str, **options: Any) -> Backend:
     log_to_terminal()
     kind, earlier = BackendType.from_str(backend_type), existing_backend()
     if earlier is not None:
-        earlier.end_idle()
-        log.info("The earlier backend has ended; its model keeps the trained weights")
+        _end(earlier)
     _latest = _make(kind, options)
     return _latest
+
+
+def _end(earlier: Backend) -> None:
+    """End a backend; what fails in that does not concern the next one."""
+    try:
+        earlier.end_idle()
+    except WaferStreamError as error:
+        log.warning("The earlier backend has ended with an error: %s", error)
+    else:
+        log.info("The earlier backend has ended; its model keeps the trained weights")
 
 
 def _is_interactive() -> bool:

@@ -6,6 +6,7 @@ from; then MemoryX holds them, and checkpoints are written from there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.core.errors import WaferStreamError
 from wsc.core.roles.activities import Place
 
+log = logging.getLogger("waferstream")
+
 
 class ModelHolder(ProgramSettings):
     """The model of a program; arguments are those of ``ProgramSettings``.
@@ -52,6 +55,8 @@ class ModelHolder(ProgramSettings):
         self.model: nn.Module | None = None
         self.weights: Weights | None = None
         self.loop: Loop | None = None
+        self.has_left_loop = False
+        """Whether the last loop did not come to its end, so that the program may start anew."""
         self.steps = StepCount()
 
     @property
@@ -76,6 +81,25 @@ class ModelHolder(ProgramSettings):
             self.model, self.weights = model, Weights(model, self)
             self._execution.outdate_restored(self.weights)
             announce_early(self)
+
+    def return_model(self) -> None:
+        """Turn model and optimizer into ordinary ones with their newest values. Idempotent.
+
+        Where those have ended with a cluster that failed, they keep what this process has.
+        """
+        if self.weights is None or self.has_ended:
+            return
+        try:
+            self.weights.fetch()
+            self._execution.held.return_state()
+        except WaferStreamError as error:
+            log.warning(
+                "The trained weights are lost (%s): the model has those that this process has "
+                "read last, which are the initial ones where it has read none",
+                error.what,
+            )
+            self._execution.held.lose()
+        self.weights.make_plain()
 
     def unregister(self) -> None:
         """Forget the registered model, so that a capture can register it at another depth."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -140,7 +141,7 @@ class Trainer:
             raise ProgramOrderError(
                 "a trainer cannot train after its end",
                 code="trainer-ended",
-                rule="shutdown, or another Trainer, ends it",
+                rule="shutdown, a fit that fails on the cluster, or another Trainer ends it",
                 remedy="make a Trainer of the model again: it has its trained weights",
             )
         loader = DataLoader(dataloader) if callable(dataloader) else GivenLoader(dataloader)
@@ -153,11 +154,16 @@ class Trainer:
         def note(loss: torch.Tensor) -> None:
             losses.append(loss.item())
 
-        for batch in executor:
-            loss = self._step(batch)
-            note(loss)
-            if self.referee is not None:
-                self.referee.note(loss, self._step, executor)
+        try:
+            with closing(iter(executor)) as batches:  # also where a traceback keeps this frame
+                for batch in batches:
+                    loss = self._step(batch)
+                    note(loss)
+                    if self.referee is not None:
+                        self.referee.note(loss, self._step, executor)
+        finally:
+            if self.backend.has_failed:
+                self.shutdown()
         return losses
 
     def shutdown(self) -> None:

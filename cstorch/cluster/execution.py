@@ -77,6 +77,10 @@ class Execution:
         """The activities of this process and its cluster, as far as they are recorded."""
         self.watch = NOTHING
         """What the cluster watches while it trains."""
+        self.has_failed = False
+        """Whether the cluster has ended with a job that failed or was interrupted."""
+        self.returns_values = True
+        """Whether a job that fails gives its values back to the user's process."""
 
     def newest_of(self, mode: Mode) -> int:
         """Return the newest step of a mode that has begun, 0 if none is under way."""
@@ -181,9 +185,10 @@ class Execution:
     ) -> list[StepResult]:
         """Run steps of an installed program.
 
-        If a run fails or is interrupted, the cluster ends, since it is unknown which of the steps
-        were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
-        weights and losses can be inspected.
+        If a run fails or is interrupted, the cluster ends; weights and optimizer keep the values
+        after the last step that is done, as far as the cluster still gives them. After an
+        ApplianceNanError all steps were done, and the cluster stays, so that weights and losses can
+        be inspected.
         """
         cluster = self.running()
         self._time.check()
@@ -204,13 +209,35 @@ class Execution:
         except ApplianceNanError:
             raise
         except BaseException as error:
-            self._await_saving()
-            self.trace.keep(cluster, error)
-            cluster.shutdown()
-            self._job_client.end_execute(error)
+            self.has_failed = True
+            try:
+                self._await_saving()
+                self.trace.keep(cluster, error)
+                if self.returns_values:
+                    self._bring_back(cluster, weights, first_step - 1)
+            finally:
+                cluster.shutdown()
+                self._job_client.end_execute(error)
             raise
         finally:
             self._under_way = None
+
+    def _bring_back(self, cluster: Cluster, weights: Weights, before: int) -> None:
+        """Fetch all weights, and the optimizer's state, where a failed job has left them whole.
+
+        ``before`` is the step that was done before the job.
+        """
+        try:
+            step = cluster.settle()
+            if step is None:
+                log.warning("The job has ended during an update: its weights are lost")
+                return
+            weights.fetch()
+            self.held.return_state(step - before)
+        except WaferStreamError as error:
+            log.warning("The weights of the failed job are lost: %s", error.what)
+        else:
+            log.info("The model has its weights after step %d", step)
 
     def up_to_date(self, weights: Weights) -> Cluster:
         """Return the running cluster after sending it all weights and states that were changed."""

@@ -22,8 +22,24 @@ class HeldState:
         """Bring the state of another optimizer back before MemoryX forgets it."""
         state.adopt_replaced()
         if self.state is not None and self.state is not state:
+            self.state.settle()
             self.state.keep()
             state.keep()
+
+    def return_state(self, num_new: int = 0) -> None:
+        """Bring the state back to this process, since the cluster ends.
+
+        ``num_new`` are the steps that nobody has noted, as their job has failed.
+        """
+        if self.state is not None:
+            self.state.keep(num_new)
+            self.state = None
+
+    def lose(self) -> None:
+        """Let the state begin anew, since it has ended with its cluster."""
+        if self.state is not None:
+            self.state.lose()
+            self.state = None
 
     def take(self, state: OptimizerState, cluster: Cluster, restored: Restored | None) -> None:
         """Let MemoryX hold the state of an optimizer, whose rule has been installed.

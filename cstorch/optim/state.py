@@ -227,13 +227,22 @@ class OptimizerState:
         self.outdate()
         self.set_updates(updates)
 
-    def keep(self) -> None:
-        """Bring all values to this process, from where they are sent when they are needed again."""
+    def keep(self, num_new: int = 0) -> None:
+        """Bring all values to this process, from where they are sent when they are needed again.
+
+        ``num_new`` are the updates that they have seen since the last ``note_done``.
+        """
+        self._updates += num_new
         self.tensors()
         for remote in self._all():
-            remote.read()
+            remote.fetch()
             remote.note_change()
         self.is_in_memoryx, self._installed = False, frozenset()
+
+    def lose(self) -> None:
+        """Begin anew, since MemoryX has ended with the values."""
+        self.is_in_memoryx, self._installed, self._saved = False, frozenset(), None
+        self.reload(0)
 
     def note_installed(self) -> None:
         """Note that MemoryX holds all tensors of this optimizer from now on."""

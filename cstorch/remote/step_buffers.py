@@ -71,6 +71,17 @@ class StepBuffers:
         """Return the storages in this process as they are, by name."""
         return {name: remote.plain for name, remote in self._remotes.items()}
 
+    def fetch(self) -> None:
+        """Bring every remote buffer up to date with the cluster."""
+        for remote in self._remotes.values():
+            remote.fetch()
+
+    def make_plain(self) -> None:
+        """Turn the buffers into ordinary ones, with the values that they have here."""
+        for remote in self._remotes.values():
+            remote.make_plain()
+        self._remotes.clear()
+
     def outdate(self, names: Collection[str]) -> None:
         """Note that the cluster is about to change these buffers."""
         for name in names:

@@ -97,6 +97,13 @@ class Remote:
     def read(self) -> torch.Tensor:
         """Bring the storage up to date and return a plain alias of it."""
         self.holder.settle()
+        self.fetch()
+        if self._digest is None:
+            self._digest = _digest(self.plain)
+        return self.plain
+
+    def fetch(self) -> None:
+        """Bring the storage up to date with what the holder has now."""
         if not self._is_fresh:
             fetched = self.holder.fetch(self.name)  # of another process: memory that is read-only
             value = torch.from_numpy(fetched if fetched.flags.writeable else fetched.copy())
@@ -104,9 +111,6 @@ class Remote:
             with torch._C.DisableTorchFunctionSubclass():
                 self.tensor.data.copy_(value)
             self._is_fresh = True
-        if self._digest is None:
-            self._digest = _digest(self.plain)
-        return self.plain
 
     @property
     def is_lost(self) -> bool:
@@ -136,6 +140,15 @@ class Remote:
     def outdate(self) -> None:
         """Note that MemoryX holds another value from now on."""
         self._is_fresh, self._digest = False, None
+
+    def make_plain(self) -> None:
+        """Let the tensor be an ordinary one, with what its storage holds; aliases follow it."""
+        self._is_fresh = True
+        tensor: Any = self.tensor
+        if type(tensor) in (RemoteParameter, RemoteTensor):
+            del tensor._remote
+            # The object must stay the same, since others refer to it.
+            tensor.__class__ = nn.Parameter if is_parameter(tensor) else torch.Tensor
 
     def take_change(self) -> bool:
         """Return whether the storage was written to since the last call, or since it was read."""

@@ -33,7 +33,7 @@ class Weights:
 
     def initial_parts(self) -> Iterator[dict[str, torch.Tensor]]:
         """Yield all values, first those in memory; a lazy one is initialized, yielded and freed."""
-        lazy = [r for r in self._remotes.values() if isinstance(r, LazyTensor) and r.is_pending]
+        lazy = self._lazy()
         in_memory = {name: r.plain for name, r in self._remotes.items() if r not in lazy}
         yield {**in_memory, **self.state.local()}
         for record in dict.fromkeys(remote.record for remote in lazy):
@@ -43,9 +43,8 @@ class Weights:
 
     def note_sent(self) -> None:
         """Note that MemoryX holds the values of all lazy parameters."""
-        for remote in self._remotes.values():
-            if isinstance(remote, LazyTensor) and remote.is_pending:
-                remote.outdate()
+        for remote in self._lazy():
+            remote.outdate()
 
     def tied(self) -> dict[str, str]:
         """Return the further names of parameters in ``model.state_dict()``, and the first of each.
@@ -77,9 +76,16 @@ class Weights:
         )
 
     def fetch(self) -> None:
-        """Bring every parameter up to date in this process."""
-        for remote in self._remotes.values():
-            remote.read()
+        """Bring every parameter and buffer up to date with MemoryX, but for lazy ones."""
+        self.state.fetch()
+        for remote in self._initialized():
+            remote.fetch()
+
+    def make_plain(self) -> None:
+        """Turn parameters and buffers into ordinary ones, with the values that they have here."""
+        self.state.make_plain()
+        for remote in self._initialized():
+            remote.make_plain()
 
     def outdate(self, names: Collection[str] | None = None) -> None:
         """Note that MemoryX, or a checkpoint, has other values for ``names`` (default: all)."""
@@ -124,6 +130,15 @@ class Weights:
             self._remotes[name] = _adopt(name, found[name], self._holder)
             self._remotes[name].note_change()
         self.state.adopt_replaced()
+
+    def _lazy(self) -> list[LazyTensor]:
+        """Return the parameters that are not initialized yet."""
+        return [r for r in self._remotes.values() if isinstance(r, LazyTensor) and r.is_pending]
+
+    def _initialized(self) -> list[Remote]:
+        """Return the parameters that have a value."""
+        lazy = self._lazy()
+        return [remote for remote in self._remotes.values() if remote not in lazy]
 
 
 def as_arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:

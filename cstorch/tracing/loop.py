@@ -57,6 +57,10 @@ class Loop(Protocol):
         """The folder for files about this loop."""
 
     @property
+    def is_running(self) -> bool:
+        """Whether the code goes on that iterates over the loop; an exception may have ended it."""
+
+    @property
     def source(self) -> Callable[[], Any]:
         """The function that makes the loader, on any input worker."""
 

@@ -10,11 +10,13 @@ that the steps in between overlap. Results have values at activation steps.
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -33,8 +35,9 @@ from cstorch.utils.data.loop_batches import batches_of
 from cstorch.utils.data.loop_length import checked_steps, steps_of
 from cstorch.utils.data.loop_log import LoopLog
 from cstorch.utils.data.profiler import Profiler
+from cstorch.utils.data.running_code import is_executing
 from cstorch.utils.data.utils import Schedule
-from wsc.core.errors import ConfigError
+from wsc.core.errors import ConfigError, ProgramOrderError
 from wsc.core.program.loading import Loading
 from wsc.core.program.micro_batches import MicroBatchSize
 from wsc.core.program.program import Mode
@@ -104,6 +107,7 @@ class DataExecutor:
         self._is_reading_noted = False
         self._pending_results: list[StepResult] = []  # since the last activation step
         self._queued: list[tuple[Callable[..., Any], Any]] = []
+        self._reader: FrameType | None = None  # the code that iterates
 
     @cached_property
     def artifact_dir(self) -> Path:
@@ -166,11 +170,16 @@ class DataExecutor:
             or is_due(self.activation_steps, self.user_iteration)
         )
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the code goes on that iterates over the loop; an exception may have ended it."""
+        return is_executing(self._reader)
+
     def __len__(self) -> int:
         return self.num_steps
 
-    def __iter__(self) -> Iterator[Any]:
-        if self._backend.loop is not None:
+    def __iter__(self) -> Generator[Any]:
+        if self._backend.loop is not None and self._backend.loop.is_running:
             raise ConfigError(
                 "two executor loops run at the same time",
                 code="two-loops",
@@ -189,15 +198,31 @@ class DataExecutor:
             steps = {"first_step": self._start + 1, "num_steps": self.num_steps}
             write_json(self.artifact_dir / "metadata.json", steps)
         self._batches = batches_of(self._backend, self.dataloader)
+        self._backend.has_left_loop = True  # unless it comes to its end
         try:
             for iteration in range(self.num_steps):
                 self.iteration = iteration
                 self._iteration_started_s = time.perf_counter()
+                self._reader = sys._getframe(1)
                 yield self._batches.read(iteration)
+                self._check_current()
                 self._finish_iteration()
+            self._backend.has_left_loop = False
         finally:
-            self._backend.loop = None
+            self._reader = None
+            if self._backend.loop is self:
+                self._backend.loop = None
             self._log.close()
+
+    def _check_current(self) -> None:
+        """Raise ProgramOrderError if the loop was left, and its backend or another loop began."""
+        if self._backend.loop is not self:
+            raise ProgramOrderError(
+                "an executor loop goes on after its end",
+                code="loop-ended",
+                rule="another loop, or another backend, has begun in between",
+                remedy="iterate over a new DataExecutor",
+            )
 
     def attach(self, step: Step) -> StepCall:
         """Make the loop run a step in this iteration; ConfigError if it runs another one."""

@@ -44,6 +44,7 @@ def make_backend(
     )
     backend.logs_progress = False  # observers report it
     backend.bars = ("eval",)
+    backend.returns_values = False  # checkpoints hold them
     return backend
 
 
