@@ -22,6 +22,7 @@ from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.run import log_to_terminal, run
 from waferstream.cli.tools.groups import TOOLS, run_tool
 from wsc.core.errors import WaferStreamError
+from wsc.core.system_errors import file_error
 from wsc.host.files import json_text
 from wsc.host.interrupts import ending, exit_code, raising
 from wsc.host.standard_streams import ended_by_reader, outlasting_readers
@@ -71,9 +72,8 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
     except OSError as error:
         if debug:
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        fields = {"kind": "OSError", "what": error.strerror, "where": error.filename}
-        _print_error(f"{where}{error.strerror}", fields if prints_json else None)
+        typed = file_error(error)
+        _print_error(str(typed), typed.fields() if prints_json else None)
         return 1
 
 

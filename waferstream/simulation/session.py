@@ -41,6 +41,7 @@ from waferstream.simulation.study import Study, study_of
 from waferstream.training.setup.backend import make_backend
 from waferstream.training.trace_request import TraceRequest
 from wsc.core.errors import ConfigError
+from wsc.core.system_errors import remedy_of
 from wsc.core.units import seconds
 from wsc.host.terminal import line_width
 from wsc.version import VERSION
@@ -256,6 +257,7 @@ def _make_folder(model_dir: Path) -> Path:
             code="model-folder-not-writable",
             where=str(model_dir),
             value=error.strerror,
+            remedy=remedy_of(error),
         ) from error
     return folder
 

@@ -21,6 +21,7 @@ from wsc.checkpoint.packed import mask_key, unpack_into
 from wsc.checkpoint.seal import SealError, check_extent, read_extent, read_seal
 from wsc.core.errors import CheckpointError, did_you_mean
 from wsc.core.program.program import TensorSpec
+from wsc.host.files import open_regular
 from wsc.version import VERSION
 
 
@@ -172,7 +173,7 @@ class Reader:
     @contextmanager
     def _open(self) -> Iterator[io.FileIO]:
         try:
-            with io.FileIO(self.path) as file:
+            with io.FileIO(self.path, opener=open_regular) as file:
                 yield file
         except (OSError, SealError) as error:
             raise damaged(self.path, error) from error

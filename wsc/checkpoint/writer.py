@@ -6,7 +6,6 @@ nobody reads before it is complete.
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -33,11 +32,10 @@ from wsc.checkpoint.parts import Part
 from wsc.checkpoint.seal import Manifest, append_seal, with_checksums
 from wsc.core.errors import CheckpointError
 from wsc.core.program.program import TensorSpec
+from wsc.core.system_errors import remedy_of
 from wsc.core.units import KIB
 from wsc.host.files import final_path
 from wsc.version import VERSION
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 # Upper bounds of what HDF5 writes besides tensor bytes: header and index entry of one object
 # (names are below 1 KiB), and the tables of the whole file.
@@ -183,11 +181,7 @@ def _cannot_write(path: Path, error: Exception) -> CheckpointError:
         code="checkpoint-not-writable",
         where=str(final_path(Path(named))),
         value=os.strerror(number) if number else error,
-        remedy=(
-            "free space, point model_dir elsewhere, or keep fewer checkpoints"
-            if number in _FULL
-            else None
-        ),
+        remedy=remedy_of(error) if isinstance(error, OSError) else None,
     )
 
 

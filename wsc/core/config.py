@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError
 from wsc.core.config_errors import explain, unreadable
 from wsc.core.errors import ConfigError
 from wsc.core.yaml_limits import MOST_BYTES, check_limits, too_deep
+from wsc.host.files import open_regular
 
 Model = TypeVar("Model", bound="Config")
 
@@ -32,7 +33,8 @@ Model = TypeVar("Model", bound="Config")
 class Config(BaseModel):
     """Base of every configuration class: immutable, and refuses unknown keys.
 
-    A number must not be written as true or false; pydantic alone would read them as 1 and 0.
+    A number must not be written as true or false, nor a path as nothing: pydantic alone would read
+    1, 0 and the current folder.
     """
 
     model_config = ConfigDict(
@@ -88,10 +90,12 @@ class Config(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _no_boolean_for_a_number(cls, given: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    def _no_silent_conversion(cls, given: Any, read: ValidatorFunctionWrapHandler) -> Any:
         value = read(given)
         if _boolean_became_number(given, value):
             raise PydanticCustomError("number_type", "a number, not true or false")
+        if _nothing_became_path(given, value):
+            raise PydanticCustomError("empty_path", "a path of one letter at least; . is here")
         return value
 
 
@@ -119,6 +123,16 @@ def _boolean_became_number(given: object, value: object) -> bool:
         case list() | tuple(), list() | tuple():
             return any(map(_boolean_became_number, given, value))
     return isinstance(given, bool) and isinstance(value, int | float) and value is not given
+
+
+def _nothing_became_path(given: object, value: object) -> bool:
+    """Return whether ``given`` has an empty text where ``value``, read from it, has a path."""
+    match given, value:
+        case list() | tuple(), list() | tuple():
+            return any(map(_nothing_became_path, given, value))
+        case "", tuple():
+            return any(isinstance(each, Path) for each in value)
+    return given == "" and isinstance(value, Path)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -170,7 +184,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         ConfigError: The file is missing, malformed, or not a mapping.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise unreadable(path, error) from error

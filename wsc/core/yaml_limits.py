@@ -6,6 +6,8 @@ counted as a reader of the values would meet them.
 
 from __future__ import annotations
 
+import re
+
 import yaml
 
 from wsc.core.errors import ConfigError
@@ -21,6 +23,8 @@ _MOST_DIGITS = 100  # of a number; no field is wider than a double
 _PREFIX = "tag:yaml.org,2002:"
 _KNOWN = {_PREFIX + name for name in ("null", "bool", "int", "float", "str", "timestamp", "merge")}
 _TEXTS = {_PREFIX + name for name in ("str", "timestamp")}
+_NUMBERS = {_PREFIX + name for name in ("int", "float")}
+_MISREAD = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9_]+:.*")
 _COLLECTIONS = {_PREFIX + name for name in ("seq", "map")}
 
 
@@ -69,6 +73,21 @@ def _check_scalar(node: yaml.ScalarNode) -> None:
         raise _not_plain(node, "a character that no text has")
     if node.tag not in _TEXTS and len(node.value) > _MOST_DIGITS:
         raise _too_much(node, f"{len(node.value)} digits", f"at most {_MOST_DIGITS} digits")
+    if node.tag in _NUMBERS:
+        _check_number(node)
+
+
+def _check_number(node: yaml.ScalarNode) -> None:
+    """Refuse a number that YAML 1.1 reads otherwise than people do: 010 as 8, 1:30 as 90."""
+    if _MISREAD.fullmatch(node.value):
+        raise ConfigError(
+            "a number must be written in the way in which it is meant",
+            code="number-ambiguous",
+            where=_line(node),
+            value=node.value,
+            rule="YAML 1.1 reads numbers that begin with 0 to base 8, and those with : to base 60",
+            remedy="write a number without leading zeros and colons, or a text in quotes",
+        )
 
 
 def _not_plain(node: yaml.Node, found: str) -> ConfigError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -53,6 +55,22 @@ def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
         if is_unnamed or (partial is not None and str(error.filename) == str(partial)):
             error.filename = str(path)
         raise
+
+
+def open_regular(path: str, flags: int) -> int:
+    """Open a regular file, as an ``opener``: a pipe that nobody writes to would block for ever.
+
+    Raises:
+        OSError: It is something else.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, "neither a file nor a link to one", path)
 
 
 def final_path(path: Path) -> Path:

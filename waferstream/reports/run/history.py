@@ -16,7 +16,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from waferstream.reports.run.summary import Loss
-from wsc.host.files import naming
+from wsc.host.files import naming, open_regular
 
 HISTORY_NAME = "history.jsonl"
 
@@ -42,7 +42,8 @@ class HistoryFile:
         """
         text = b"".join(to_json(line, inf_nan_mode="strings") + b"\n" for line in lines)
         with naming(self.path):
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+            descriptor = open_regular(str(self.path), flags)
             with os.fdopen(descriptor, "r+b", buffering=0) as file:
                 size = file.seek(0, os.SEEK_END)
                 if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -71,7 +72,7 @@ class HistoryFile:
     def _lines(self) -> Iterable[Mapping[str, Any]]:
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
+        with open(self.path, "rb", opener=open_regular) as file:
             for text in file:
                 try:
                     line = from_json(text)

@@ -37,6 +37,7 @@ from waferstream.config.params import Params
 from waferstream.reports.run.summary import RunSummary
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
+from wsc.core.system_errors import remedy_of
 from wsc.host.files import replacing, write_json
 from wsc.host.interrupts import ending
 from wsc.host.locks import locked
@@ -200,6 +201,7 @@ def _not_writable(model_dir: Path, error: OSError) -> ConfigError:
         code="model-dir-not-writable",
         where=str(model_dir),
         value=error.strerror,
+        remedy=remedy_of(error),
     )
 
 

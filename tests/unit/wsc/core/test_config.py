@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -274,6 +275,42 @@ def test_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
     ):
         with raises(ConfigError, code):
             load_yaml(path)
+
+
+@pytest.mark.parametrize("number", ["010", "-07", "1:30", "1:30.5", "0_10", "!!int '1:30'"])
+def test_number_of_another_base_is_refused(tmp_path: Path, number: str) -> None:
+    """YAML 1.1 would read 8, -7, 90, 90.5 and 8; the error names the line, and quotes help."""
+    path = written(tmp_path, f"a: 1\nb: [{number}]\n")
+    with raises(ConfigError, "number-ambiguous") as caught:
+        load_yaml(path)
+    assert caught.value.where == f"{path}, line 2"
+
+
+def test_plain_numbers_and_quoted_texts_are_read(tmp_path: Path) -> None:
+    text = "a: [0, 0.5, 1_000, 0x1F, -3, 0e0, '010', '1:30']\n"
+    found = load_yaml(written(tmp_path, text))["a"]
+    assert found == [0, 0.5, 1000, 31, -3, 0.0, "010", "1:30"]
+
+
+def test_pipe_is_refused_instead_of_awaited(tmp_path: Path) -> None:
+    """Nobody writes to it."""
+    pipe = tmp_path / "params.yaml"
+    os.mkfifo(pipe)
+    with raises(ConfigError, "file-not-readable"):
+        load_yaml(pipe)
+
+
+class Folders(Config):
+    one: Path = Path()
+    more: tuple[Path, ...] = ()
+
+
+def test_empty_text_is_no_path(tmp_path: Path) -> None:
+    """Pydantic would take the current folder."""
+    for data in ({"one": ""}, {"more": ["a", ""]}):
+        with raises(ConfigError, "not-allowed"):
+            validate(Folders, data, "here")
+    assert validate(Folders, {"one": "."}, "here").one == Path()
 
 
 def bomb(levels: int, width: int, item: str = "*x{}") -> str:

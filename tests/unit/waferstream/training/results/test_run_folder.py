@@ -4,15 +4,18 @@ import errno
 import fcntl
 import logging
 import os
+import shutil
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from appliance.faults.strike import full_disk
 from appliance.spec import ClusterSpec
+from memoryx.store.store import WeightStore
 from tests.support.errors import raises
 from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.config.phases import load_params
@@ -151,3 +154,64 @@ def test_a_full_disk_ends_the_run_with_the_name_of_the_file(tmp_path: Path) -> N
     ):
         folder.save_configuration(params, ClusterSpec())
     assert [path.name for path in folder.path.iterdir()] == ["run.log"]
+
+
+def test_run_on_a_full_disk_ends_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the start, before anything is trained."""
+    flags = write_run(tmp_path)
+    with full_disk(0):
+        code, _, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 1
+    assert "[disk-full]" in err
+    assert "remedy: " in err
+
+
+def test_run_without_its_folder_ends_with_a_typed_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has removed it."""
+    flags = write_run(tmp_path, init__loop={"max_steps": 2}, init__checkpoint={"steps": 0})
+    update = WeightStore.update
+
+    def remove(self: WeightStore, gradients: Any, step: int) -> None:
+        shutil.rmtree(tmp_path / "model_dir", ignore_errors=True)
+        update(self, gradients, step)
+
+    monkeypatch.setattr(WeightStore, "update", remove)
+    code, _, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 1
+    assert "[file-gone]" in err
+    assert "remedy: " in err
+
+
+def test_pipe_in_the_folder_is_not_awaited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither as the index of checkpoints nor as the history of losses nor as a checkpoint."""
+    flags = write_run(tmp_path, init__loop={"max_steps": 2})
+    (tmp_path / "model_dir").mkdir()
+    for name in ("checkpoints_index.yaml", "checkpoint_9.mdl"):
+        os.mkfifo(tmp_path / "model_dir" / name)
+    code, _, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 0, err
+    os.mkfifo(tmp_path / "model_dir" / "history")
+    (tmp_path / "model_dir" / "history").rename(tmp_path / "model_dir" / "history.jsonl")
+    flags = [*flags, "--mode=train", "--max_steps=3"]
+    code, _, err = run_here(flags, capsys)
+    assert code == 1
+    assert "history.jsonl" in err
+    for flag in ("--checkpoint_path", "--params"):
+        os.mkfifo(tmp_path / flag)
+        code, _, _ = run_here([*flags, f"{flag}={tmp_path / flag}"], capsys)
+        assert code == 1
+
+
+def test_empty_name_of_the_folder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be the current folder."""
+    code, _, err = run_here([*write_run(tmp_path), "--model_dir="], capsys)
+    assert code == 1
+    assert "'trainer.init.model_dir'" in err
