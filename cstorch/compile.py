@@ -75,11 +75,24 @@ def compile(model: nn.Module, backend: Backend | None = None) -> nn.Module:
             value=type(model).__name__,
             remedy="compile the module, and call other functions in the traced step",
         )
+    _note_types(model)
     backend.register(model)
     if not hasattr(model, "device"):
         # Programs for the real machine ask the model where to make tensors for a step.
         model.device = backend.torch_device  # type: ignore[assignment]
     return model
+
+
+def _note_types(model: nn.Module) -> None:
+    """Say that masters are fp32, where a model has parameters of other types."""
+    types = {p.dtype for p in model.parameters() if p.is_floating_point()} - {torch.float32}
+    if types:
+        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
+        log.warning(
+            "Parameters are %s: MemoryX keeps and updates them in float32, and rounds them where"
+            " they are read; cstorch.save keeps all bits",
+            names,
+        )
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
@@ -215,7 +228,7 @@ def _log_engine(backend: Backend, program: Program) -> None:
     """Log where the kernels of each layer run, if the wafer computes some."""
     engine = backend.cluster_config.cluster.runtime.engine
     if not engine.is_torch:
-        dtype = operand_dtype(stream_precision().compute)
+        dtype = operand_dtype(stream_precision(backend.model).compute)
         log.info("%s", regions_text(layer_regions(engine, program, dtype)))
 
 

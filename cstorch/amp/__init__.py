@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Literal
 
 import torch
 
@@ -14,6 +15,9 @@ from wsc.core.errors import ConfigError
 from wsc.numerics.precision import NAMES, StreamPrecision, dtype_in_program
 
 __all__ = ["GradScaler", "autocast", "optimizer_step"]
+
+HalfType = Literal["bfloat16", "float16"]
+_HALF_TYPES: dict[torch.dtype, HalfType] = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
 def set_half_dtype(value: str | torch.dtype) -> torch.dtype:
@@ -73,17 +77,30 @@ def enable_mixed_precision(enabled: bool = True) -> None:
     flags.amp.enabled = enabled
 
 
-def stream_precision() -> StreamPrecision:
-    """Return the dtypes that follow from settings and ``csx.precision.optimization_level``."""
+def stream_precision(model: torch.nn.Module | None = None) -> StreamPrecision:
+    """Return the dtypes that follow from settings and ``csx.precision.optimization_level``.
+
+    A model that is in a half type itself streams in it. Without mixed precision it also computes as
+    it is, without casts.
+    """
+    own = None if model is None else half_type_of(model)
     if not flags.amp.enabled:
-        return StreamPrecision("float32", "float32")
+        return StreamPrecision(own or "float32", own or "float32", casts=own is None)
     half, level = flags.amp.half_dtype, flags.csx.precision.optimization_level
+    if own is not None and dtype_in_program(half) != dtype_in_program(own):
+        half = own
     return StreamPrecision(
         half,
         half if level > 0 else "float32",
         softmax_in_half=level == 2,
         rounding="stochastic" if flags.csx.precision.stochastic_rounding else "nearest",
     )
+
+
+def half_type_of(model: torch.nn.Module) -> HalfType | None:
+    """Return the half type of a model that is in it as a whole, None for any other model."""
+    types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    return _HALF_TYPES.get(types.pop()) if len(types) == 1 else None
 
 
 def autocast() -> AbstractContextManager[object]:

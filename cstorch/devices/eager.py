@@ -160,7 +160,8 @@ class EagerStep:
         return True
 
     def _compute(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> _Computed:
-        model, precision = model_of(backend), stream_precision()
+        model = model_of(backend)
+        precision = stream_precision(model)
         _refuse_own_kernels(precision)
         self._recorder = recorder = EagerRecorder()
         note_samples(_rows((args, kwargs)))

@@ -153,7 +153,8 @@ def _record(
         traced_tensors(model, names),
     ):
         buffers = backend.traced_buffers()
-        made = record(step, model, inputs, stream_precision(), buffers, for_all_sizes=for_all_sizes)
+        precision = stream_precision(model)
+        made = record(step, model, inputs, precision, buffers, for_all_sizes=for_all_sizes)
     return RecordedStep(backend, made, call, outputs, recorder)
 
 
@@ -179,7 +180,7 @@ def compile_request(backend: Backend, fit: Fit) -> CompileRequest:
     cut = fit.cut
     _check_kind(backend.cluster_config.cluster.machine.system.name)
     return CompileRequest(
-        precision=stream_precision(),
+        precision=stream_precision(model_of(backend)),
         micro_batch_size=cut.size,
         num_micro_batches=cut.num_micro_batches,
         recomputed_layers=fit.recomputed_layers,

@@ -56,7 +56,7 @@ def start_key(backend: Backend, model: nn.Module, call: Call, forward: Forward) 
     parts = (
         (VERSION, torch.__version__, sys.version),
         (forward.identity, call.function.__qualname__, bool(while_traced)),
-        (stream_precision(), flags.amp, flags.csx.model_dump(exclude=_WITHOUT_EFFECT)),
+        (stream_precision(model), flags.amp, flags.csx.model_dump(exclude=_WITHOUT_EFFECT)),
         (flags.csx.performance.policy.systems_key(batch_size, config.num_csx), system),
         (call.structure, [outline(leaf) for leaf in call.leaves]),
         (list(outlines(model)), values),

@@ -108,6 +108,14 @@ for step, batch in enumerate(executor):
 print(json.dumps([was_compiled, losses]))
 """
 
+HALF = """
+losses = []
+for batch in cstorch.utils.data.DataExecutor(loader, num_steps=6):
+    losses.append(train_step(batch).item())
+dtypes = {str(value.dtype) for value in compiled_model.state_dict().values()}
+print(json.dumps([losses, sorted(dtypes)]))
+"""
+
 ARTICLE = """
 import cerebras.pytorch
 from cerebras.framework import CerebrasModel, CSConfig
@@ -166,15 +174,20 @@ def parts() -> dict[str, Any]:
 class PlainLoop:
     """The lesson in plain PyTorch."""
 
-    def __init__(self, parts: dict[str, Any]) -> None:
-        self.model = parts["made"]()
+    def __init__(self, parts: dict[str, Any], dtype: torch.dtype = torch.float32) -> None:
+        self.model = parts["made"]().to(dtype)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.2, momentum=0.9)
         self.loader = parts["loader_of_rows"]()
         self._loss_of = parts["loss_of"]
 
+    def loss(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the loss of a batch."""
+        loss: torch.Tensor = self._loss_of(self.model(batch["input_ids"]), batch["labels"])
+        return loss
+
     def step(self, batch: dict[str, torch.Tensor]) -> float:
         """Take a step; return its loss."""
-        loss = self._loss_of(self.model(batch["input_ids"]), batch["labels"])
+        loss = self.loss(batch)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -213,3 +226,16 @@ def test_model_of_an_article_trains_without_a_loss(run: Run, parts: dict[str, An
     plain = PlainLoop(parts)
     expected = [plain.step(batch) for _ in range(2) for batch in plain.loader]
     assert run(ARTICLE) == near(expected[:9])
+
+
+def test_model_in_bfloat16_computes_in_it(run: Run, parts: dict[str, Any]) -> None:
+    """Updates are those of fp32 masters, so that later losses are near those of a plain loop."""
+    plain = PlainLoop(parts, torch.bfloat16)
+    batches = list(plain.loader)
+    samples = [{name: value[i : i + 1] for name, value in batches[0].items()} for i in range(8)]
+    first = sum(plain.loss(sample).item() for sample in samples) / 8
+    expected = [plain.step(batch) for batch in batches]
+    seen, dtypes = run(LESSON.replace("made()", "made().to(torch.bfloat16)") + HALF)
+    assert seen[0] == pytest.approx(first, abs=1e-6)
+    assert seen == pytest.approx(expected, abs=0.05)
+    assert dtypes == ["torch.bfloat16"]

@@ -40,6 +40,8 @@ class StreamPrecision:
     compute: str = "bfloat16"
     softmax_in_half: bool = field(default=False, repr=False)
     """Whether softmax keeps a half type (precision_opt_level 2); visible in the graph's casts."""
+    casts: bool = field(default=True, repr=False)
+    """Whether functions cast as ``autocast`` says; visible in the graph's casts, too."""
     rounding: Rounding = "nearest"
     """How training steps round results to the half type; evaluation rounds to nearest."""
 

@@ -71,7 +71,7 @@ _check_input = nn.RNNBase.check_input
 @contextmanager
 def autocast(precision: StreamPrecision) -> Iterator[None]:
     """Let functions of a step's forward pass cast; nothing changes where weights are fp32."""
-    if precision.stream == "float32":
+    if precision.stream == "float32" or not precision.casts:
         yield
         return
     with _Autocast(precision), patch.object(nn.RNNBase, "check_input", _check_cast_input):

@@ -57,6 +57,26 @@ def test_stream_precision_follows_the_settings(
     assert amp.get_half_dtype_str() == half
 
 
+@pytest.mark.parametrize(
+    ("enabled", "half", "expected"),
+    [
+        (True, "bfloat16", StreamPrecision("float16", "float16")),
+        (True, "cbfloat16", StreamPrecision("cbfloat16", "cbfloat16")),
+        (False, "bfloat16", StreamPrecision("float16", "float16", casts=False)),
+    ],
+)
+def test_model_in_a_half_type_streams_in_it(
+    enabled: bool, half: Any, expected: StreamPrecision, backend: cstorch.Backend
+) -> None:
+    """A model of which a part is in fp32 follows the settings, as does one in fp32."""
+    amp.enable_mixed_precision(enabled)
+    amp.set_half_dtype(half)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)).half()
+    assert amp.stream_precision(model) == expected
+    model[0].float()
+    assert amp.stream_precision(model) == amp.stream_precision()
+
+
 def test_other_half_dtypes_are_refused() -> None:
     """The setting stays unchanged."""
     for other in ("float8", torch.float32):
