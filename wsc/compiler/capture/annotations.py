@@ -14,7 +14,7 @@ from unittest import mock
 
 import torch
 from torch import fx, nn
-from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
+from torch._functorch._aot_autograd import logging_utils
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.modules import module as nn_module
@@ -88,12 +88,13 @@ def marked_backward() -> Iterator[None]:
             # Without these hooks of AOTAutograd a backward node has the sequence number of
             # the latest forward op and the stack trace of this call. They set seq_nr, stack trace
             # and the backward mark from the autograd node whose formula is about to run.
-            setup_stacktrace_preservation_hooks([loss.grad_fn])
+            logging_utils.setup_stacktrace_preservation_hooks([loss.grad_fn])
         with fx_traceback.annotate({_SEED_KEY: True}):
             seed = torch.full_like(loss, 1.0)
         try:
             torch.autograd.backward(loss, seed, retain_graph=retain_graph)
         except Exception as error:
+            logging_utils.callback_set = False  # or no later pass would end its marks
             blame_line(error, _running_line())
             raise
 

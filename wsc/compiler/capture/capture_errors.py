@@ -151,15 +151,18 @@ class _ForwardLine:
         return cls(sys._getframe(1))
 
     def summary(self) -> traceback.StackSummary:
-        """Return the innermost frame of a ``forward`` in the user's code, if any."""
-        frame = self._frame
+        """Return the innermost frame of a ``forward`` in the user's code, else of other code."""
+        frame, found = self._frame, None
         while frame is not None:
             code = frame.f_code
-            if code.co_name == "forward" and not code.co_filename.startswith((*_LIBRARIES, "<")):
-                found = traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
-                return traceback.StackSummary.from_list([found])
+            if not code.co_filename.startswith((*_LIBRARIES, "<")):
+                is_forward = code.co_name == "forward"
+                if found is None or is_forward:
+                    found = traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
+                if is_forward:
+                    break
             frame = frame.f_back
-        return traceback.StackSummary()
+        return traceback.StackSummary.from_list([] if found is None else [found])
 
 
 @contextmanager

@@ -17,7 +17,7 @@ disabled by name; the numerics do not depend on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -160,11 +160,12 @@ def check_kernels(captured: Captured) -> None:
             writes to a value that outlives the step, or a product has operands of two float types.
     """
     missing: dict[str, fx.Node] = {}
+    weights = captured.weights
     for node in captured.graph.nodes:
         if node.op != "call_function":
             continue
         node.meta["kind"] = op_kind(node)
-        _refuse_update(node)
+        _refuse_update(node, weights)
         _refuse_mixed_floats(node)
         if node.meta["kind"] is None:
             missing.setdefault(str(node.target), node)
@@ -187,11 +188,19 @@ def _place(node: fx.Node) -> str:
     return f"{node.meta['layer']}, {line}" if node.meta["layer"] else line
 
 
-def _refuse_update(node: fx.Node) -> None:
+def _refuse_update(node: fx.Node, weights: Mapping[fx.Node, str]) -> None:
     """Raise for an op that writes to a value that outlives the step, or to a view of it."""
     written = overwritten(node)
     if written is None or _viewed(written).op not in {"get_attr", "placeholder"}:
         return
+    if (name := weights.get(_viewed(written))) is not None:
+        raise ApplianceCompilationError(
+            f"op {op_name(node)} writes to parameter {name}",
+            code="weight-written-in-step",
+            where=line_of_node(node.meta.get("stack_trace")),
+            rule="MemoryX changes weights, by the optimizer that the step calls",
+            remedy="write to it in the loop, after the traced step: MemoryX gets the new values",
+        )
     raise ApplianceCompilationError(
         f"op {op_name(node)} writes to a buffer, an input or a parameter of the model",
         code="write-to-constant",
