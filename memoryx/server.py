@@ -16,6 +16,7 @@ from memoryx.holder import Holder
 from memoryx.job.bucket_work import BucketWork, cast, first_use, followers
 from memoryx.job.collector import GradientCollector, NormExchange
 from memoryx.job.commitment import Commitment
+from memoryx.job.gradient_changes import GradientChanges
 from memoryx.job.loss_scaling import LossScaling
 from memoryx.job.norms import NormNotes
 from memoryx.job.streamer import Streamer
@@ -130,7 +131,13 @@ class ServerJob(JobState[WeightServer]):
         self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
         self._notes = NormNotes(program, job, self._report)
         self._collector = GradientCollector(
-            index, program, collected, installed.optimizer, self._notes, role.store.masks
+            index,
+            program,
+            collected,
+            installed.optimizer,
+            self._notes,
+            role.store.masks,
+            GradientChanges(installed.gradient_kernels, role.store.weights),
         )
         self._sparse = SparseStreams(role.store.masks, program.stream_dtype)
         self._scaling = LossScaling(installed.optimizer, job)

@@ -191,6 +191,7 @@ def plan_installation(
         label_counts=compiled.label_counts,
         state_update=compiled.state_update,
         norms=compiled.norms,
+        gradient_kernels=compiled.gradient_kernels,
         short=compiled.short,
         has_replicas=size.has_replicas,
         most_per_node=most_micro_batches(*room),

@@ -22,6 +22,7 @@ from cstorch.devices.host import HostBackend
 from cstorch.listeners.hooks import note_samples, traced_tensors
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
+from cstorch.tracing.leaves import Leaves
 from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.recorded import RecordedScaler
@@ -48,8 +49,10 @@ class EagerRecorder(Recorder):
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """Return the gradients for the update, which divides them by the loss scale."""
-        own = {name: weight.grad for name, weight in self.live.items() if weight.grad is not None}
-        return {**own, **self._scaled}
+        taken = {} if self.leaves is None else self.leaves.taken
+        own = {name: weight.grad for name, weight in self.live.items()} | taken
+        found = {name: gradient for name, gradient in own.items() if gradient is not None}
+        return {**found, **self._scaled}
 
     def unscale(self) -> None:
         if self.scaler is not None and not self.is_unscaled:
@@ -165,6 +168,7 @@ class EagerStep:
         _refuse_own_kernels(precision)
         self._recorder = recorder = EagerRecorder()
         note_samples(_rows((args, kwargs)))
+        leaves = Leaves(model)
         with (
             recording(recorder),
             recorded_clipping(model, recorder),
@@ -173,6 +177,7 @@ class EagerStep:
             live_weights(model, backend.stream(precision), precision) as live,
         ):
             recorder.live = live
+            recorder.leaves = leaves
             outputs = recorder.hand_out(self._function(*args, **kwargs))
         gradients = recorder.gradients()
         trains, done = bool(gradients), (backend.global_step, backend.steps.resumed)

@@ -69,6 +69,9 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Optimizer:
         )
     groups = [_group(name, group) for group in optimizer.param_groups]
     made: Optimizer = getattr(optim, name)(groups)
+    # The same objects: hooks may be registered and removed later.
+    made._optimizer_step_pre_hooks = optimizer._optimizer_step_pre_hooks
+    made._optimizer_step_post_hooks = optimizer._optimizer_step_post_hooks
     return made
 
 

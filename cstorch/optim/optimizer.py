@@ -9,7 +9,11 @@ from inspect import Parameter, Signature, unwrap
 from typing import Any, ClassVar
 
 import torch
-from torch.optim.optimizer import ParamsT
+from torch.optim.optimizer import (
+    ParamsT,
+    _global_optimizer_post_hooks,
+    _global_optimizer_pre_hooks,
+)
 from torch.utils.hooks import RemovableHandle
 
 from cstorch.hooks import registered
@@ -19,7 +23,7 @@ from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
 from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied
 from cstorch.tracing.recorded import RecordedScheduler
-from cstorch.tracing.recorder import active_recorder
+from cstorch.tracing.recorder import Recorder, active_recorder
 from memoryx.optim.rule import RULES, Rule
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
@@ -129,7 +133,17 @@ class Optimizer(torch.optim.Optimizer):
                 where=f"{type(self).__name__}.step()",
                 remedy="call step() inside a cstorch.trace function",
             )
+        self._call_hooks(recorder, _global_optimizer_pre_hooks, self._optimizer_step_pre_hooks)
         recorder.step_optimizer(self)
+        self._call_hooks(recorder, _global_optimizer_post_hooks, self._optimizer_step_post_hooks)
+
+    def _call_hooks(self, recorder: Recorder, *hooks: Mapping[int, Callable[..., Any]]) -> None:
+        """Call hooks of a step, which find the weights and gradients of the trace in the groups."""
+        called = [hook for some in hooks for hook in some.values()]
+        if called:
+            with recorder.leaves_in(self.param_groups):
+                for hook in called:
+                    hook(self, (), {})
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear gradients; in a trace only the hooks run, as MemoryX keeps none between steps."""

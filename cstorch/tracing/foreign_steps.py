@@ -15,6 +15,7 @@ import torch
 from torch.optim import lr_scheduler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from cstorch.optim.optimizer import Optimizer
 from wsc.core.errors import ApplianceCompilationError
 
 _SCHEDULERS = (
@@ -38,6 +39,8 @@ def refused_foreign_steps() -> Iterator[None]:
 
 
 def _refuse_optimizer(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    if isinstance(optimizer, Optimizer):
+        return
     raise _refusal("an optimizer", optimizer, "torch-optimizer-in-trace", "optim")
 
 

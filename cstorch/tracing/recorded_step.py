@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from cstorch.compile import model_of
 from cstorch.tracing.call import Call
 from cstorch.tracing.recorder import Recorder, update_of
 from wsc.compiler.compiled import Compiled
+from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.spec import OptimizerSpec
 
 if TYPE_CHECKING:
@@ -30,4 +32,20 @@ class RecordedStep:
         """Return the update after a step; arguments and errors as of ``update_of``."""
         trains = compiled.program.mode == "train"
         done = self.backend.global_step, self.backend.steps.resumed
-        return update_of(self.recorder, model_of(self.backend), num_steps, trains, *done)
+        update = update_of(self.recorder, model_of(self.backend), num_steps, trains, *done)
+        if update is not None:
+            _refuse_sparse(update, {each.parameter for each in compiled.gradient_kernels})
+        return update
+
+
+def _refuse_sparse(update: OptimizerSpec, changed: Collection[str]) -> None:
+    """Raise for a weight with a mask whose gradient the step changes."""
+    for spec in update.sparsity:
+        if spec.name in changed:
+            raise ApplianceCompilationError(
+                "the gradient of a sparse weight is changed by a hook, or by the step",
+                code="gradient-op-of-sparse-weight",
+                value=spec.name,
+                rule="MemoryX has the gradients of its non-zeros only",
+                remedy="remove the hook, or leave this weight dense",
+            )

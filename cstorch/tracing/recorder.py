@@ -7,8 +7,8 @@ after every step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,10 +19,11 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from cstorch import flags
+from cstorch.tracing.leaves import Leaves
 from cstorch.tracing.loop import Closure
 from cstorch.tracing.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
 from cstorch.tracing.step_value import HyperValue, StepValue
-from wsc.compiler.capture.node_marks import loss_scale_placeholder
+from wsc.compiler.capture.node_marks import loss_scale_placeholder, mark_limit
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer.spec import OptimizerSpec
@@ -43,6 +44,7 @@ class Recorder:
 
     results: list[torch.Tensor] = field(default_factory=list)
     closures: list[Closure] = field(default_factory=list)
+    leaves: Leaves | None = None  # None if the forward pass is skipped
     optimizer: RecordedOptimizer | None = None
     schedulers: list[RecordedScheduler] = field(default_factory=list)
     max_gradient_norm: float | None = None
@@ -85,6 +87,7 @@ class Recorder:
                 "by value first",
             )
         self.max_gradient_value = float(max_value)
+        mark_limit()
 
     def clip_norm(self, max_norm: float) -> None:
         """Scale gradients to a global L2 norm of at most ``max_norm`` before the update."""
@@ -93,6 +96,7 @@ class Recorder:
         if self.max_gradient_norm is not None:
             raise _refusal("gradients are clipped by norm twice", "clipped-twice", "once per step")
         self.max_gradient_norm = float(max_norm)
+        mark_limit()
 
     def scale_loss(self, loss_scale: float) -> None:
         """Divide gradients by ``loss_scale``, by which the step multiplies the loss."""
@@ -112,6 +116,7 @@ class Recorder:
     def unscale(self) -> None:
         """State that the gradients are divided by the loss scale from here on."""
         self.is_unscaled = True
+        mark_limit()
 
     def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
         """Set the loss scale, and the counts of the optimizer and the schedulers.
@@ -154,8 +159,20 @@ class Recorder:
                 "after optimizer.step(): the update of a step takes the value before it counts",
             )
         self.optimizer = optimizer
+        if self.leaves is not None:
+            self.leaves.take(p for group in optimizer.param_groups for p in group["params"])
         for group in optimizer.param_groups:
             self._hide_numbers(group)
+
+    def leaves_in(self, groups: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
+        """Put the weights of the running step in the places of the parameters in some groups."""
+        if self.leaves is None:
+            raise _refusal(
+                "a hook of an optimizer would run in a step that was not recorded",
+                "optimizer-hook-without-forward",
+                "register hooks before the first step, or remove the compile cache",
+            )
+        return self.leaves.in_place(groups)
 
     def show_hyper(self) -> None:
         """Put the numbers back into the parameter groups of the optimizer."""

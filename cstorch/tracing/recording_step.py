@@ -29,6 +29,7 @@ from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.forward import Forward
+from cstorch.tracing.leaves import Leaves
 from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.recorder import recording
 from cstorch.tracing.repeated_layers import RepeatedLayers
@@ -152,9 +153,16 @@ def _record(
         refused_foreign_steps(),
         traced_tensors(model, names),
     ):
-        buffers = backend.traced_buffers()
-        precision = stream_precision(model)
-        made = record(step, model, inputs, precision, buffers, for_all_sizes=for_all_sizes)
+        recorder.leaves = leaves = Leaves(model)
+        made = record(
+            step,
+            model,
+            inputs,
+            stream_precision(model),
+            backend.traced_buffers(),
+            for_all_sizes=for_all_sizes,
+            taken=lambda: leaves.taken,
+        )
     return RecordedStep(backend, made, call, outputs, recorder)
 
 

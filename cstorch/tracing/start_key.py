@@ -24,6 +24,7 @@ from cstorch.listeners.hooks import while_traced
 from cstorch.metrics import Metric
 from cstorch.tracing.call import Call, is_constant, outline
 from cstorch.tracing.forward import Forward
+from wsc.compiler.capture.parameter_hooks import hooks_of
 from wsc.version import VERSION
 
 _WITHOUT_EFFECT: Any = {"debug": {"ini", "debug_args"}, "storage": True}
@@ -70,7 +71,7 @@ def has_hooks(model: nn.Module) -> bool:
         any(getattr(nn_module, f"_global{name}", None) for name in _HOOKS)
         or any(getattr(part, name) for part in model.modules() for name in _HOOKS)
         or any("forward" in vars(part) for part in model.modules())
-        or any(parameter._backward_hooks for parameter in model.parameters())
+        or any(any(hooks_of(parameter)) for parameter in model.parameters())
     )
 
 

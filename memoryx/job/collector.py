@@ -1,9 +1,9 @@
 """Collects the gradients of one server: from subtrees to the sums that the optimizer applies.
 
 Subtrees of a bucket arrive in any order and are added in the reduce order. The sum of the whole
-batch is unscaled and clamped; if gradients are clipped by their global norm, or the loss scale is
-dynamic, the sums of a step wait until all servers have agreed on the norm, and on whether all
-gradients are finite (NormExchange).
+batch is changed as the step says, unscaled and clamped; if gradients are clipped by their global
+norm, or the loss scale is dynamic, the sums of a step wait until all servers have agreed on the
+norm, and on whether all gradients are finite (NormExchange).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 
+from memoryx.job.gradient_changes import GradientChanges
 from memoryx.job.norms import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks
@@ -57,6 +58,7 @@ class GradientCollector:
         optimizer: OptimizerSpec | None,
         notes: NormNotes,
         masks: Masks,
+        changes: GradientChanges,
     ) -> None:
         self._masks = masks
         self._streams = SparseStreams(masks, program.stream_dtype)
@@ -65,6 +67,7 @@ class GradientCollector:
         self._buckets = {bucket.index: bucket for bucket in buckets}
         self._optimizer = optimizer
         self._notes = notes
+        self._changes = changes
         self._position = {name: place for place, name in enumerate(program.trained)}
         self._mergers: dict[tuple[int, int], Merger[PartialSum]] = {}  # by step and bucket
         self._waiting: dict[int, Sums] = {}  # by step, until all servers agree
@@ -135,7 +138,7 @@ class GradientCollector:
         loss_scale: float,
         update: int,
     ) -> PartialSum | None:
-        """Add a subtree; return the sum of the whole batch, unscaled and clamped, when complete.
+        """Add a subtree; return the sum of the whole batch when complete, as the update takes it.
 
         Gradients of masked weights take no part in norms and overflows.
         """
@@ -151,6 +154,7 @@ class GradientCollector:
             return None
         del self._mergers[key]
         ((_, whole),) = merger.take()
+        self._changes.apply(self.gradients(message.bucket, whole, update))
         if loss_scale != 1.0:
             whole.flat.div_(loss_scale)
         self._notes.of_batch(message.step, self.pruned(message.bucket, whole, update))

@@ -168,7 +168,12 @@ def _lower(
         gradient_dtype=request.precision.compute if lowering_of(captured) is None else "float32",
     )
     return Compiled(
-        program, kernels, label_counts, captured.update.kernel, norms=captured.norms.kernel
+        program,
+        kernels,
+        label_counts,
+        captured.update.kernel,
+        norms=captured.norms.kernel,
+        gradient_kernels=captured.gradient_kernels,
     )
 
 
@@ -249,6 +254,8 @@ def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
             digest.update(repr((update.state, update.kernel and update.kernel.text)).encode())
         if captured.norms.kernel is not None:
             digest.update(repr((captured.norms.results, captured.norms.kernel.text)).encode())
+        for kernel in captured.gradient_kernels:
+            digest.update(repr((kernel.parameter, kernel.source.text)).encode())
         for name, constant in sorted(captured.module.named_buffers()):
             digest.update(name.encode())
             flat = constant.detach().contiguous().view(-1)

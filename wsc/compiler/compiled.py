@@ -19,10 +19,10 @@ from pydantic import TypeAdapter
 from wsc.core.program.kernel_source import KernelSource
 from wsc.core.program.program import Program
 from wsc.core.program.segment import Segment
-from wsc.core.roles.installation import SizedKernels
+from wsc.core.roles.installation import GradientKernel, SizedKernels
 from wsc.host.user_state import is_sealed, sealed
 
-FORMAT = 6
+FORMAT = 7
 """Version of the JSON form; other versions are not read."""
 
 _PROGRAM = TypeAdapter(Program)
@@ -39,7 +39,8 @@ class Compiled:
 
     ``label_counts`` counts the labels of a micro-batch, where the step has means over labels;
     ``state_update`` computes the buffers that the step writes (StepState); ``short`` is for the
-    micro-batches with one sample less, where there are any; ``norms`` computes NormResults.
+    micro-batches with one sample less, where there are any; ``norms`` computes NormResults;
+    ``gradient_kernels`` change gradients of the batch before their update.
     ``step_digest`` is that of the step and of all that decides the program, besides its target.
     """
 
@@ -50,6 +51,7 @@ class Compiled:
     short: SizedKernels | None = None
     norms: KernelSource | None = None
     step_digest: str = ""
+    gradient_kernels: tuple[GradientKernel, ...] = ()
 
     def for_target(self, target: str) -> Compiled:
         """Return the program for another cluster: segments and kernels are the same."""
@@ -73,6 +75,10 @@ def compiled_to_json(compiled: Compiled) -> str:
         "state_update": compiled.state_update and _kernel_data(compiled.state_update),
         "norms": compiled.norms and _kernel_data(compiled.norms),
         "short": compiled.short and _sized_data(compiled.short),
+        "gradient_kernels": [
+            [each.parameter, _kernel_data(each.source), each.reads_weight]
+            for each in compiled.gradient_kernels
+        ],
     }
     return json.dumps({"format": FORMAT, "seal": sealed(_canonical(content)), "content": content})
 
@@ -99,6 +105,10 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
         )
         short = None if content["short"] is None else _sized(content["short"])
         step_digest = str(content["step_digest"])
+        gradient_kernels = tuple(
+            GradientKernel(str(name), _kernel(source), bool(reads_weight))
+            for name, source, reads_weight in content["gradient_kernels"]
+        )
     except DamagedArtifactError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -109,7 +119,9 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
         raise DamagedArtifactError(f"{len(kernels)} kernels, {len(program.segments)} segments")
     if (short is None) != (program.num_short == 0):
         raise DamagedArtifactError(f"kernels of {program.num_short} short micro-batches are absent")
-    return Compiled(program, kernels, label_counts, state_update, short, norms, step_digest)
+    return Compiled(
+        program, kernels, label_counts, state_update, short, norms, step_digest, gradient_kernels
+    )
 
 
 def _canonical(content: Any) -> bytes:

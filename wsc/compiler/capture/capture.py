@@ -22,7 +22,7 @@ version that pyproject.toml requires.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -61,6 +61,9 @@ Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 FlatStep = Callable[[list[torch.Tensor], list[torch.Tensor]], list[torch.Tensor]]
 """A step as a function of streamed weights and batch."""
 
+Taken = Callable[[], Mapping[str, torch.Tensor | None]]
+"""Returns the gradients with which a step that has run updates parameters, by their names."""
+
 
 def capture(
     step: Step,
@@ -69,6 +72,7 @@ def capture(
     precision: StreamPrecision,
     buffers: TracedBuffers | None = None,
     shapes: ShapeEnv | None = None,
+    taken: Taken = dict,
 ) -> Captured:
     """Record ``step`` on one micro-batch.
 
@@ -81,6 +85,7 @@ def capture(
         precision: Dtypes of streamed weights and of computation.
         buffers: The buffers that the step may write; by default those of the model.
         shapes: Where given, the samples of a micro-batch are a symbol of this environment.
+        taken: Asked for the gradients that updates take; others are those at the end of the step.
 
     Raises:
         ApplianceCompilationError: The step cannot be traced (the error names op, line and remedy),
@@ -90,7 +95,7 @@ def capture(
     buffers = buffers or TracedBuffers({"": model})
     trained: list[str] = []
     replaced: list[str] = []
-    flat_step = _flat_step(step, model, precision, buffers, trained, replaced)
+    flat_step = _flat_step(step, model, precision, buffers, trained, replaced, taken)
     module = _recorded(flat_step, model, inputs, precision, buffers, shapes)
     (output,) = module.graph.find_nodes(op="output")
     outputs = output.args[0]
@@ -161,6 +166,7 @@ def _flat_step(
     buffers: TracedBuffers,
     trained: list[str],
     replaced: list[str],
+    taken: Taken,
 ) -> FlatStep:
     """Return the step as a function of streamed weights and batch to a flat list of tensors.
 
@@ -182,11 +188,13 @@ def _flat_step(
             results = step(batch)
         finals = buffers.replaced()
         replaced.extend(finals)
-        trained.extend(name for name in names if live[name].grad is not None)
-        gradients = [live[name].grad for name in trained]
+        at_the_end = {name: live[name].grad for name in names}
+        found = {**at_the_end, **taken()}
+        gradients = {name: value for name in names if (value := found[name]) is not None}
+        trained.extend(gradients)
         return [
             *(result.detach() for result in results),
-            *(gradient for gradient in gradients if gradient is not None),
+            *gradients.values(),
             *finals.values(),
         ]
 

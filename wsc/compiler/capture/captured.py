@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from torch import fx
 
 from wsc.compiler.capture.traced_buffers import TracedBuffers
+from wsc.compiler.results.gradient_ops import cut_gradient_ops, find_gradient_ops
 from wsc.compiler.results.norm_results import NormStep, erase_unread, separate_norms
 from wsc.compiler.results.step_state import StateUpdate, separate_state
 from wsc.core.program.program import Rounding, TensorSpec
+from wsc.core.roles.installation import GradientKernel
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Captured:
     buffers: TracedBuffers
     update: StateUpdate  # set by ``separated``
     norms: NormStep  # set by ``separated``
+    gradient_kernels: tuple[GradientKernel, ...] = ()  # set by ``separated``
 
     @property
     def graph(self) -> fx.Graph:
@@ -77,30 +80,40 @@ class Captured:
 
 
 def separated(captured: Captured) -> Captured:
-    """Return a captured step without what the coordinator computes: updates of buffers, norms.
+    """Return a captured step without what others compute.
+
+    The coordinator updates buffers and combines norms, MemoryX changes gradients.
 
     The given one must not be used again.
 
     Raises:
         ApplianceCompilationError: The step state cannot be expressed
             (wsc.compiler.results.step_state), or a result is computed from gradients
-            (wsc.compiler.results.norm_results).
+            (wsc.compiler.results.norm_results), or gradients are changed in a way that MemoryX
+            cannot repeat (wsc.compiler.results.gradient_ops).
     """
     outputs, num_results = captured._outputs, captured.num_results
     num_gradients = len(captured.trained)
     gradients = outputs[num_results : num_results + num_gradients]
     names = dict(zip(gradients, captured.trained, strict=True))
-    norms, results = separate_norms(captured.module, outputs[:num_results], captured.weights, names)
+    found = find_gradient_ops(captured.graph, captured.gradients)
+    before = {ops.parameter: ops.raw for ops in found}
+    norms, results = separate_norms(
+        captured.module, outputs[:num_results], captured.weights, names, before.values()
+    )
+    raw = [before.get(name, node) for name, node in captured.gradients.items()]
+    finals = outputs[num_results + num_gradients :]
     (output,) = captured.graph.find_nodes(op="output")
-    output.args = ([*results.values(), *outputs[num_results:]],)
+    output.args = ([*results.values(), *raw, *finals],)
     erase_unread(captured.graph, [outputs[place] for place in norms.results.results])
+    kernels = cut_gradient_ops(captured.module, found, captured.weights)
     update, returned = separate_state(
         captured.module,
         captured.buffers,
         results,
         num_results,
-        gradients,
-        dict(zip(captured.replaced, outputs[num_results + num_gradients :], strict=True)),
+        raw,
+        dict(zip(captured.replaced, finals, strict=True)),
     )
     return replace(
         captured,
@@ -108,4 +121,5 @@ def separated(captured: Captured) -> Captured:
         replaced=(),
         update=update,
         norms=norms,
+        gradient_kernels=kernels,
     )

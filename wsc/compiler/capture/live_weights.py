@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.capture.autocast import autocast
+from wsc.compiler.capture.parameter_hooks import hook_like
 from wsc.numerics.precision import StreamPrecision
 
 
@@ -26,6 +27,8 @@ def live_weights(
         # Detached, so that the cast weight is the leaf.
         tensor = streamed[name].to(precision.compute_dtype).detach()
         live[name] = tensor.requires_grad_(master.requires_grad)
+        if master.requires_grad:
+            hook_like(tensor, name, master)
         # A parameter for isinstance, which Module.get_parameter asks.
         tensor._is_param = True
     everywhere = {place: live[name] for place, name in parameter_places(model).items()}

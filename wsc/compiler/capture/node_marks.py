@@ -1,11 +1,13 @@
-"""Marks that a traced step leaves on its nodes: what is recomputed, and the loss scale."""
+"""Marks that a traced step leaves on its nodes: recomputed ops, the loss scale, updates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import fx
 from torch.fx import traceback as fx_traceback
 
 RECOMPUTE_KEYS = {
@@ -13,6 +15,12 @@ RECOMPUTE_KEYS = {
     "recompute_ckpt": "waferstream_recompute_checkpoint",
 }
 """Keys of the custom annotations of ops that a user's program marks, by the vendor's names."""
+
+UPDATE_KEY = "waferstream_update"
+"""Key of the ``meta`` of the last node before the update of some parameters: their names."""
+
+LIMIT_KEY = "waferstream_limit"
+"""Key of the ``meta`` of the last node before gradients are clipped, or unscaled."""
 
 LOSS_SCALE_KEY = "waferstream_loss_scale"
 """Key of the custom annotation of a dynamic loss scale."""
@@ -35,3 +43,23 @@ def loss_scale_placeholder() -> torch.Tensor:
     """Return a marked fp32 scalar that stands for the dynamic loss scale, an input of each step."""
     with fx_traceback.annotate({LOSS_SCALE_KEY: True}):
         return torch.full((), 1.0, dtype=torch.float32)
+
+
+def mark_update(names: Iterable[str]) -> None:
+    """Note that some parameters are updated after what the running trace has recorded so far."""
+    if (graph := running_graph()) is not None:
+        meta = next(iter(reversed(graph.nodes))).meta
+        meta[UPDATE_KEY] = (*meta.get(UPDATE_KEY, ()), *names)
+
+
+def mark_limit() -> None:
+    """Note that gradients are clipped or unscaled after what the trace has recorded so far."""
+    if (graph := running_graph()) is not None:
+        next(iter(reversed(graph.nodes))).meta[LIMIT_KEY] = True
+
+
+def running_graph() -> fx.Graph | None:
+    """Return the graph that is being recorded, if one is."""
+    tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # slow to import
+    mode = None if tracing is None else tracing.get_proxy_mode()
+    return None if mode is None else mode.tracer.graph

@@ -21,7 +21,7 @@ from torch import fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from wsc.compiler.capture.capture import Step, capture
+from wsc.compiler.capture.capture import Step, Taken, capture
 from wsc.compiler.capture.captured import Captured
 from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.compiler.derivation.deepen import deepened, is_like
@@ -118,6 +118,7 @@ def record(
     buffers: TracedBuffers | None = None,
     *,
     for_all_sizes: bool = False,
+    taken: Taken = dict,
 ) -> Recording:
     """Run the user's step once; arguments and errors as of ``capture``.
 
@@ -125,10 +126,11 @@ def record(
     """
     size = inputs[0][1].shape[0]
     if not for_all_sizes or size == 1:
-        return Recording(capture(step, model, inputs, precision, buffers), size)
+        captured = capture(step, model, inputs, precision, buffers, taken=taken)
+        return Recording(captured, size)
     shapes = ShapeEnv(duck_shape=True)
     try:
-        captured = capture(step, model, inputs, precision, buffers, shapes)
+        captured = capture(step, model, inputs, precision, buffers, shapes, taken)
     except ApplianceCompilationError as error:
         if error.code == "traced-step-failed":
             error.remedy = _REMEDY

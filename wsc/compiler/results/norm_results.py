@@ -38,6 +38,7 @@ def separate_norms(
     results: Sequence[fx.Node],
     weights: Mapping[fx.Node, str],
     gradients: Mapping[fx.Node, str],
+    raw: Collection[fx.Node] = (),
 ) -> tuple[NormStep, dict[int, fx.Node]]:
     """Find the results that are computed from norms alone; ``module`` stays as it is.
 
@@ -46,6 +47,7 @@ def separate_norms(
         results: Results of the step.
         weights: Parameter name of each weight placeholder.
         gradients: Parameter name of each gradient.
+        raw: Gradients as they were before the step has changed them.
 
     Returns:
         What is computed from norms, and the other results by position.
@@ -53,7 +55,7 @@ def separate_norms(
     Raises:
         ApplianceCompilationError: A result depends on a gradient of weights in another way.
     """
-    finder = _Finder(weights, gradients)
+    finder = _Finder(weights, gradients, raw)
     others: dict[int, fx.Node] = {}
     found: dict[int, fx.Node] = {}
     norms: dict[fx.Node, NormInput] = {}
@@ -102,9 +104,15 @@ class _Cone:
 class _Finder:
     """Finds norms of weights and gradients in a graph."""
 
-    def __init__(self, weights: Mapping[fx.Node, str], gradients: Mapping[fx.Node, str]) -> None:
+    def __init__(
+        self,
+        weights: Mapping[fx.Node, str],
+        gradients: Mapping[fx.Node, str],
+        raw: Collection[fx.Node],
+    ) -> None:
         self._weights = weights
         self._gradients = gradients
+        self._whole = {*gradients, *raw}
 
     def cone_of(self, result: fx.Node) -> _Cone:
         """Return what a result is computed from."""
@@ -123,7 +131,7 @@ class _Finder:
                 continue
             nodes.add(node)
             waiting += node.all_input_nodes
-        touched = next((node for node in nodes if node in self._gradients), None)
+        touched = next((node for node in nodes if node in self._whole), None)
         inputs = frozenset(node for node in nodes if node.op == "placeholder")
         return _Cone(frozenset(nodes), norms, inputs, touched or gradient, touched is not None)
 

@@ -62,6 +62,15 @@ class SizedKernels:
 
 
 @dataclass(frozen=True)
+class GradientKernel:
+    """What MemoryX makes of the gradient of one parameter before it is unscaled and clipped."""
+
+    parameter: str
+    source: KernelSource
+    reads_weight: bool  # whether the master is the second operand
+
+
+@dataclass(frozen=True)
 class Installation:
     """One program with its kernels, streams, rounds, input and optimizer."""
 
@@ -74,6 +83,7 @@ class Installation:
     label_counts: KernelSource | None = None  # counts the labels of a micro-batch
     state_update: KernelSource | None = None  # computes the buffers that the step writes
     norms: KernelSource | None = None  # computes the results that depend on norms
+    gradient_kernels: tuple[GradientKernel, ...] = ()
     short: SizedKernels | None = None  # of the micro-batches that have one sample less
     has_replicas: bool = False  # whether every weight server has one
     most_per_node: int = 1  # micro-batches of a round that fit a host

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.job.collector import Collected, GradientCollector, NormExchange
+from memoryx.job.gradient_changes import GradientChanges
 from memoryx.job.norms import NormNotes
 from memoryx.memory.memory import Dram
 from memoryx.optim.clip import gradient_norms, total_norm
@@ -40,7 +41,9 @@ class Bench:
         spec = plain_sgd(PROGRAM.trained, lr=1.0, **limits)
         notes = NormNotes(PROGRAM, Job("train", 1, 1), Report("wgt-0"))
         self.program = program
-        self.collector = GradientCollector(0, program, PLAN.gradients, spec, notes, Masks(Dram()))
+        self.collector = GradientCollector(
+            0, program, PLAN.gradients, spec, notes, Masks(Dram()), GradientChanges((), {})
+        )
         self.released: list[tuple[int, Subtree]] = []
         self.arena = StrictArena()
 
