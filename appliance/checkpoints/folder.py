@@ -4,18 +4,20 @@ A checkpoint is written as ``.<name>.<process>.partial``, flushed, and renamed; 
 moment leaves the earlier checkpoints as they were. ``checkpoints_index.yaml`` lists them in the
 order in which they were saved (Model Zoo 2.10, ``trainer/callbacks/checkpoint.py``). The files have
 precedence over the index: a listed file that is missing is skipped, an unlisted file is found by
-its name. An index may come from anybody, so only files of this folder are read, and only those that
-are called like checkpoints are removed.
+its name. Checkpoints are numbered in the order of saving, in the index and in the files: clocks go
+back, and copies change the times of files. An index may come from anybody, so only files of this
+folder are read, and only those that are called like checkpoints are removed.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 
 import yaml
@@ -31,6 +33,10 @@ from wsc.host.locks import locked
 INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"
 DEFAULT_PATTERN = "checkpoint_{step}.mdl"
+NUMBER = "number_in_folder"
+"""The state of a checkpoint that has its number."""
+
+_MOST_NUMBER = 2**53  # of JSON
 _MOST_NAME_BYTES = 255  # of a file, on Linux
 _NUM_SHOWN = 5  # names in a warning
 
@@ -43,6 +49,8 @@ class Entry(Config):
     step: NonNegativeInt
     file: str
     time: AwareDatetime
+    number: NonNegativeInt = 0
+    """Place in the order of saving, from 1 on; 0 is unknown, in folders of earlier versions."""
     is_finite: bool = True
     """Whether weights and optimizer state are numbers; no run continues from others by itself."""
 
@@ -53,10 +61,11 @@ class _Index(Config):
 
 @dataclass(frozen=True)
 class Draft:
-    """A checkpoint while it is written: its path now, and its path once it is complete."""
+    """A checkpoint while it is written: its path now, its path once it is complete, its number."""
 
     partial: Path
     final: Path
+    number: int
 
 
 class CheckpointFolder:
@@ -107,33 +116,47 @@ class CheckpointFolder:
         """
         with writing(self.path), self._lock():
             now = datetime.now(UTC)
-            final = self._name(step, now)
+            final, number = self._name(step, now), self.last_number() + 1
             with replacing(final, durable=True) as partial:
-                yield Draft(partial, final)
-            is_finite = not Reader(final).not_finite
-            self._index(Entry(step=step, file=final.name, time=now, is_finite=is_finite))
+                yield Draft(partial, final, number)
+            self._index(
+                Entry(
+                    step=step,
+                    file=final.name,
+                    time=now,
+                    number=number,
+                    is_finite=not Reader(final).not_finite,
+                )
+            )
 
     def entries(self) -> list[Entry]:
-        """Return the checkpoints whose files exist, oldest first."""
-        listed = {entry.file: entry for entry in self._listed()}
-        for file in self.path.glob("*"):
-            step = self._step_of(file.name)
-            if step is not None and file.name not in listed and file.is_file():
-                saved = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-                listed[file.name] = Entry(step=step, file=file.name, time=saved)
-        return sorted(listed.values(), key=lambda entry: (entry.time, entry.step))
+        """Return the checkpoints whose files exist, in the order in which they were saved.
 
-    def newest(self, since: datetime | None = None) -> Path | None:
+        A file that is not listed comes after the last listed one that was saved before it.
+        """
+        listed = self._listed()
+        ranked = [((place, False, 0, 0, each.time), each) for place, each in enumerate(listed)]
+        for each in self._unlisted({entry.file for entry in listed}):
+            earlier = (n for n, other in enumerate(listed) if self._precedes(other, each))
+            place = max(earlier, default=-1)
+            ranked.append(((place, True, each.number, each.step, each.time), each))
+        return [entry for _, entry in sorted(ranked, key=itemgetter(0))]
+
+    def last_number(self) -> int:
+        """Return the number of the checkpoint that was saved last, 0 if there is none."""
+        return max((entry.number for entry in self.entries()), default=0)
+
+    def newest(self, after: int | None = None) -> Path | None:
         """Return the newest good checkpoint; skip damaged and NaN ones with a warning.
 
         Every byte of it is checked, so that a run does not start from it and fail later.
 
         Args:
-            since: Leave out those that were saved before.
+            after: Leave out those up to this number.
         """
         for entry in reversed(self.entries()):
-            if since is not None and entry.time < since:
-                return None
+            if after is not None and entry.number <= after:
+                continue
             path = self.path / entry.file
             try:
                 reader = Reader(path)
@@ -182,6 +205,23 @@ class CheckpointFolder:
             log.warning("Ignoring entries of %s outside of its folder: %s", path, names)
         return [entry for entry in own if (self.path / entry.file).is_file()]
 
+    def _unlisted(self, listed: Collection[str]) -> Iterator[Entry]:
+        """Yield the checkpoints of this folder that are called like ours and are not listed."""
+        for file in self.path.glob("*"):
+            step = self._step_of(file.name)
+            if step is not None and file.name not in listed and file.is_file():
+                number = _number_in(file)
+                yield Entry(step=step, file=file.name, time=_saved(file), number=number)
+
+    def _precedes(self, listed: Entry, other: Entry) -> bool:
+        """Return whether a listed file was saved before another one that is not listed.
+
+        A file of another program or of an earlier version has no number: step and time decide.
+        """
+        if other.number:
+            return listed.number < other.number
+        return listed.step < other.step and _saved(self.path / listed.file) <= other.time
+
     def _index(self, new: Entry) -> None:
         """Add an entry to the index, and remove the oldest files beyond ``keep``."""
         entries = [*self._listed(), new]
@@ -219,6 +259,19 @@ class CheckpointFolder:
                     remedy="end that process, or wait for it; the same command goes on",
                 ) from error
             yield True
+
+
+def _saved(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _number_in(path: Path) -> int:
+    """Return the number that a checkpoint states; 0 without one, as in a damaged file."""
+    try:
+        number = Reader(path).objects.get(NUMBER)
+    except CheckpointError:
+        return 0
+    return number if isinstance(number, int) and 0 < number < _MOST_NUMBER else 0
 
 
 def _is_plain(name: str) -> bool:

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import numpy as np
 
-from appliance.checkpoints.folder import LOCK_NAME, CheckpointFolder
+from appliance.checkpoints.folder import LOCK_NAME, NUMBER, CheckpointFolder
 from wsc.checkpoint.writer import append_tensors, write_metadata
 
 
-def fill(path: Path, step: int) -> None:
+def fill(path: Path, step: int, **states: int) -> None:
     append_tensors(path, "model", {"w": np.full(3, step, np.float32)})
-    write_metadata(path, {"global_step": step})
+    write_metadata(path, {"global_step": step, **states})
 
 
 def save(folder: CheckpointFolder, step: int) -> Path:
     with folder.draft(step) as draft:
-        fill(draft.partial, step)
+        fill(draft.partial, step, **{NUMBER: draft.number})
     return draft.final
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,7 +59,7 @@ class Restorer:
         self._backend = backend
         self._folder = folder
         self._callbacks = callbacks
-        self._began = datetime.now(UTC)
+        self._last_number = folder.last_number()  # of the checkpoints of earlier runs
         self._objects: dict[str, Any] = {}  # states of the checkpoint that are not tensors
         self.is_whole = False
         """Whether the run has taken all states of that checkpoint."""
@@ -84,7 +83,7 @@ class Restorer:
 
     def newest_of_run(self) -> Path | None:
         """Return the newest good checkpoint that the run has written, or what it started from."""
-        return self._folder.newest(since=self._began) or self.path
+        return self._folder.newest(after=self._last_number) or self.path
 
     def restore(self, path: Path, states: Collection[str] = STATES) -> None:
         """Restore weights and states of a checkpoint; ``load_states`` hands out the others."""

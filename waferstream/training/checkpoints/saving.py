@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from appliance.checkpoints.background_save import BackgroundSave
-from appliance.checkpoints.folder import CheckpointFolder, Draft
+from appliance.checkpoints.folder import NUMBER, CheckpointFolder, Draft
 from cstorch.backend import Backend
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
@@ -82,7 +82,8 @@ class Saver:
             return self._save_at_once(objects, step)
         with ExitStack() as stack:
             draft = stack.enter_context(self._folder.draft(step))
-            begun = self._backend.begin_save(draft.partial, CLUSTER_STATES, objects)
+            numbered = {**objects, NUMBER: draft.number}
+            begun = self._backend.begin_save(draft.partial, CLUSTER_STATES, numbered)
             self.newest = draft.final
             rest = stack.pop_all()
         self._thread = threading.Thread(
@@ -94,7 +95,8 @@ class Saver:
     def _save_at_once(self, objects: dict[str, Any], step: int) -> bool:
         try:
             with self._folder.draft(step) as draft:
-                self._backend.save(draft.partial, CLUSTER_STATES, objects)
+                numbered = {**objects, NUMBER: draft.number}
+                self._backend.save(draft.partial, CLUSTER_STATES, numbered)
         except CheckpointError as error:
             if not self._goes_on:
                 raise

@@ -1,8 +1,10 @@
 """Checkpoints are written atomically, and no failure loses an earlier one."""
 
+from __future__ import annotations
+
 import logging
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import appliance.checkpoints.folder as folder_module
 from appliance.checkpoints.folder import INDEX_NAME, CheckpointFolder
 from tests.support.errors import raises
 from tests.support.files.checkpoint_files import flip_in
@@ -145,6 +148,49 @@ def test_newest_is_the_checkpoint_saved_last(tmp_path: Path) -> None:
     save(folder, 500)
     restarted = save(folder, 150)
     assert folder.newest() == restarted
+
+
+class EarlierClock(datetime):
+    """A clock that was set back by a year."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> EarlierClock:
+        return super().now(tz) - timedelta(days=365)
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_clock_that_was_set_back_changes_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_index: bool
+) -> None:
+    """The newest is what was saved last, also where only the files say so."""
+    folder = CheckpointFolder(tmp_path)
+    save(folder, 500)
+    save(folder, 100)
+    monkeypatch.setattr(folder_module, "datetime", EarlierClock)
+    later = save(folder, 150)
+    for path in tmp_path.glob("*.mdl"):
+        os.utime(path, (0, 0) if path == later else None)
+    if not has_index:
+        (tmp_path / INDEX_NAME).unlink()
+    assert folder.newest() == later
+    assert [entry.step for entry in folder.entries()] == [500, 100, 150]
+    assert save(folder, 160) == folder.newest()
+
+
+def test_files_of_earlier_versions_have_the_order_of_index_and_steps(tmp_path: Path) -> None:
+    """Without numbers: a file that was not listed any more is the newest, until one is saved."""
+    folder = CheckpointFolder(tmp_path)
+    for step in (500, 150, 160):
+        fill(tmp_path / f"checkpoint_{step}.mdl", step)
+    listed = [
+        {"step": step, "file": f"checkpoint_{step}.mdl", "time": f"{year}-01-01T00:00:00Z"}
+        for step, year in ((500, 2026), (150, 2020))
+    ]
+    (tmp_path / INDEX_NAME).write_text(yaml.safe_dump({"checkpoints": listed}))
+    assert [entry.step for entry in folder.entries()] == [500, 150, 160]
+    (tmp_path / INDEX_NAME).unlink()
+    assert [entry.step for entry in folder.entries()] == [150, 160, 500]
+    assert save(folder, 155) == folder.newest()
 
 
 @settings(max_examples=30)
