@@ -14,7 +14,7 @@ import torch
 
 from cstorch import distributed
 from cstorch.backend import Backend
-from cstorch.cluster.config import ClusterConfig
+from cstorch.cluster.config import ClusterConfig, current_witness
 from cstorch.devices.backend_type import BackendType
 from cstorch.devices.host import HostBackend
 from cstorch.program_settings import ProgramSettings
@@ -72,7 +72,9 @@ def replace_backend(backend_type: str, **options: Any) -> Backend:
     """
     global _latest  # noqa: PLW0603  (the one backend of this process)
     log_to_terminal()
-    kind, earlier = BackendType.from_str(backend_type), existing_backend()
+    witness = current_witness()
+    kind = BackendType.from_str(backend_type if witness is None else witness.device or backend_type)
+    earlier = existing_backend()
     if earlier is not None:
         _end(earlier)
     _latest = _make(kind, options)

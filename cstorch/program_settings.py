@@ -75,7 +75,7 @@ class ProgramSettings:
         """Whether loops log progress lines; programs under ``waferstream exec`` have their own."""
         self.bars: tuple[Mode, ...] = ("train", "eval")
         """Loops with a progress bar, on a terminal where log lines go above it."""
-        if artifact_dir is None and command is not None:
+        if artifact_dir is None and command is not None and command.witness is None:
             artifact_dir = DEFAULT  # a program that was written for the real machine
         self.artifacts = Artifacts(artifact_dir, compile_dir)
 

@@ -22,7 +22,7 @@ from pydantic import PositiveInt
 from torch import nn
 
 from appliance.spec import ClusterSpec
-from cstorch.cluster.config import ClusterConfig
+from cstorch.cluster.config import ClusterConfig, current_witness
 from cstorch.compile import compile
 from cstorch.current import existing_backend, replace_backend
 from cstorch.model_output import loss_in
@@ -108,11 +108,13 @@ class Trainer:
         self.config = config or CSConfig()
         self.referee: Referee | None = None
         """What watches the first steps; None without a check."""
-        if check:
+        witness = current_witness()
+        if check or witness is not None:
             from cstorch.referee.plain_loop import Training  # noqa: PLC0415  (slow)
             from cstorch.referee.referee import Referee  # noqa: PLC0415
 
-            self.referee = Referee(Training(model, optimizer, loss_fn, self._loss_of), check)
+            training = Training(model, optimizer, loss_fn, self._loss_of)
+            self.referee = Referee(training, check if witness is None else witness.steps)
         self.optimizer = from_torch(optimizer)
         device = self.config.target_device.upper()
         self.backend = replace_backend(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 from waferstream.cli.arguments import build_parser
+from waferstream.cli.check import check_parser
 from waferstream.cli.execute import exec_parser
 from waferstream.cli.flags.run import RUN_COMMANDS
 from waferstream.cli.tools.groups import TOOLS, tool_commands
@@ -104,6 +105,7 @@ def commands_page() -> str:
     parts += [f"\n`waferstream {name} PARAMS [flags]` runs mode `{mode}` with the same flags."
               for name, mode in RUN_COMMANDS.items()]  # fmt: skip
     parts += ["\n## waferstream exec\n", *_parser(exec_parser())]
+    parts += ["\n## waferstream check\n", *_parser(check_parser())]
     for group in TOOLS:
         parts.append(f"\n## waferstream {group}")
         for command in tool_commands(group):

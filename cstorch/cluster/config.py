@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.jobs.job import PRIORITIES, Request
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
+from cstorch.referee.witness import Witness
 from timing.hardware.streams import MOST_SERVERS
 from timing.record import DEFAULT_LIMIT
 from wsc.core.config import Config, validate
@@ -106,6 +108,12 @@ class ClusterConfig(Config):
         spec = {**self.cluster.model_dump(mode="json"), "machine": machine}
         return self.model_copy(update={"cluster": validate(ClusterSpec, spec, name)})
 
+    def in_this_process(self) -> ClusterConfig:
+        """Return the settings with all roles of the cluster in this process."""
+        runtime = self.cluster.runtime.model_copy(update={"kind": "local"})
+        cluster = self.cluster.model_copy(update={"runtime": runtime})
+        return self.model_copy(update={"cluster": cluster, "autorestart": None})
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -123,6 +131,9 @@ class Launch:
     trace_limit: int = 0
     """Most activities of each clock to record for a trace; 0 for the program's own setting."""
 
+    witness: Witness | None = None
+    """Who watches its first steps (``waferstream check``); None to run all of them."""
+
     def applied_to(self, config: ClusterConfig) -> ClusterConfig:
         """Return the program's settings, changed by what was typed on the command line.
 
@@ -137,8 +148,21 @@ class Launch:
             changes["cluster"] = self.cluster
         if self.num_csx is not None:
             changes["num_csx"] = self.num_csx
-        return config.model_copy(update=changes)
+        changed = config.model_copy(update=changes)
+        return changed if self.witness is None else changed.in_this_process()
 
 
 launch: ContextVar[Launch | None] = ContextVar("launch", default=None)
 """The command that runs the program of this process; None if Python runs it."""
+
+
+def current_witness() -> Witness | None:
+    """Return who watches the program of this process, if anybody does."""
+    command = launch.get()
+    return None if command is None else command.witness
+
+
+def computing_around(step: int) -> AbstractContextManager[None]:
+    """Return the context in which a step on the CPU, counted from 1, computes."""
+    witness = current_witness()
+    return nullcontext() if witness is None else witness.around(step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from appliance.coordinator.step_checks import check_scale, check_values
 from cstorch.amp import stream_precision
+from cstorch.cluster.config import computing_around, current_witness
 from cstorch.compile import model_of
 from cstorch.devices.host import HostBackend
 from cstorch.listeners.hooks import note_samples, traced_tensors
@@ -116,6 +118,9 @@ class EagerStep:
             ApplianceNanError: A result is not finite.
         """
         call = loop.attach(self)
+        witness = current_witness()
+        if witness is not None:
+            witness.before_step(partial(self._compute, backend, loop), (args, kwargs), backend)
         undo = _undo_of(model_of(backend)) if loop.is_initial_step else None
         computed = self._compute(backend, loop, args, kwargs)
         given = (args, kwargs)
@@ -175,6 +180,7 @@ class EagerStep:
             refused_foreign_steps(),
             traced_tensors(model),
             live_weights(model, backend.stream(precision), precision) as live,
+            computing_around(backend.global_step + 1),
         ):
             recorder.live = live
             recorder.leaves = leaves

@@ -13,9 +13,6 @@ from torch.nn import functional
 from cstorch.referee.draws import row_counts
 from wsc.core.program.micro_batches import Cut
 
-COUNTER = "num_batches_tracked"
-"""The buffer in which a batch norm counts: batches in a plain loop, micro-batches in a run."""
-
 
 @contextmanager
 def norms_of_micro_batches(cut: Cut) -> Iterator[None]:

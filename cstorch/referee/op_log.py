@@ -14,7 +14,7 @@ from wsc.compiler.capture.capture_errors import calling_line
 
 _PASSIVE = (
     *("_to_copy", "alias", "detach", "empty", "empty_like", "full_like", "ones_like"),
-    "split_with_sizes",
+    *("lift_fresh", "lift_fresh_copy", "split_with_sizes"),
 )
 """Ops that a recording has for its own reasons, or that have no values of their own."""
 

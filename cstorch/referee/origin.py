@@ -8,12 +8,13 @@ thing by now (a counter, a hook) or the recording lacks something.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from cstorch.referee.draws import BatchDraws
 from cstorch.referee.op_log import LoggedOp, OpLog
@@ -21,7 +22,7 @@ from cstorch.referee.rounds import Rounds
 from cstorch.referee.verdict import LOSS, Verdict
 from wsc.compiler.capture.capture_errors import line_of_node
 from wsc.compiler.capture.captured import Captured
-from wsc.core.program.micro_batches import FLAG
+from wsc.core.program.micro_batches import FLAG, Cut
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,16 @@ def _line(node: fx.Node) -> str | None:
     return f"{line} (layer {layer})" if line and layer else line
 
 
+def first_micro_batch(batch: Any, rounds: Rounds) -> tuple[Any, Rounds]:
+    """Return the first micro-batch of a batch, a pytree, and how a run of it alone rounds."""
+    alone = replace(rounds, cut=Cut(rounds.cut.size, 1))
+    return pytree.tree_map_only(torch.Tensor, lambda x: x[: alone.cut.size], batch), alone
+
+
 def ops_of_recording(
     captured: Captured,
     masters: Mapping[str, torch.Tensor],
-    batch: Sequence[torch.Tensor],
+    batch: Any,
     rounds: Rounds,
     step: int,
 ) -> list[LoggedOp]:
@@ -76,15 +83,16 @@ def ops_of_recording(
     Args:
         captured: The step, at the size of the micro-batch.
         masters: The weights before the step.
-        batch: The tensors of the micro-batch that the step reads.
+        batch: The micro-batch that the step reads, a pytree.
         rounds: How the run rounds and draws, for this micro-batch alone.
         step: The step, counted from 1.
     """
     weights = [masters[spec.name].detach() for spec in captured.parameters]
     streamed = [weight.to(rounds.precision.stream_dtype) for weight in weights]
+    tensors = [x for x in pytree.tree_leaves(batch) if isinstance(x, torch.Tensor)]
     recorded = _Recorded(captured.module)
     with torch.no_grad(), recorded.log, BatchDraws(rounds.cut, step, rounds.seed):
-        recorded.run(*streamed, *batch)
+        recorded.run(*streamed, *tensors)
     return recorded.log.ops
 
 
@@ -107,18 +115,26 @@ def _place(op: LoggedOp) -> str:
     return f"{op.line or 'outside of the model'}: aten.{op.name}"
 
 
-def op_of(difference: str) -> Origin:
-    """Return the origin that an op is, which ``first_difference`` has found."""
-    remedy = "give what changes from step to step as a tensor of the batch, or as a buffer"
-    return Origin(difference, remedy)
+def origin_of(verdict: Verdict, plain: Sequence[LoggedOp], recorded: Sequence[LoggedOp]) -> Origin:
+    """Return from where on a step differs.
 
-
-def beyond_recording(verdict: Verdict, line: str | None) -> Origin:
-    """Return the origin of a step whose recorded ops are those of plain PyTorch."""
+    Args:
+        verdict: The comparison of the step.
+        plain: The ops of the user's Python on the first micro-batch.
+        recorded: Those of the recorded step on the same.
+    """
+    if (op := first_difference(plain, recorded)) is not None:
+        return Origin(op, "give what changes from step to step as a tensor of the batch")
     if all(each.name != LOSS for each in verdict.different):
         names = ", ".join(each.name for each in verdict.different[:3])
         where = "the update of weights, or the sum of gradients over micro-batches"
         return Origin(f"{where}: {names}", "report it with the program: its ops are alike")
+    line = _line_of_loss(plain)
     where = f"{line or 'the loss'}: alike for a micro-batch, not when micro-batches are combined"
     remedy = f"a mean over samples or labels, or one system with {FLAG} of the whole batch"
     return Origin(where, remedy)
+
+
+def _line_of_loss(ops: Sequence[LoggedOp]) -> str | None:
+    """Return the last line before that of the backward pass, with which a step ends."""
+    return next((op.line for op in reversed(ops) if op.line not in (None, ops[-1].line)), None)

@@ -75,13 +75,6 @@ class Training:
             self._backward(batch, rounds, step)
         return log.ops
 
-    def line_of_loss(self, batch: Any) -> str | None:
-        """Return the user's line that computes the loss of a batch."""
-        log = OpLog()
-        with log:
-            self.loss_of(self.model, self.loss_fn, batch)
-        return log.ops[-1].line
-
     def _backward(
         self, batch: Any, rounds: Rounds, step: int, rounding: int | None = None
     ) -> torch.Tensor:
@@ -109,7 +102,7 @@ class Training:
 
 
 @contextmanager
-def like_a_run(rounds: Rounds, step: int, rounding: int | None) -> Iterator[None]:
+def like_a_run(rounds: Rounds, step: int, rounding: int | None = None) -> Iterator[None]:
     """Draw, and normalize batches, as the micro-batches of a run; round at random with a seed."""
     with ExitStack() as stack:
         stack.enter_context(norms_of_micro_batches(rounds.cut))

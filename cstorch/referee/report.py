@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from cstorch.referee.origin import Origin
 from cstorch.referee.rounds import Rounds
-from cstorch.referee.verdict import LIMIT, Outcome, Verdict
+from cstorch.referee.verdict import LIMIT, Outcome, Verdict, first_different
 from wsc.core.errors import CheckError
 from wsc.core.units import counted
 
@@ -28,12 +29,24 @@ class Report:
         order: tuple[Outcome, ...] = ("different", "close", "equal")
         return next((each for each in order if each in outcomes), "equal")
 
+    def fields(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return {
+            "outcome": self.outcome,
+            "num_micro_batches": self.rounds.cut.num_micro_batches,
+            "steps": [verdict.fields() for verdict in self.verdicts],
+            "origin": None if self.origin is None else asdict(self.origin),
+        }
+
     def lines(self) -> Iterator[str]:
         """Yield the report as lines of text."""
         yield f"Check of {counted(len(self.verdicts), 'step')} beside a plain PyTorch loop:"
         yield from map(str, self.verdicts)
         if self.outcome == "close":
             yield f"close: {self._why()}; anything beyond {LIMIT} times rounding is different"
+        if self.origin is not None:
+            yield f"where: {self.origin.where}"
+            yield f"remedy: {self.origin.remedy}"
 
     def _why(self) -> str:
         """Return why values may differ by their rounding."""
@@ -47,13 +60,13 @@ class Report:
 
     def require_alike(self) -> None:
         """Raise CheckError if a step is different."""
-        for verdict in self.verdicts:
-            if verdict.outcome == "different":
-                raise CheckError(
-                    f"step {verdict.step} computes other values than plain PyTorch",
-                    code="unlike-plain-pytorch",
-                    where=self.origin.where if self.origin else None,
-                    value=str(verdict),
-                    rule=f"at most {LIMIT} times what rounding alone does",
-                    remedy=self.origin.remedy if self.origin else None,
-                )
+        worst = first_different(self.verdicts)
+        if worst is not None:
+            raise CheckError(
+                f"step {worst.step} computes other values than plain PyTorch",
+                code="unlike-plain-pytorch",
+                where=self.origin.where if self.origin else None,
+                value=str(worst),
+                rule=f"at most {LIMIT} times what rounding alone does",
+                remedy=self.origin.remedy if self.origin else None,
+            )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
+from wsc.core.errors import ConfigError
 from wsc.core.program.micro_batches import Cut
 from wsc.numerics.precision import StreamPrecision
 
@@ -20,6 +21,17 @@ class Rounds:
 
 
 def rounds_of(backend: Backend) -> Rounds:
-    """Return how the steps of a backend round and draw."""
-    assert backend.training is not None, "a step has been done"
+    """Return how the steps of a backend round and draw.
+
+    Raises:
+        ConfigError: It has no cluster.
+    """
+    if backend.training is None:
+        raise ConfigError(
+            "a check compares a cluster with plain PyTorch",
+            code="check-not-csx",
+            value=backend.backend_type.name,
+            rule="on CPU and GPU steps are plain PyTorch already",
+            remedy="train on CSX",
+        )
     return Rounds(stream_precision(), backend.training.program.cut, backend.seed)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cstorch.referee.batch_norm import COUNTER
+COUNTER = "num_batches_tracked"
+"""The buffer in which a batch norm counts: batches in a plain loop, micro-batches in a run."""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ see. Anything beyond is *different*: other mathematics, not another order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import torch
 
@@ -24,6 +24,9 @@ LIMIT = 16
 
 _LEAST = torch.finfo(torch.float32).eps / 2
 """The rounding of an fp32 value, relative to it: half a unit in its last place."""
+
+NUM_ROUNDED = 3
+"""Plain loops with random rounding."""
 
 Outcome = Literal["equal", "close", "different"]
 
@@ -76,6 +79,17 @@ class Verdict:
         """The values that differ, in the order of the model."""
         return [each for each in self.distances if each.outcome == "different"]
 
+    def fields(self) -> dict[str, Any]:
+        """Return the comparison as plain data, of the values the farthest and the different."""
+        return {
+            "step": self.step,
+            "outcome": self.outcome,
+            "loss": self.loss,
+            "plain_loss": self.plain_loss,
+            "farthest": asdict(self.farthest),
+            "different": [each.name for each in self.different],
+        }
+
     def __str__(self) -> str:
         loss, plain = f"loss {self.loss:.6g}", f"{self.plain_loss:.6g}"
         if self.outcome == "equal":
@@ -110,6 +124,33 @@ def judge(
         if name in values
     ]
     return Verdict(step, found.loss, plain.loss, tuple(distances))
+
+
+def judge_all(
+    found: Sequence[StepValues], values_of: Callable[[int | None], Sequence[StepValues]]
+) -> tuple[Verdict, ...]:
+    """Compare the first steps of a run with those of plain loops.
+
+    Args:
+        found: The values of the run, for each step.
+        values_of: Runs a plain loop anew, with a seed of random rounding or without rounding at
+            random; returns its values.
+
+    Raises:
+        CheckError: The plain loop does not repeat itself.
+    """
+    plain = values_of(None)
+    require_repeatable(plain, values_of(None))
+    rounded = [values_of(seed) for seed in range(NUM_ROUNDED)]
+    return tuple(
+        judge(step + 1, found[step], plain[step], [each[step] for each in rounded])
+        for step in range(len(found))
+    )
+
+
+def first_different(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the first step that is different, None if none is."""
+    return next((each for each in verdicts if each.outcome == "different"), None)
 
 
 def require_repeatable(once: Sequence[StepValues], again: Sequence[StepValues]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from waferstream.cli.arguments import parse_arguments
+from waferstream.cli.check import parse_check
 from waferstream.cli.execute import parse_exec
 from waferstream.cli.tools.groups import TOOLS, tool_parser
 
@@ -47,6 +48,8 @@ def check_command_line(words: list[str]) -> None:
         tool_parser(words[0]).parse_args(words[1:])
     elif words[0] == "exec":
         parse_exec(words[1:], ROOT)
+    elif words[0] == "check":
+        parse_check(words[1:], ROOT)
     elif words != ["--version"]:
         parse_arguments(words, ROOT)
 

@@ -26,6 +26,8 @@ from wsc.version import VERSION
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
 
+_COMMANDS = (*RUN_COMMANDS, "exec", "check", *TOOLS)
+
 _NOT_OF_COMMANDS = ("params", "mode", "device")
 """Flags of ``run.py`` that a sub-command states otherwise."""
 
@@ -187,7 +189,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
         usage=f"waferstream {form} [flags]",
         description="Train, evaluate or simulate a model on an emulated wafer-scale cluster.",
         epilog="A flag on the command line overrides the same key of the params file. Other "
-        f"commands: {', '.join([*RUN_COMMANDS, 'exec', *TOOLS])} (waferstream COMMAND --help).",
+        f"commands: {', '.join(_COMMANDS)} (waferstream COMMAND --help).",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )

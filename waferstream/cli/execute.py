@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from timing.record import DEFAULT_LIMIT
 from waferstream.cli.arguments import cluster_file
 from waferstream.training.trace_request import TraceRequest
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.host.interrupts import deferred
+
+if TYPE_CHECKING:
+    from cstorch.referee.witness import Witness
 
 _END_S = 20
 """How long the cluster of a program may take to end after a signal."""
@@ -86,8 +90,10 @@ def exec_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def execute(arguments: ExecArguments) -> int:
+def execute(arguments: ExecArguments, witness: Witness | None = None) -> int:
     """Run the program to its end, end its cluster, and return the exit code.
+
+    A ``witness`` watches its first steps.
 
     An error of the program's own is printed with its traceback, one of this project as a message
     below the line of the program that met it.
@@ -98,7 +104,7 @@ def execute(arguments: ExecArguments) -> int:
         WaferStreamError: The program or the cluster file is missing or malformed.
     """
     _check_program(arguments)
-    with _flags_of_a_new_process(), _prepared(arguments):
+    with flags_of_a_new_process(), _prepared(arguments, witness):
         try:
             with _traced(arguments.trace):
                 if arguments.is_module:
@@ -117,7 +123,7 @@ def execute(arguments: ExecArguments) -> int:
 
 
 @contextmanager
-def _flags_of_a_new_process() -> Iterator[None]:
+def flags_of_a_new_process() -> Iterator[None]:
     """Start from the default flags; an earlier run in this process changes no bit."""
     # Importing torch takes seconds: a wrong command line is reported before that.
     from cstorch import flags  # noqa: PLC0415
@@ -138,7 +144,7 @@ def _check_program(arguments: ExecArguments) -> None:
 
 
 @contextmanager
-def _prepared(arguments: ExecArguments) -> Iterator[None]:
+def _prepared(arguments: ExecArguments, witness: Witness | None) -> Iterator[None]:
     """Prepare imports, sys.argv and the cluster's settings; end the cluster and undo all of it."""
     # Importing torch takes seconds: report a wrong command line before that.
     import torch  # noqa: PLC0415
@@ -155,6 +161,7 @@ def _prepared(arguments: ExecArguments) -> Iterator[None]:
         is_cluster_typed=arguments.is_cluster_typed,
         num_csx=arguments.num_csx,
         trace_limit=arguments.trace.limit if arguments.trace else 0,
+        witness=witness,
     )
     before = list(sys.argv), list(sys.path)
     folder = Path() if arguments.is_module else Path(arguments.program).parent

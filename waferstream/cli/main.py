@@ -18,6 +18,7 @@ from typing import Any
 
 from waferstream.cli import UNREAD
 from waferstream.cli.arguments import parse_arguments
+from waferstream.cli.check import check, parse_check
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.run import log_to_terminal, run
 from waferstream.cli.tools.groups import TOOLS, run_tool
@@ -81,6 +82,8 @@ def _dispatch(words: Sequence[str], home: Path) -> int:
     """Do what a command line says; return its exit code."""
     if words[:1] == ["exec"]:
         return _execute(parse_exec(words[1:], home))
+    if words[:1] == ["check"]:
+        return check(parse_check(words[1:], home))
     if words and words[0] in TOOLS:
         return run_tool(words[0], words[1:])
     run(parse_arguments(words, home), shlex.join([Path(sys.argv[0]).name, *words]))

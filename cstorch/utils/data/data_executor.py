@@ -23,6 +23,8 @@ from weakref import WeakValueDictionary
 import torch
 
 from appliance.coordinator.step_results import StepResult
+from cstorch.cluster.config import current_witness
+from cstorch.compile import model_of
 from cstorch.current import current_backend
 from cstorch.listeners.hooks import after_transfer
 from cstorch.tracing.loop import Step
@@ -84,6 +86,9 @@ class DataExecutor:
         self.checkpoint_steps = checked_cadence(
             "checkpoint_steps", steps_of(checkpoint_steps, self.num_steps), least=0
         )
+        self._witness = current_witness()
+        if self._witness is not None:
+            activation_steps = 1
         self.activation_steps = meeting(
             checked_cadence(
                 "activation_steps", steps_of(activation_steps, self.num_steps), least=1
@@ -307,6 +312,8 @@ class DataExecutor:
             args, kwargs = resolve(arguments, call, after_transfer)
             function(*args, **kwargs)
         self._log.note(step.mode, self.user_iteration, loss)
+        if self._witness is not None and step.mode == "train":
+            self._witness.note(model_of(self._backend), loss, step)
 
     @property
     def _is_long_job(self) -> bool:

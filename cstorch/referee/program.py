@@ -1,0 +1,115 @@
+"""The check of a program: its first steps on its cluster, and as plain PyTorch on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from cstorch.backend import Backend
+from cstorch.compile import model_of
+from cstorch.current import current_backend
+from cstorch.referee.op_log import LoggedOp, OpLog
+from cstorch.referee.origin import Origin, first_micro_batch, ops_of_recording, origin_of
+from cstorch.referee.plain_loop import like_a_run
+from cstorch.referee.report import Report
+from cstorch.referee.rounds import Rounds, rounds_of
+from cstorch.referee.values import StepValues, copy_of
+from cstorch.referee.verdict import Verdict, first_different, judge_all
+from cstorch.referee.witness import Compute, StepsDone, Witness
+from wsc.compiler.capture.captured import Captured
+from wsc.core.errors import CheckError
+
+Run = Callable[[Witness], None]
+"""Runs a program anew under a witness, until the steps to watch are done or it ends."""
+
+
+def check_program(run: Run, steps: int) -> Report:
+    """Return what a comparison of the first ``steps`` steps of a program with plain PyTorch finds.
+
+    The program runs six times, or seven: on its cluster, in this process; then on the CPU, where
+    its steps are plain PyTorch on whole batches, twice as it is and with random rounding; and again
+    to find the origin of a difference. A ``cstorch.Trainer`` in it checks its own steps.
+
+    Raises:
+        CheckError: The program trains no step, or does not repeat itself.
+    """
+    recording = _Recording()
+    witness = Witness(steps, after_step=recording.note)
+    run(witness)
+    if witness.report is not None:
+        return witness.report
+    found = witness.found
+    if not found:
+        raise CheckError(
+            "the program trains no step",
+            code="nothing-to-check",
+            rule="a check compares steps of training in an executor loop or a cstorch.Trainer",
+        )
+
+    def values_of(rounding: int | None) -> Sequence[StepValues]:
+        around = partial(like_a_run, recording.rounds, rounding=rounding)
+        plain = Witness(len(found), "CPU", around)
+        run(plain)
+        return plain.found
+
+    verdicts = judge_all(found, values_of)
+    worst = first_different(verdicts)
+    origin = None if worst is None else _origin(run, worst, recording)
+    return Report(verdicts, recording.rounds, origin)
+
+
+class _Recording:
+    """The step of a program as its cluster runs it."""
+
+    rounds: Rounds
+    captured: Captured
+
+    def note(self, step: Any) -> None:
+        """Take a traced step that the cluster has just run."""
+        self.rounds = rounds_of(current_backend())
+        self.captured = step.recorded_at(self.rounds.cut.size)
+
+
+def _origin(run: Run, verdict: Verdict, recording: _Recording) -> Origin:
+    """Return from where on a step differs."""
+    probe = _Probe(verdict.step, recording)
+
+    @contextmanager
+    def around(step: int) -> Iterator[None]:
+        is_probed = step == verdict.step
+        rounds = probe.alone if is_probed else recording.rounds
+        with probe.log if is_probed else nullcontext(), like_a_run(rounds, step):
+            yield
+
+    run(Witness(verdict.step, "CPU", around, probe))
+    return origin_of(verdict, probe.log.ops, probe.recorded)
+
+
+@dataclass
+class _Probe:
+    """Runs a step on its first micro-batch, in Python and as it was recorded; keeps the ops."""
+
+    step: int
+    recording: _Recording
+    log: OpLog = field(default_factory=OpLog)
+    """The ops of Python."""
+
+    recorded: list[LoggedOp] = field(default_factory=list)
+
+    @property
+    def alone(self) -> Rounds:
+        """How a run of the first micro-batch alone rounds."""
+        return first_micro_batch((), self.recording.rounds)[1]
+
+    def __call__(self, compute: Compute, arguments: Any, backend: Backend) -> None:
+        if backend.global_step + 1 != self.step:
+            return
+        first, alone = first_micro_batch(arguments, self.recording.rounds)
+        masters = copy_of(model_of(backend).state_dict())
+        captured = self.recording.captured
+        self.recorded = ops_of_recording(captured, masters, first, alone, self.step)
+        compute(*first)
+        raise StepsDone
