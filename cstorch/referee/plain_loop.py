@@ -43,6 +43,9 @@ class Training:
         for own, other in zip(self.model.parameters(), model.parameters(), strict=True):
             _copy_hooks(own, other)
         _share_as(self.model, model)
+        for parameter in model.parameters():
+            if parameter.dtype in (torch.bfloat16, torch.float16):  # a run has fp32 masters
+                parameter.data = parameter.data.float()
         optimizer = self.optimizer
         if isinstance(optimizer, Optimizer):
             copied: torch.optim.Optimizer = RuleOfMemoryX(optimizer, memo)

@@ -34,4 +34,4 @@ def rounds_of(backend: Backend) -> Rounds:
             rule="on CPU and GPU steps are plain PyTorch already",
             remedy="train on CSX",
         )
-    return Rounds(stream_precision(), backend.training.program.cut, backend.seed)
+    return Rounds(stream_precision(backend.model), backend.training.program.cut, backend.seed)

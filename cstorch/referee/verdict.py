@@ -3,7 +3,7 @@
 *Equal* is bit for bit. What differs is *close* as long as rounding alone can explain it: the plain
 loop runs again a few times with random rounding (``cstorch.referee.rounding``), and the farthest
 that a tensor moves there, in the L2 norm, is what rounding does to it; never less than the rounding
-of fp32 values themselves. A run may differ from the plain loop by LIMIT times as much, since it
+of its values themselves. A run may differ from the plain loop by LIMIT times as much, since it
 adds the same numbers in another order, over sums whose length random rounding of results does not
 see. Anything beyond is *different*: other mathematics, not another order.
 """
@@ -21,9 +21,6 @@ from wsc.core.errors import CheckError
 
 LIMIT = 16
 """How many times farther than by random rounding alone a value may be from the plain loop's."""
-
-_LEAST = torch.finfo(torch.float32).eps / 2
-"""The rounding of an fp32 value, relative to it: half a unit in its last place."""
 
 NUM_ROUNDED = 3
 """Plain loops with random rounding."""
@@ -174,14 +171,20 @@ def _tensors(values: StepValues) -> Mapping[str, torch.Tensor]:
 def _distance(
     name: str, found: torch.Tensor, plain: torch.Tensor, moved: Sequence[torch.Tensor]
 ) -> Distance:
-    """Return how far a value is from the plain loop's."""
+    """Return how far a value is from the plain loop's, in the type that the run gives it."""
+    plain, *moved = (each.to(found.dtype) for each in (plain, *moved))
     if torch.equal(found, plain):
         return Distance(name, 0.0, 0.0)
     norm = _norm(plain, torch.zeros_like(plain))
     by = _norm(found, plain)
-    rounding = max([norm * _LEAST, *(_norm(each, plain) for each in moved)])
+    rounding = max([norm * _last_place(found), *(_norm(each, plain) for each in moved)])
     times = by / rounding if rounding else float("inf")
     return Distance(name, by / norm if norm else float("inf"), times)
+
+
+def _last_place(value: torch.Tensor) -> float:
+    """Return half a unit in the last place of a float, relative to it; 0 for integers."""
+    return torch.finfo(value.dtype).eps / 2 if value.is_floating_point() else 0.0
 
 
 def _norm(one: torch.Tensor, other: torch.Tensor) -> float:
