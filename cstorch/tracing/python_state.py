@@ -44,6 +44,7 @@ from cstorch.tracing.state_places import (
     Version,
     is_iterator,
 )
+from cstorch.tracing.step_value import LeftTensor
 
 _MOST_PLACES = 50_000
 _MOST_ITEMS = 10_000
@@ -86,6 +87,10 @@ class PythonState:
     def is_current(self) -> bool:
         """Return whether everything still is what it was."""
         return all(place.is_same() for place in self._places)
+
+    def mark_traced(self) -> bool:
+        """Mark the tensors that a trace has left there as such; return whether there were some."""
+        return sum(place.swap(FakeTensor, LeftTensor) for place in self._places) > 0
 
     def rewind(self) -> None:
         """Put back what was there."""

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CellType, GeneratorType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from cstorch.tracing.step_value import LeftTensor
 from wsc.core.errors import ApplianceCompilationError
 
 _DEPTH = 4
@@ -30,17 +32,37 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.d
 _MISSING = object()
 
 
-class Place(Protocol):
+class Place(ABC):
     """A place of state, and a copy of what it held."""
 
+    @abstractmethod
     def is_same(self) -> bool:
         """Return whether the place holds what it held."""
 
+    @abstractmethod
     def rewind(self) -> None:
         """Put back what it held."""
 
+    def swap(self, kind: type, make: Callable[[Any], Any]) -> bool:
+        """Replace each object of a kind that it holds now; return whether there was one.
 
-class Content:
+        A place of one value that is no object holds none.
+        """
+        found = [(key, value) for key, value in self.items() if isinstance(value, kind)]
+        for key, value in found:
+            self.put(key, make(value))
+        return bool(found)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """Return the objects that it holds now, by what ``put`` takes."""
+        return ()
+
+    def put(self, key: Any, value: Any) -> None:
+        """Hold another object."""
+        raise NotImplementedError
+
+
+class Content(Place):
     """A dict (also one with the attributes of an object), a list, a deque, a set or bytes."""
 
     def __init__(self, held: Any) -> None:
@@ -55,6 +77,14 @@ class Content:
             pass
         return same(self._held, self._copy)
 
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        if isinstance(self._held, dict):
+            return self._held.items()
+        return enumerate(self._held) if isinstance(self._held, list | deque) else ()
+
+    def put(self, key: Any, value: Any) -> None:
+        self._held[key] = value
+
     def rewind(self) -> None:
         if self.is_same():
             return
@@ -68,7 +98,7 @@ class Content:
             add(self._copy)
 
 
-class Names:
+class Names(Place):
     """Some attributes of a class, or of an object with slots."""
 
     def __init__(self, owner: Any, names: Iterable[str]) -> None:
@@ -80,13 +110,19 @@ class Names:
             same(getattr(self._owner, name, _MISSING), value) for name, value in self._copy.items()
         )
 
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return [(name, getattr(self._owner, name, None)) for name in self._copy]
+
+    def put(self, key: Any, value: Any) -> None:
+        setattr(self._owner, key, value)
+
     def rewind(self) -> None:
         for name, value in self._copy.items():
             if getattr(self._owner, name, _MISSING) is not value:
                 setattr(self._owner, name, value)
 
 
-class Variables:
+class Variables(Place):
     """Some variables of a module."""
 
     def __init__(self, scope: dict[str, Any], names: Iterable[str]) -> None:
@@ -98,11 +134,17 @@ class Variables:
             same(self._scope.get(name, _MISSING), value) for name, value in self._copy.items()
         )
 
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return [(name, self._scope.get(name)) for name in self._copy]
+
+    def put(self, key: Any, value: Any) -> None:
+        self._scope[key] = value
+
     def rewind(self) -> None:
         self._scope.update(self._copy)
 
 
-class Cell:
+class Cell(Place):
     """A variable that a function shares with the one around it."""
 
     def __init__(self, cell: CellType) -> None:
@@ -111,11 +153,17 @@ class Cell:
     def is_same(self) -> bool:
         return same(self._cell.cell_contents, self._copy)
 
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return [(None, self._cell.cell_contents)]
+
+    def put(self, key: Any, value: Any) -> None:  # noqa: ARG002  (there is one)
+        self._cell.cell_contents = value
+
     def rewind(self) -> None:
         self._cell.cell_contents = self._copy
 
 
-class Array:
+class Array(Place):
     """An array of NumPy."""
 
     def __init__(self, held: np.ndarray) -> None:
@@ -130,7 +178,7 @@ class Array:
 
 
 @dataclass
-class Version:
+class Version(Place):
     """A tensor that is no parameter and no buffer: how often it was written."""
 
     tensor: torch.Tensor
@@ -143,7 +191,7 @@ class Version:
         """Do nothing: a traced step writes to no tensor from outside."""
 
 
-class Draws:
+class Draws(Place):
     """A generator of random numbers of the program's own."""
 
     def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]) -> None:
@@ -157,7 +205,7 @@ class Draws:
         self._write(self._copy)
 
 
-class Progress:
+class Progress(Place):
     """How far an iterator of Python's own has come."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
@@ -219,7 +267,7 @@ def same(one: Any, other: Any, depth: int = _DEPTH) -> bool:
         return len(one) == len(other) and all(
             same(a, b, depth - 1) for a, b in zip(_parts(one), _parts(other), strict=True)
         )
-    return isinstance(one, FakeTensor)
+    return isinstance(one, FakeTensor | LeftTensor)
 
 
 def _parts(held: Any) -> Iterable[Any]:

@@ -53,8 +53,10 @@ class StateWatch:
         before = PythonState(*self._roots)
         yield before
         self._num_runs += 1
-        self._has_moved = not before.is_current()
         self._state = PythonState(*self._roots)
+        if self._state.mark_traced():
+            self._state = PythonState(*self._roots)
+        self._has_moved = not before.is_current()
 
     def note_other_graph(self) -> None:
         """Note that the last run has recorded another graph than the one before."""

@@ -187,6 +187,37 @@ class HyperValue(StepValue):
         return "<hyper-parameter of the traced step, known after it has run>"
 
 
+class LeftTensor(StepValue):
+    """A tensor that a trace has left in state of Python: in an attribute, or a list of a hook."""
+
+    _ALLOWED = frozenset({"shape", "dtype", "device", "ndim", "dim", "size", "numel"})
+    _traced: torch.Tensor
+
+    def __init__(self, traced: torch.Tensor) -> None:
+        self._traced = traced
+
+    def of(self, call: StepCall) -> StepValue:  # noqa: ARG002
+        return self
+
+    def tensor(self, call: StepCall | None = None) -> torch.Tensor:  # noqa: ARG002
+        raise ApplianceCompilationError(
+            "a tensor of a traced step is read outside of the step",
+            code="tensor-left-by-trace",
+            value=f"shape {tuple(self._traced.shape)}, {self._traced.dtype}",
+            rule="the step is recorded: its tensors have values on the wafer only",
+            remedy="return it from the step, where a @cstorch.step_closure receives the value; or"
+            " measure it with a call of the model outside of the step",
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # protocols of copy, pickle and the like, which read nothing
+            raise AttributeError(name)
+        return getattr(self._traced if name in self._ALLOWED else self.tensor(), name)
+
+    def __repr__(self) -> str:
+        return "<tensor of the traced step, which has no value here: return it from the step>"
+
+
 _OPERATORS = (
     "float int bool index complex format len getitem iter contains neg pos abs invert round"
     " eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod pow rpow"

@@ -116,6 +116,42 @@ dtypes = {str(value.dtype) for value in compiled_model.state_dict().values()}
 print(json.dumps([losses, sorted(dtypes)]))
 """
 
+MEASURED = """
+def share_of_zeros(module):
+    shares = []
+
+    def note(_module, _inputs, output):
+        shares.append((output == 0).float().mean().item())
+
+    handle = module.relu.register_forward_hook(note)
+    with torch.no_grad():
+        for batch in DataLoader(Rows(), batch_size=12):
+            module(batch["input_ids"])
+    handle.remove()
+    return shares
+
+
+shares = [share_of_zeros(compiled_model)]
+for batch in cstorch.utils.data.DataExecutor(loader, num_steps=6):
+    train_step(batch)
+shares.append(share_of_zeros(compiled_model))
+print(json.dumps(shares))
+"""
+
+HOOKED = """
+shares = []
+
+
+@model.relu.register_forward_hook
+def note(_module, _inputs, output):
+    shares.append(SHARE)
+
+
+for batch in cstorch.utils.data.DataExecutor(loader, num_steps=2):
+    train_step(batch)
+print(sum(shares))
+"""
+
 ARTICLE = """
 import cerebras.pytorch
 from cerebras.framework import CerebrasModel, CSConfig
@@ -143,24 +179,36 @@ trainer = Trainer(
 print(json.dumps(trainer.fit(loader_of_rows())))
 """
 
+Finish = Callable[[str], tuple[int, str, str]]
 Run = Callable[[str], Any]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a program with ``waferstream exec`` on two systems; return what it prints last."""
+def finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Finish:
+    """Run a program with ``waferstream exec`` on two systems; return code, output and errors."""
     (tmp_path / "parts.py").write_text(PARTS)
     (tmp_path / "cluster.yaml").write_text("runtime: {kind: local}\n")
     monkeypatch.chdir(tmp_path)
 
-    def finish(program: str) -> Any:
+    def finished(program: str) -> tuple[int, str, str]:
         (tmp_path / "lesson.py").write_text(program)
-        code = main(["exec", "--num_csx=2", "lesson.py"])
-        out, err = capfd.readouterr()
+        return main(["exec", "--num_csx=2", "lesson.py"]), *capfd.readouterr()
+
+    return finished
+
+
+@pytest.fixture
+def run(finish: Finish) -> Run:
+    """Run a program to its end; return what it prints last."""
+
+    def printed(program: str) -> Any:
+        code, out, err = finish(program)
         assert code == 0, err
         return json.loads(out.splitlines()[-1])
 
-    return finish
+    return printed
 
 
 @pytest.fixture
@@ -239,3 +287,34 @@ def test_model_in_bfloat16_computes_in_it(run: Run, parts: dict[str, Any]) -> No
     assert seen[0] == pytest.approx(first, abs=1e-6)
     assert seen == pytest.approx(expected, abs=0.05)
     assert dtypes == ["torch.bfloat16"]
+
+
+def test_hooks_measure_activations_between_loops(run: Run, parts: dict[str, Any]) -> None:
+    """A call outside of a step reads the weights of now."""
+    names: dict[str, Any] = {**parts}
+    exec(MEASURED[: MEASURED.index("shares = [share")], names)
+    plain = PlainLoop(parts)
+    expected = [names["share_of_zeros"](plain.model)]
+    for batch in plain.loader:
+        plain.step(batch)
+    expected.append(names["share_of_zeros"](plain.model))
+    before, after = run(LESSON + MEASURED)
+    assert before == expected[0]
+    assert after == pytest.approx(expected[1], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("share", "code"),
+    [
+        ("(output == 0).float().mean().item()", "op-depends-on-values"),
+        ("(output == 0).float().mean()", "tensor-left-by-trace"),
+    ],
+)
+def test_hooks_inside_a_step_are_refused_where_they_read(
+    finish: Finish, share: str, code: str
+) -> None:
+    """The step is recorded: its activations have values on the wafer only."""
+    status, _, said = finish(LESSON + HOOKED.replace("SHARE", share))
+    assert status == 1
+    assert f"[{code}]" in said
+    assert "remedy: return " in said
