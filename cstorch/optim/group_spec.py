@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from cstorch.remote.tensor import RemoteParameter
 from cstorch.sparse.algorithm import SparsityAlgorithm
 from cstorch.tracing.recorded import RecordedScheduler
 from memoryx.optim.rule import Rule
@@ -86,7 +87,8 @@ def _schedule_of(scheduler: RecordedScheduler, group: Mapping[str, Any]) -> Hype
 
 
 def _name_of(parameter: torch.Tensor, names: Mapping[torch.Tensor, str]) -> str:
-    name = names.get(parameter)
+    remote = parameter._remote if isinstance(parameter, RemoteParameter) else None
+    name = names.get(parameter) or (remote.name if remote and remote.num_tied > 1 else None)
     if name is None:
         raise WaferStreamError(
             "the parameters of the optimizer must belong to the compiled model",

@@ -21,6 +21,7 @@ from cstorch.optim.group_spec import group_spec, sparse_weights
 from cstorch.optim.loading import load_state, loaded_hyper
 from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
+from cstorch.optim.tied_updates import tied_among, with_one_update
 from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied
 from cstorch.tracing.recorded import RecordedScheduler
 from cstorch.tracing.recorder import Recorder, active_recorder
@@ -57,6 +58,7 @@ class Optimizer(torch.optim.Optimizer):
         given.apply_defaults()
         del given.arguments["params"]
         self.remote_state = OptimizerState(self)
+        self._tied_before: set[str] = set()
         self.sparsity: SparsityAlgorithm | None = None
         """The algorithm that was applied to this optimizer."""
         self._zero_grad_pre_hooks: OrderedDict[int, Hook] = OrderedDict()
@@ -116,6 +118,7 @@ class Optimizer(torch.optim.Optimizer):
         """Add a group after checking its hyper-parameters; ConfigError names a wrong one."""
         hyper = self._checked(param_group, f"parameter group {len(self.param_groups)}")
         _add_param_group(self, {**param_group, **hyper})
+        self._tied_before |= tied_among(self.param_groups[-1]["params"])
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Record the update; only inside a ``cstorch.trace`` function."""
@@ -241,7 +244,7 @@ class Optimizer(torch.optim.Optimizer):
         sparsity = sparse_weights(self.sparsity, names, num_updates, self.remote_state.seed)
         return OptimizerSpec(
             rule=self.rule.name,
-            groups=tuple(groups),
+            groups=with_one_update(self.rule, groups, parameters, self._tied_before),
             earlier_updates=earlier,
             sparsity=tuple(sparsity),
         )

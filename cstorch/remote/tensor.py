@@ -28,7 +28,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from cstorch.tracing.recorder import active_recorder
-from wsc.core.errors import ApplianceCompilationError
+from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 _NO_DIGEST = b""
 """Digest of a storage that holds a new value, whatever its bytes are."""
@@ -85,6 +85,8 @@ class Remote:
         self.tensor = tensor
         self.shape = tensor.shape
         self.holder = holder
+        self.num_tied = 1
+        """The parameters of a program that are this one weight, and that it updates one by one."""
         self._is_fresh = is_fresh
         self._digest: bytes | None = None  # of the storage when it was first handed out
 
@@ -233,11 +235,26 @@ def _prepare(func: Callable[..., Any], args: Any, kwargs: Any) -> None:
             remedy="look it up in the model inside the step, for example model.layer.weight",
         )
     others = args
+    if func is _DATA.__set__:  # type: ignore[attr-defined]
+        _refuse_shared(*args)
     if func in _OVERWRITES and isinstance(args[0], (RemoteParameter, RemoteTensor)):
         target, *others = args
         target._remote.overwrite()
     for remote in _remotes((others, kwargs)):
         remote.read()
+
+
+def _refuse_shared(target: Any, value: Any) -> None:
+    """Refuse ``a.data = b.data``, which would give two remote tensors one memory."""
+    own, other = getattr(target, "_remote", None), getattr(value, "_remote", None)
+    if own is not None and other is not None and own is not other:
+        raise ConfigError(
+            "a parameter is given the memory of another one after cstorch.compile",
+            code="shared-storage",
+            where=f"{own.name} and {other.name}",
+            rule="MemoryX holds a tensor for each parameter",
+            remedy="tie parameters before cstorch.compile, or copy: a.data.copy_(b)",
+        )
 
 
 def _remotes(tree: Any) -> Iterator[Remote]:

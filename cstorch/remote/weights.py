@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from cstorch.metrics.metric import standing_alone
 from cstorch.remote.lazy import LazyTensor
+from cstorch.remote.shared_storage import tie_shared
 from cstorch.remote.step_buffers import StepBuffers
 from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor
 from wsc.core.errors import ConfigError
@@ -22,9 +23,12 @@ class Weights:
     def __init__(self, model: nn.Module, holder: Holder) -> None:
         self._model = model
         self._holder = holder
+        self._ties = tie_shared(model)
         self._remotes = {
             name: _adopt(name, parameter, holder) for name, parameter in model.named_parameters()
         }
+        for old, new in {tie.old: tie.new for tie in self._ties}.items():
+            _tie(old, new)
         self.state = StepBuffers(lambda: _modules_of(model), holder)
 
     def local(self) -> dict[str, torch.Tensor]:
@@ -86,6 +90,8 @@ class Weights:
         self.state.make_plain()
         for remote in self._initialized():
             remote.make_plain()
+        for tie in self._ties:
+            tie.undo()
 
     def outdate(self, names: Collection[str] | None = None) -> None:
         """Note that MemoryX, or a checkpoint, has other values for ``names`` (default: all)."""
@@ -161,6 +167,13 @@ def _modules_of(model: nn.Module) -> dict[str, nn.Module]:
 def _is_lost(module: nn.Module) -> bool:
     buffers = (buffer for buffer in module.buffers() if isinstance(buffer, RemoteTensor))
     return any(buffer._remote.is_lost for buffer in buffers)
+
+
+def _tie(old: torch.Tensor, new: torch.Tensor) -> None:
+    """Let a parameter that was replaced by another one of the same memory have its values."""
+    old.__class__ = RemoteParameter
+    old._remote = new._remote  # type: ignore[attr-defined]
+    new._remote.num_tied += 1  # type: ignore[attr-defined]
 
 
 def _adopt(name: str, parameter: nn.Parameter, holder: Holder) -> Remote:

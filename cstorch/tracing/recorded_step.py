@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cstorch.backend import Backend
 from cstorch.compile import model_of
+from cstorch.optim.tied_updates import refuse_clipped_ties
 from cstorch.tracing.call import Call
 from cstorch.tracing.recorder import Recorder, update_of
 from wsc.compiler.compiled import Compiled
@@ -33,7 +34,8 @@ class RecordedStep:
         trains = compiled.program.mode == "train"
         done = self.backend.global_step, self.backend.steps.resumed
         update = update_of(self.recorder, model_of(self.backend), num_steps, trains, *done)
-        if update is not None:
+        if update is not None and self.recorder.optimizer is not None:
+            refuse_clipped_ties(update, self.recorder.optimizer.param_groups)
             _refuse_sparse(update, {each.parameter for each in compiled.gradient_kernels})
         return update
 

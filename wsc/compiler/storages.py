@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses import FakeTensor
 from torch.utils._pytree import tree_leaves
 
 GROWS = "grows"
@@ -66,3 +67,27 @@ def needed_for(wanted: Collection[fx.Node], nodes: Collection[fx.Node]) -> set[f
         if node in found:
             found.update(operand for operand in node.all_input_nodes if operand in nodes)
     return found
+
+
+def in_memory(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return a plain alias of a tensor; None if it has no memory in this process."""
+    with torch._C.DisableTorchFunctionSubclass():
+        if isinstance(tensor, FakeTensor) or tensor.is_meta or tensor.layout != torch.strided:
+            return None
+        plain = tensor.detach()
+        return plain if plain.numel() and plain.untyped_storage().nbytes() else None
+
+
+def have_common_elements(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether two plain tensors in memory have an element in common."""
+    if first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr():
+        return False
+    if first.dtype != second.dtype:
+        return True
+    taken = torch.zeros(first.untyped_storage().nbytes() // first.itemsize, dtype=torch.bool)
+    _place(taken, first).fill_(True)
+    return bool(_place(taken, second).any())
+
+
+def _place(whole: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

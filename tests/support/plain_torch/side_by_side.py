@@ -67,11 +67,11 @@ def trained(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 3) 
 
 
 def assert_same_weights(model: nn.Module, twin: nn.Module, tolerance: float = 2e-6) -> None:
-    """Compare all parameters of two models."""
-    pairs = zip(model.named_parameters(), twin.parameters(), strict=True)
-    for (name, value), expected in pairs:
+    """Compare all parameters and buffers of two models."""
+    expected = twin.state_dict()
+    for name, value in model.state_dict().items():
         torch.testing.assert_close(
-            value.detach(), expected.detach(), rtol=0, atol=tolerance, msg=name
+            value.detach().clone(), expected[name], rtol=0, atol=tolerance, msg=name
         )
 
 

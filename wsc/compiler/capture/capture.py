@@ -44,7 +44,7 @@ from wsc.compiler.capture.captured import Captured
 from wsc.compiler.capture.host_draws import refuse_host_draws
 from wsc.compiler.capture.host_reads import RefuseHostReads
 from wsc.compiler.capture.known_values import KnownValues
-from wsc.compiler.capture.live_weights import live_weights
+from wsc.compiler.capture.live_weights import live_weights, refuse_views_of_weights
 from wsc.compiler.capture.shape_rules import own_shape_rules
 from wsc.compiler.capture.traceable import traceable_forms
 from wsc.compiler.capture.traced_buffers import TracedBuffers
@@ -156,6 +156,7 @@ def _recorded(
     ):
         module = tracer(weights, batch)
     annotate_layers(module.graph)
+    refuse_views_of_weights(module, model)
     return module
 
 

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.capture.autocast import autocast
+from wsc.compiler.capture.capture_errors import line_of_node
 from wsc.compiler.capture.parameter_hooks import hook_like
+from wsc.compiler.storages import have_common_elements, in_memory
+from wsc.core.errors import ApplianceCompilationError
 from wsc.numerics.precision import StreamPrecision
 
 
@@ -49,3 +52,33 @@ def parameter_places(model: nn.Module) -> dict[str, str]:
         for path, module in model.named_modules()
         for attribute, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
     }
+
+
+def refuse_views_of_weights(module: fx.GraphModule, model: nn.Module) -> None:
+    """Refuse a constant of a captured step that has memory in common with a parameter.
+
+    Raises:
+        ApplianceCompilationError: There is one: it would keep the values of the first step.
+    """
+    weights: dict[int, list[tuple[str, torch.Tensor]]] = {}
+    for name, parameter in model.named_parameters():
+        if (plain := in_memory(parameter)) is not None:
+            weights.setdefault(plain.untyped_storage().data_ptr(), []).append((name, plain))
+    for node in module.graph.find_nodes(op="get_attr"):
+        constant = in_memory(getattr(module, str(node.target)))
+        if constant is None:
+            continue
+        for name, weight in weights.get(constant.untyped_storage().data_ptr(), ()):
+            if have_common_elements(constant, weight):
+                raise ApplianceCompilationError(
+                    "a tensor of the step shares memory with a parameter",
+                    code="constant-shares-weight",
+                    where=next((line for u in node.users if (line := _line_of(u))), None),
+                    value=name,
+                    rule="MemoryX updates the parameter; the tensor would keep its first values",
+                    remedy="use the parameter itself, or clone() what is to stay as it is",
+                )
+
+
+def _line_of(node: fx.Node) -> str | None:
+    return line_of_node(node.meta.get("stack_trace"))
