@@ -23,7 +23,7 @@ import torch
 from swarmx.links.memory import SharedArena
 from wsc.core.messages.payload import Payload
 
-_STOPPED = "T"  # proc_pid_stat(5): stopped on a signal; "t" is a debugger's
+STOPPED = "T"  # proc_pid_stat(5): stopped on a signal; "t" is a debugger's
 _TEXT_BYTES = 240
 
 _NUMBER_BYTES = 8
@@ -154,7 +154,7 @@ def read_pulse(pid: int, payload: Payload) -> Pulse:
         number = latest[0]
         activity, since_ns, busy_ns, step, text = _LAYOUT.unpack_from(content, _offset(number))
     peers, _, detail = text.rstrip(b"\0").decode(errors="replace").partition("\0")
-    state = _state_of(pid)
+    state = state_of(pid)
     return Pulse(
         Activity(activity),
         (time.monotonic_ns() - since_ns) / 1e9,
@@ -162,12 +162,12 @@ def read_pulse(pid: int, payload: Payload) -> Pulse:
         step,
         detail,
         tuple(peers.split(",")) if peers else (),
-        is_stopped=state == _STOPPED,
+        is_stopped=state == STOPPED,
         is_alive=state not in ("", "Z", "X"),
     )
 
 
-def _state_of(pid: int) -> str:
+def state_of(pid: int) -> str:
     """Return the kernel's letter for the state of a process; empty if there is none."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import RayError
 
 from appliance.ray.actor import LEAVE_JOB, RoleActor
-from appliance.ray.connection.connection import lost_process
+from appliance.ray.connection.processes import lost_process
 from appliance.ray.gather import outcomes
 from appliance.ray.hosts.places import Places, task_options
 from appliance.ray.hosts.presence import Presence

@@ -24,7 +24,8 @@ from appliance.health.watch import HealthWatch
 from appliance.placement.placer import Placer
 from appliance.ray.actor import HostedProcess
 from appliance.ray.actors import signal_processes, wait_until_ended
-from appliance.ray.connection.connection import enter, leave, lost_process
+from appliance.ray.connection.connection import enter, leave
+from appliance.ray.connection.processes import lost_process
 from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts.places import on_host, release
 from appliance.ray.hosts.presence import Presence

@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from appliance.placement.host_memory import why_killed
-from appliance.ray.connection.connection import lost_process
+from appliance.ray.connection.processes import lost_process, why_lost
 from appliance.ray.hosts.presence import Presence
 from appliance.ray.hosts.survey import silent_hosts
 from wsc.core.errors import (
@@ -76,6 +76,7 @@ def check_ray() -> None:
             f"Ray's {name} died",
             code="ray-process-died",
             where=name,
+            value=why_lost(),
             rule="the processes of Ray live as long as the cluster",
             remedy="read Ray's logs; run the same command again to go on from the last checkpoint",
         )

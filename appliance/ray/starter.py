@@ -15,7 +15,8 @@ from ray.exceptions import RayError
 from appliance.coordinator.coordinator import Coordinator
 from appliance.placement.placer import Placement, Placer
 from appliance.ray.actors import clear_actors, signal_processes, start_actor, wait_until_ended
-from appliance.ray.connection.connection import enter, leave, lost_process
+from appliance.ray.connection.connection import enter, leave
+from appliance.ray.connection.processes import lost_process
 from appliance.ray.coordinator import HostedCoordinator, RayCluster, coordinator_actor
 from appliance.ray.gather import check_ray
 from appliance.ray.hosts.places import Places

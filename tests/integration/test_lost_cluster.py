@@ -31,8 +31,13 @@ def process(title: str) -> int:
     raise AssertionError(f"no process {title}")
 
 
-def train(kind: str, victim: str | None = None) -> dict[str, Any]:
-    """Train in six jobs of one step; kill a process after the third."""
+def train(
+    kind: str,
+    victim: str | None = None,
+    blow: signal.Signals = signal.SIGKILL,
+    hit_after: int = KILLED_AFTER,
+) -> dict[str, Any]:
+    """Train in six jobs of one step; kill or stop a process after the third, or another one."""
     config = cluster_config(Shape(kind=kind)).model_copy(
         update={"autorestart": AutoRestart(max_num_restarts=1)}
     )
@@ -45,9 +50,9 @@ def train(kind: str, victim: str | None = None) -> dict[str, Any]:
         @step_closure
         def note(loss: Any) -> None:
             losses.append(loss.item())
-            if victim is not None and len(losses) == KILLED_AFTER:
+            if victim is not None and len(losses) == hit_after:
                 systems.append(process("csx-0"))
-                os.kill(process(victim), signal.SIGKILL)
+                os.kill(process(victim), blow)
 
         for batch in executor(STEPS):
             note(step(batch))
@@ -84,3 +89,17 @@ def test_run_goes_on_after_a_kill(undisturbed: dict[str, Any], victim: str) -> N
     """The coordinator, a weight server or a process of Ray: closures run once, with the losses, weights and
     emulated times of the undisturbed run; no process is left."""
     assert train("ray", victim) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("victim", "hit_after"),
+    [
+        ("gcs_server", STEPS),
+        pytest.param("gcs_server", KILLED_AFTER, marks=pytest.mark.nightly),
+        pytest.param("raylet", KILLED_AFTER, marks=pytest.mark.nightly),
+        pytest.param("RuntimeEnvAgent", KILLED_AFTER, marks=pytest.mark.nightly),
+    ],
+)
+def test_run_goes_on_after_a_stop(undisturbed: dict[str, Any], victim: str, hit_after: int) -> None:
+    """A process of Ray that is stopped for ever, in the middle or after the last step, is ended."""
+    assert train("ray", victim, signal.SIGSTOP, hit_after) == undisturbed

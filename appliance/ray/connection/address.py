@@ -18,6 +18,7 @@ from ray.exceptions import RpcError
 from wsc.core.errors import ClusterJobInitError
 
 _GREETING_S = 5.0
+_SILENT_S = 30.0  # of the head of a joined cluster that a run needs
 _ANSWER_S = 15.0  # a busy head greets at once, but may take a while to answer a call
 
 _START_ONE = "start it with `ray start --head`, or set runtime.address to 'local'"
@@ -74,12 +75,11 @@ def _latest_instance() -> str:
     return found
 
 
-def _greet(host: str, port: int) -> None:
-    """Raise ConnectionError unless a gRPC server listens there."""
-    with socket.create_connection((host, port), timeout=_GREETING_S) as connection:
+def _greet(host: str, port: int, timeout_s: float = _GREETING_S) -> None:
+    """Raise ConnectionError unless a gRPC server listens there, TimeoutError if none answers."""
+    with socket.create_connection((host, port), timeout_s) as connection:
         if os.environ.get("RAY_USE_TLS") == "1":
             return  # the server answers only with Ray's certificates
-        connection.settimeout(_GREETING_S)
         connection.sendall(_HTTP2_HELLO)
         reply = connection.recv(9)
     if len(reply) < 4 or reply[3] != _SETTINGS_TYPE:
@@ -101,12 +101,12 @@ def _ask(where: str) -> None:
         raise
 
 
-def accepts(address: str) -> bool:
-    """Return whether a server accepts a connection there; an answer that is late counts as one."""
+def answers(address: str) -> bool:
+    """Return whether a gRPC server answers there; one that is stopped only seems to listen."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=_GREETING_S).close()
-    except ConnectionError:
+        _greet(host, int(port), _SILENT_S)
+    except (ConnectionError, TimeoutError):
         return False
     except OSError:
         return True

@@ -18,7 +18,8 @@ from unittest import mock
 import ray
 from ray._private import parameter, services, worker
 
-from appliance.ray.connection.address import accepts, check_address
+from appliance.ray.connection.address import check_address
+from appliance.ray.connection.processes import STOPPED_PROCESSES, lost_process
 from appliance.ray.connection.session_folders import (
     new_session,
     private_folder,
@@ -87,6 +88,7 @@ def enter(runtime: RuntimeSpec) -> bool:
             at ``runtime.address``.
     """
     global _early
+    STOPPED_PROCESSES.limit_s = runtime.heartbeat_timeout_s
     if _early is not None:
         address, _early = _early.result(), None  # a signal meanwhile: entering_early leaves
         if address == runtime.address and ray.is_initialized():
@@ -144,6 +146,7 @@ def entering_early(runtime: RuntimeSpec) -> Iterator[None]:
     if runtime.kind != "ray" or runtime.address != "local" or ray.is_initialized():
         yield
         return
+    STOPPED_PROCESSES.limit_s = runtime.heartbeat_timeout_s
     begun: Future[str] = Future()
     _early = begun
     threading.Thread(target=_begin, args=(runtime, begun), daemon=True).start()
@@ -202,22 +205,6 @@ def _leave_at_exit() -> None:
     atexit.register(leave)  # behind the fork server: the last one that is registered runs first
 
 
-def lost_process() -> str | None:
-    """Return the name of a process of Ray that has died, None if all live.
-
-    These are the processes of an instance that was started here, or the head of a joined cluster.
-    """
-    node: Any = worker._global_node
-    if not ray.is_initialized():
-        return None
-    for name in ("gcs_server", "raylet"):
-        if any(info.process.poll() is not None for info in node.all_processes.get(name, ())):
-            return name
-    if not node.all_processes and not accepts(node.gcs_address):
-        return "gcs_server"
-    return None
-
-
 def give_ray_a_generator() -> None:
     """Let the loaded modules of Ray draw random numbers from a generator of their own.
 
@@ -250,6 +237,7 @@ def _starts_in_own_groups() -> Callable[..., Any]:
         process = _Popen(*words, process_group=0, **options)
         groups.append(process.pid)
         tell_groups(groups)
+        STOPPED_PROCESSES.watch(process)
         return process
 
     return start
@@ -278,7 +266,7 @@ def _start_private() -> None:
 
     _of_private.enter_context(own_token())
     with ExitStack() as stack:
-        stack.enter_context(workers_forked())
+        STOPPED_PROCESSES.watch(stack.enter_context(workers_forked()))
         _leave_at_exit()
         for module, name, own in (
             (parameter, "RayParams", params),

@@ -40,6 +40,8 @@ _HERE = Path(__file__).parents[3]
 _SETTINGS = ("PYTHON", "TORCH", "OMP_", "MKL_", "LD_", "CUDA_", "GRPC_")
 """Environment variables that imports read: a server that was started with others is outdated."""
 
+_SET_BY_RAY = "PYTHONBREAKPOINT"  # when it is entered; the server serves the next instance, too
+
 _ROLES = ("appliance.coordinator.coordinator", "memoryx.server", "swarmx.switch", "csnode.node")
 _FRONT_END = ("cstorch", "modelzoo.data.registry")  # roles unpickle parts of an installation
 
@@ -87,8 +89,8 @@ _current: Server | None = None
 
 
 @contextmanager
-def workers_forked() -> Iterator[None]:
-    """Let the instance of Ray that starts in the block fork its workers from a fork server."""
+def workers_forked() -> Iterator[subprocess.Popen[bytes]]:
+    """Let the instance of Ray that starts in the block fork its workers; yield their server."""
     from ray._private import ray_constants  # noqa: PLC0415
 
     server = _running()
@@ -96,7 +98,7 @@ def workers_forked() -> Iterator[None]:
     os.environ[ADDRESS] = f"{server.address} {own}"
     try:
         with mock.patch.object(ray_constants, "SETUP_WORKER_FILENAME", str(_LAUNCHER)):
-            yield
+            yield server.process
     finally:
         del os.environ[ADDRESS]
 
@@ -168,7 +170,11 @@ def _running() -> Server:
 
 
 def _settings() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key.startswith(_SETTINGS)}
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key.startswith(_SETTINGS) and key != _SET_BY_RAY
+    }
 
 
 def start_server() -> Server:

@@ -106,6 +106,19 @@ def test_silent_grpc_server_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> No
         answer.join()
 
 
+def test_head_that_is_stopped_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel still accepts connections."""
+    monkeypatch.setattr(address, "_SILENT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        answer = threading.Thread(target=greet_and_fall_silent, args=(server, 1))
+        answer.start()
+        assert address.answers(place)
+        answer.join()
+        assert not address.answers(place)
+    assert not address.answers(place)
+
+
 def test_cluster_of_another_python_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the versions on both sides, in Ray's words."""
 
@@ -137,9 +150,9 @@ def test_ray_that_does_not_start_in_time_is_an_error(
     assert caught.value.remedy
 
 
-def greet_and_fall_silent(server: socket.socket) -> None:
+def greet_and_fall_silent(server: socket.socket, times: int = 2) -> None:
     """To the greeting of ``enter`` and to Ray's client, until both have gone."""
-    for _ in range(2):
+    for _ in range(times):
         peer, _ = server.accept()
         with peer:
             peer.sendall(SETTINGS)
