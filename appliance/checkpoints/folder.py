@@ -192,7 +192,7 @@ class CheckpointFolder:
     def _listed(self) -> list[Entry]:
         """Return index entries whose files exist; none if the index is missing or damaged."""
         path = self.path / INDEX_NAME
-        if not path.exists():
+        if not path.is_file():
             return []
         try:
             index = validate(_Index, load_yaml(path), str(path))

@@ -60,12 +60,17 @@ def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
 def open_regular(path: str, flags: int) -> int:
     """Open a regular file, as an ``opener``: a pipe that nobody writes to would block for ever.
 
+    A pipe that this process was started with (``/dev/fd/63``) has somebody who writes to it.
+
     Raises:
         OSError: It is something else.
     """
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
+        return descriptor
+    if stat.S_ISFIFO(mode) and os.path.realpath(path).startswith("/proc/"):
+        os.set_blocking(descriptor, True)
         return descriptor
     os.close(descriptor)
     if stat.S_ISDIR(mode):
