@@ -121,10 +121,12 @@ class Executor:
         """Copy the inputs of a micro-batch out of their payload, which can be released then.
 
         ``label_weights`` are its weights in the program's means over labels, ``state`` the buffers
-        that the program reads.
+        that the program reads, and the inputs of the step.
         """
         flat = payload.view(torch.uint8)
         values: dict[str, object] = {name: self._held(value) for name, value in state.items()}
+        numbers = [each.name for each in self.program.step_inputs if each.is_number]
+        values |= {name: state[name].item() for name in numbers}
         values |= {
             spec.name: self._held(flat[start:stop].clone().view(DTYPES[spec.dtype])).view(
                 spec.shape

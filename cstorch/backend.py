@@ -7,8 +7,11 @@ the model, and ``Execution`` the running cluster. There is one backend per proce
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.step_results import StepResult
@@ -128,6 +131,10 @@ class Backend(ModelHolder):
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same optimizer."""
         self._execution.train_with(optimizer)
+
+    def feed(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Give the next steps the values of their inputs (``Program.step_inputs``)."""
+        self._execution.running().load_weights(values)
 
     def run(
         self, mode: Mode, first_step: int, last_step: int, loss_scale: LossScale | None = None

@@ -9,11 +9,12 @@ taken its place on the cluster.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 from cstorch import flags
@@ -67,6 +68,7 @@ class TracedStep:
         self._eager = EagerStep(function)  # on CPU and GPU
         self._fitted: FittedStep | None = None
         self._watch: StateWatch | None = None  # of a step whose Python may read anything
+        self._inputs: Mapping[str, torch.Tensor] = {}  # of the next step, where they change
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -107,7 +109,8 @@ class TracedStep:
             elif self._watch is not None and self._watch.must_run():
                 self._run_again(backend, loop, arguments)
             self._renew_update(backend, loop)
-        call = loop.attach(self)
+        call = loop.attach(self, self._inputs)
+        self._inputs = {}  # they stay as they are
         outputs = self._installed.recorded.outputs
         return pytree.tree_map_only(StepValue, lambda value: value.of(call), outputs)
 
@@ -193,11 +196,14 @@ class TracedStep:
     ) -> None:
         """Compile a step, from its recordings if there are some, and install it on the cluster."""
         backend.settle()  # the steps called so far end with program and update as they were
-        leaves = tuple(map(loop.position_of, call.tensors))
-        feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
         compiling = backend.trace.log.during("compile")
         with backend.job_client.compiling(), compiling:
             fitted = fit_step(backend, call, loop, self._forward, recordings)
+        self._put_on_cluster(backend, loop, call, fitted)
+
+    def _put_on_cluster(self, backend: Backend, loop: Loop, call: Call, fitted: FittedStep) -> None:
+        leaves = tuple(map(loop.position_of, call.tensors))
+        feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
         self._fitted = fitted
         if backend.is_e2e_execution:
             state = fitted.compiled.program.state
@@ -210,24 +216,28 @@ class TracedStep:
     def _run_again(self, backend: Backend, loop: Loop, call: Call) -> None:
         """Run the body for this iteration, whose state in Python may be another one.
 
-        If it records another program, that is installed.
+        If it records other constants, they become inputs of the program; if it records other ops,
+        another program is installed.
         """
-        from cstorch.tracing.recording_step import Recordings, digest_at  # noqa: PLC0415  (slow)
+        from cstorch.tracing.run_again import RunAgain  # noqa: PLC0415  (slow)
 
-        fitted, watch = self._installed, self._watch
-        assert fitted.fit is not None, "a step that is watched has no key"
+        watch = self._watch
         assert watch is not None, "its watch has asked for the run"
         with watch.running() as state:
             call = replace(call, state=state)
-            recordings = Recordings(backend, call)
-            recorded = recordings.of(fitted.fit.cut.size)
-            is_same = digest_at(recorded, fitted.fit) == fitted.compiled.program.digest
-            if not is_same or recorded.recorder.settings() != fitted.settings:
-                self._install_recorded(backend, loop, call, recordings)
-                backend.installed[self.mode] = (self, loop.source)
+            again = RunAgain.of(backend, call, self._installed)
+            if again.keeps_program:
+                self._fitted = again.kept()
             else:
-                self._fitted = replace(fitted, recorded=recorded)
-        if not is_same:
+                backend.settle()
+                with_inputs = again.with_inputs(loop.last_step)
+                if with_inputs is None:
+                    self._install_recorded(backend, loop, call, again.recordings)
+                else:
+                    self._put_on_cluster(backend, loop, call, with_inputs)
+                backend.installed[self.mode] = (self, loop.source)
+            self._inputs = again.values(self._installed)
+        if again.changed != set():
             watch.note_other_graph()
 
     def _retrace(self, backend: Backend, loop: Loop, call: Call) -> None:

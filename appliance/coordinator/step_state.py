@@ -49,8 +49,10 @@ class StateHolder:
         }
 
     def read_by(self, program: Program) -> dict[str, torch.Tensor]:
-        """Return the buffers that the kernels of a program read."""
-        return {spec.name: self.values[spec.name] for spec in program.state.reads}
+        """Return the buffers that the kernels of a program read, and the inputs of the step."""
+        names = [spec.name for spec in program.state.reads]
+        names += [each.name for each in program.step_inputs]
+        return {name: self.values[name] for name in names}
 
     def advance(self, program: Program, parts: Sequence[Sequence[Value]]) -> dict[int, Value]:
         """Apply the contributions of a step; return the step results that depend on the buffers.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cstorch.backend import Backend
@@ -23,6 +24,7 @@ from wsc.core.program.micro_batches import Cut
 
 if TYPE_CHECKING:
     from cstorch.tracing.recording_step import Recordings
+    from wsc.compiler.derivation.step_inputs import Place
 
 log = logging.getLogger("waferstream")
 
@@ -37,6 +39,8 @@ class FittedStep:
     optimizer: OptimizerSpec | None  # None if the step trains nothing
     settings: list[object]  # of the recorder when the update was read
     num_steps: int  # that the schedules of the optimizer cover
+    inputs: Mapping[Place, str] = field(default_factory=dict)
+    """The names of the constants that are inputs of each step, by their places in the recording."""
 
 
 def fit_step(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -91,8 +91,11 @@ class Loop(Protocol):
     def in_mode(self, mode: Mode, arguments: Any) -> Any:
         """Return the arguments of a step with the batch that its mode reads, on CPU and GPU."""
 
-    def attach(self, step: Step) -> StepCall:
-        """Make the loop run a step in this iteration; ConfigError if it runs another one."""
+    def attach(self, step: Step, inputs: Mapping[str, torch.Tensor] | None = None) -> StepCall:
+        """Make the loop run a step in this iteration; ConfigError if it runs another one.
+
+        ``inputs`` are values of ``Program.step_inputs`` from this iteration on.
+        """
 
     def position_of(self, tensor: torch.Tensor) -> int:
         """Return the position in the batch of an argument of the step; ConfigError if none."""

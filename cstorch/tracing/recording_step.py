@@ -6,7 +6,7 @@ where a step is recorded: a program that the compile cache has needs neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache as once
 from typing import Any
@@ -39,6 +39,7 @@ from wsc.compiler.compile import CompileRequest, compile_recorded, recorded_dige
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS
 from wsc.compiler.derivation.recording import Recording, record
+from wsc.compiler.derivation.step_inputs import Place, marked
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 
@@ -171,6 +172,26 @@ def compiled_at(
 ) -> tuple[Compiled, bool]:
     """Return the program of a recorded step for a fit, and whether it came from the cache."""
     return compile_recorded(_graph_of(recorded), compile_request(recorded.backend, fit), cache)
+
+
+def compiled_with_inputs(
+    before: RecordedStep, now: RecordedStep, fit: Fit, names: Mapping[Place, str]
+) -> Compiled | None:
+    """Return the program of two recordings that differ in constants, which become its inputs.
+
+    None if the constants decide more than what kernels compute.
+
+    Args:
+        before: A recording.
+        now: Another one.
+        fit: The form of the program.
+        names: The names of the inputs by the places of the constants.
+    """
+    programs = []
+    for recorded in (before, now):
+        with marked(_graph_of(recorded).captured, names):
+            programs.append(compiled_at(recorded, fit)[0])
+    return programs[1] if programs[0].is_like(programs[1]) else None
 
 
 def digest_at(recorded: RecordedStep, fit: Fit) -> str:

@@ -66,16 +66,11 @@ class Content(Place):
     """A dict (also one with the attributes of an object), a list, a deque, a set or bytes."""
 
     def __init__(self, held: Any) -> None:
-        self._held = held
-        self._copy = dict(held) if isinstance(held, dict) else copy.copy(held)
+        self.held = held
+        self.copy = dict(held) if isinstance(held, dict) else copy.copy(held)
 
     def is_same(self) -> bool:
-        try:
-            if self._held == self._copy:
-                return True
-        except Exception:  # of tensors and arrays, which have no single truth
-            pass
-        return same(self._held, self._copy)
+        return equal(self.held, self.copy) or same(self.held, self.copy)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         if isinstance(self._held, dict):
@@ -88,14 +83,14 @@ class Content(Place):
     def rewind(self) -> None:
         if self.is_same():
             return
-        if isinstance(self._held, dict):
-            for key in [key for key in self._held if key not in self._copy]:
-                del self._held[key]
-            self._held.update(self._copy)
+        if isinstance(self.held, dict):
+            for key in [key for key in self.held if key not in self.copy]:
+                del self.held[key]
+            self.held.update(self.copy)
         else:
-            self._held.clear()
-            add = self._held.update if isinstance(self._held, set) else self._held.extend
-            add(self._copy)
+            self.held.clear()
+            add = self.held.update if isinstance(self.held, set) else self.held.extend
+            add(self.copy)
 
 
 class Names(Place):
@@ -251,6 +246,14 @@ def _flat(parts: Any) -> Iterator[Any]:
     """Yield the parts of what an iterator is pickled as."""
     for part in parts:
         yield from _flat(part) if isinstance(part, tuple) else (part,)
+
+
+def equal(one: object, other: object) -> bool:
+    """Return whether Python finds two containers equal; False where it cannot tell."""
+    try:
+        return bool(one == other)
+    except Exception:  # of tensors and arrays, which have no single truth
+        return False
 
 
 def same(one: Any, other: Any, depth: int = _DEPTH) -> bool:

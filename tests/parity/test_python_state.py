@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,8 @@ from torch import nn
 
 import cstorch
 from cstorch import backends
+from cstorch.trace import TracedStep
+from cstorch.tracing.fitted_step import fit_step
 from tests.support.programs.cstorch_program import executor, loader, running_backend
 from tests.support.runs.tiny_training import Shape
 
@@ -267,10 +270,10 @@ def plain(model: Net) -> list[float]:
     return seen
 
 
-def on_cluster(net: Net, activation_steps: int = 1) -> list[float]:
+def on_cluster(net: Net, activation_steps: int = 1, size: int = 3) -> list[float]:
     """Train on two systems; return the losses at activation steps."""
     with running_backend(Shape(2)) as backend:
-        backends.csx.performance.micro_batch_size = 3
+        backends.csx.performance.micro_batch_size = size
         model = cstorch.compile(net, backend)
         optimizer = cstorch.optim.SGD(model.parameters(), lr=0.5)
         seen: list[float] = []
@@ -299,8 +302,15 @@ def on_cluster(net: Net, activation_steps: int = 1) -> list[float]:
 
 @pytest.mark.parametrize("activation_steps", [1, STEPS])
 @pytest.mark.parametrize("kind", KINDS)
-def test_state_has_the_values_of_a_plain_loop(kind: type[Net], activation_steps: int) -> None:
-    """Whether a step or the loop around it changes the state, however late, and in any job."""
+def test_state_has_the_values_of_a_plain_loop(
+    kind: type[Net], activation_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a step or the loop around it changes the state, however late, and in any job.
+
+    A step that records the same ops is not compiled again.
+    """
+    compiling = Mock(wraps=fit_step)
+    monkeypatch.setattr(sys.modules[TracedStep.__module__], "fit_step", compiling)
     OfClass.calls = 0
     reference = kind()
     wanted = plain(reference)
@@ -310,3 +320,12 @@ def test_state_has_the_values_of_a_plain_loop(kind: type[Net], activation_steps:
     assert seen == pytest.approx(wanted[activation_steps - 1 :], abs=2e-6)
     for mine, other in zip(net.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(mine.detach(), other.detach(), rtol=0, atol=2e-6)
+    assert compiling.call_count == (STEPS if kind is Branch else 1)
+
+
+@pytest.mark.parametrize("size", [1, 5, 7])
+@pytest.mark.parametrize("kind", [Counter, InPlace])
+def test_state_has_its_values_in_micro_batches_of_any_size(kind: type[Net], size: int) -> None:
+    """Of two sizes, one of them a single sample, and of single samples alone."""
+    wanted = plain(kind())
+    assert on_cluster(kind(), size=size) == pytest.approx(wanted, abs=2e-6)

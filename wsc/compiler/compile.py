@@ -14,9 +14,11 @@ from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture.annotations import recompute_marks
 from wsc.compiler.capture.capture import Step
 from wsc.compiler.capture.captured import Captured, separated
+from wsc.compiler.capture.constants import own_constants
 from wsc.compiler.capture.traced_buffers import TracedBuffers
 from wsc.compiler.compiled import Compiled, program_digest
 from wsc.compiler.derivation.recording import Recording, record
+from wsc.compiler.derivation.step_inputs import MARK, replace_marked
 from wsc.compiler.lower_half import lowering_of
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
@@ -134,9 +136,10 @@ def _lower(
     captured: Captured, request: CompileRequest, digest: str, totals: tuple[int, ...]
 ) -> Compiled:
     """Run the passes over a captured step and cut it into segments."""
-    _own_constants(captured)
+    own_constants(captured.module, captured.buffers.names.__contains__)
     label_means, label_counts = weigh_label_means(captured)
     fill_from_input(captured, "loss_scale", LOSS_SCALE_INPUT)
+    step_inputs = replace_marked(captured)
     run_passes(captured, request.disabled_passes)
     recompute_layers(captured, request.recomputed_layers)
     recompute_regions(captured)
@@ -165,6 +168,7 @@ def _lower(
         totals=totals,
         norms=captured.norms.results,
         rounding=captured.rounding,
+        step_inputs=step_inputs,
         gradient_dtype=request.precision.compute if lowering_of(captured) is None else "float32",
     )
     return Compiled(
@@ -175,24 +179,6 @@ def _lower(
         norms=captured.norms.kernel,
         gradient_kernels=captured.gradient_kernels,
     )
-
-
-def _own_constants(captured: Captured) -> None:
-    """Copy the memory of a step's constants: the user's program may write to its tensors."""
-    copies: dict[int, torch.UntypedStorage] = {}
-    for node in captured.graph.find_nodes(op="get_attr"):
-        constant = getattr(captured.module, str(node.target))
-        if isinstance(constant, torch.Tensor):
-            storage = constant.untyped_storage()
-            if storage._cdata not in copies:
-                copies[storage._cdata] = storage.clone()
-            own = torch.empty(0, dtype=constant.dtype).set_(
-                copies[storage._cdata],
-                constant.storage_offset(),
-                constant.shape,
-                constant.stride(),
-            )
-            setattr(captured.module, str(node.target), own)
 
 
 def _tensor_results(captured: Captured) -> Iterator[TensorResult]:
@@ -250,6 +236,8 @@ def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
                 digest.update(repr([calls.setdefault(mark, len(calls)) for mark in marks]).encode())
             if node.meta["loss_scale"]:
                 digest.update(b"loss scale")
+            if MARK in node.meta:
+                digest.update(repr(node.meta[MARK]).encode())
         if (update := captured.update).kernel is not None or update.state.reads:
             digest.update(repr((update.state, update.kernel and update.kernel.text)).encode())
         if captured.norms.kernel is not None:

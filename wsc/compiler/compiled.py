@@ -58,6 +58,16 @@ class Compiled:
         digest = program_digest(self.step_digest, target)
         return replace(self, program=replace(self.program, digest=digest))
 
+    def is_like(self, other: Compiled) -> bool:
+        """Return whether two programs differ in nothing but their names."""
+        texts = [
+            compiled_to_json(
+                replace(each, program=replace(each.program, digest=""), step_digest="")
+            )
+            for each in (self, other)
+        ]
+        return texts[0] == texts[1]
+
 
 def program_digest(step_digest: str, target: str) -> str:
     """Return ``cs_<digits>``, the name of a program for the cluster that ``target`` describes."""

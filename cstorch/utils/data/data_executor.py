@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -109,6 +109,7 @@ class DataExecutor:
         self._called = 0  # iterations whose step was called
         self._step_s = _LONGEST_JOB_S  # a step of the last job; unknown before the first
         self._calls: WeakValueDictionary[int, StepCall] = WeakValueDictionary()  # by iteration
+        self._inputs: dict[int, Mapping[str, torch.Tensor]] = {}  # by iteration, where they change
         self._is_reading_noted = False
         self._pending_results: list[StepResult] = []  # since the last activation step
         self._queued: list[tuple[Callable[..., Any], Any]] = []
@@ -198,6 +199,7 @@ class DataExecutor:
         self._pending_results.clear()
         self._queued.clear()  # calls of a loop that was left early
         self._calls.clear()
+        self._inputs.clear()
         if self._backend.artifacts.is_chosen:
             log.debug("Files about this loop: %s", self.artifact_dir)
             steps = {"first_step": self._start + 1, "num_steps": self.num_steps}
@@ -229,8 +231,11 @@ class DataExecutor:
                 remedy="iterate over a new DataExecutor",
             )
 
-    def attach(self, step: Step) -> StepCall:
-        """Make the loop run a step in this iteration; ConfigError if it runs another one."""
+    def attach(self, step: Step, inputs: Mapping[str, torch.Tensor] | None = None) -> StepCall:
+        """Make the loop run a step in this iteration; ConfigError if it runs another one.
+
+        ``inputs`` are values of ``Program.step_inputs`` from this iteration on.
+        """
         if self._step is not None and self._step is not step:
             raise ConfigError(
                 "two traced steps are called in one executor loop",
@@ -240,6 +245,8 @@ class DataExecutor:
         self._step = step
         self._called = self.user_iteration
         self._call = self._calls.setdefault(self._called, StepCall(self))
+        if inputs:
+            self._inputs[self._called] = inputs
         step.note_called(self._start + self._called)
         if not self._backend.is_csx:
             self._done = self._called  # the step runs at once
@@ -339,9 +346,18 @@ class DataExecutor:
 
     def _run_to(self, step: Step, iteration: int) -> None:
         """Run all steps up to an iteration that have not run yet on the cluster."""
-        count = iteration - self._done
-        if count <= 0:
-            return
+        while self._done < iteration:
+            self._run_job(step, self._fed_job(iteration))
+
+    def _fed_job(self, iteration: int) -> int:
+        """Feed the next step with its inputs; return how many steps may run with them as a job."""
+        first = self._done + 1
+        if first in self._inputs:
+            self._backend.feed(self._inputs.pop(first))
+        return min((i for i in self._inputs if i <= iteration), default=iteration + 1) - first
+
+    def _run_job(self, step: Step, count: int) -> None:
+        """Run the next steps as one job of the cluster."""
         before = self._backend.global_step if step.mode == "train" else self._done
         started_s = time.perf_counter()
         results = self._backend.run(step.mode, before + 1, before + count, step.loss_scale)

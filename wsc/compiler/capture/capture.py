@@ -41,6 +41,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from wsc.compiler.capture.annotations import annotate_layers, marked_backward, recorded_layers
 from wsc.compiler.capture.capture_errors import explain, recorded_lines
 from wsc.compiler.capture.captured import Captured
+from wsc.compiler.capture.constants import own_constants
 from wsc.compiler.capture.host_draws import refuse_host_draws
 from wsc.compiler.capture.host_reads import RefuseHostReads
 from wsc.compiler.capture.known_values import KnownValues
@@ -97,6 +98,7 @@ def capture(
     replaced: list[str] = []
     flat_step = _flat_step(step, model, precision, buffers, trained, replaced, taken)
     module = _recorded(flat_step, model, inputs, precision, buffers, shapes)
+    own_constants(module, lambda constant: constant not in buffers.names)
     (output,) = module.graph.find_nodes(op="output")
     outputs = output.args[0]
     num_results = len(outputs) - len(trained) - len(replaced)

@@ -129,6 +129,17 @@ class NormResults:
 
 
 @dataclass(frozen=True)
+class StepInput:
+    """An input of the kernels that has a value of its own in each step: a number, or a tensor.
+
+    It comes from state in Python. The coordinator holds it, a number as a scalar tensor.
+    """
+
+    name: str
+    is_number: bool
+
+
+@dataclass(frozen=True)
 class Program:
     """One captured step, for one micro-batch, the same for every node and every ``num_csx``."""
 
@@ -149,6 +160,7 @@ class Program:
     norms: NormResults = NormResults()
     rounding: Rounding = "nearest"
     gradient_dtype: str = "float32"  # of one micro-batch, as kernels return it
+    step_inputs: tuple[StepInput, ...] = ()
 
     @property
     def holds_fp32(self) -> bool:
