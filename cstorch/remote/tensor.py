@@ -235,7 +235,7 @@ def _prepare(func: Callable[..., Any], args: Any, kwargs: Any) -> None:
             remedy="look it up in the model inside the step, for example model.layer.weight",
         )
     others = args
-    if func is _DATA.__set__:  # type: ignore[attr-defined]
+    if func == _DATA.__set__:  # type: ignore[attr-defined]
         _refuse_shared(*args)
     if func in _OVERWRITES and isinstance(args[0], (RemoteParameter, RemoteTensor)):
         target, *others = args
