@@ -107,6 +107,11 @@ class Backend(ModelHolder):
         return self._execution.training
 
     @property
+    def trained(self) -> frozenset[str]:
+        """The parameters that the last step of training gives a gradient."""
+        return frozenset(() if self.training is None else self.training.program.trained)
+
+    @property
     def is_tracing(self) -> bool:
         """Whether the body of a traced step is being recorded."""
         return active_recorder.get() is not None

@@ -26,7 +26,7 @@ from cstorch.cluster.config import ClusterConfig, current_witness
 from cstorch.compile import compile
 from cstorch.current import existing_backend, replace_backend
 from cstorch.model_output import loss_in
-from cstorch.optim.from_torch import from_torch
+from cstorch.optim.taken import taken
 from cstorch.terminal import log_to_terminal
 from cstorch.trace import trace
 from cstorch.tracing.closures import step_closure
@@ -86,7 +86,9 @@ class Trainer:
 
     Args:
         model: The model. Called with a batch, it returns the loss, or what ``loss_fn`` takes.
-        optimizer: One of ``cstorch.optim`` or of torch over the parameters of the model.
+        optimizer: One of ``cstorch.optim`` or of torch over the parameters of the model. Each fit
+            begins with its groups and state as they are, and leaves it with the state after the
+            last step; a schedule of torch may be stepped between two calls of ``fit``.
         config: Device, steps and sizes.
         loss_fn: Called with the model's output and the target: the last element of a tuple, or
             the entry ``labels``, ``label``, ``targets``, ``target`` or ``y`` of a dict. By default
@@ -115,7 +117,8 @@ class Trainer:
 
             training = Training(model, optimizer, loss_fn, self._loss_of)
             self.referee = Referee(training, check if witness is None else witness.steps)
-        self.optimizer = from_torch(optimizer)
+        self.optimizer = optimizer
+        self._taken = taken(optimizer)
         device = self.config.target_device.upper()
         self.backend = replace_backend(
             device if device in ("CPU", "GPU") else "CSX",
@@ -146,6 +149,7 @@ class Trainer:
                 rule="shutdown, a fit that fails on the cluster, or another Trainer ends it",
                 remedy="make a Trainer of the model again: it has its trained weights",
             )
+        self._taken.take(self.optimizer)
         loader = DataLoader(dataloader) if callable(dataloader) else GivenLoader(dataloader)
         executor = DataExecutor(
             loader, self.config.max_steps, activation_steps=self.config.log_steps
@@ -160,23 +164,31 @@ class Trainer:
             with closing(iter(executor)) as batches:  # also where a traceback keeps this frame
                 for batch in batches:
                     loss = self._step(batch)
+                    if executor.is_initial_step:
+                        self._taken.check(self._trained())
                     note(loss)
                     if self.referee is not None:
                         self.referee.note(loss, self._step, executor)
         finally:
             if self.backend.has_failed:
                 self.shutdown()
+            self._taken.give(self.optimizer, self._trained())
         return losses
 
     def shutdown(self) -> None:
         """Fetch the weights into the model and end the cluster. Idempotent."""
         self.backend.end_idle()
 
+    def _trained(self) -> set[torch.Tensor]:
+        """Return the parameters that a step updates."""
+        names = self.backend.trained
+        return {tensor for name, tensor in self.model.named_parameters() if name in names}
+
     def _training_step(self, batch: Any) -> torch.Tensor:
         loss = self._loss(batch)
         loss.backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        self._taken.optimizer.step()
+        self._taken.optimizer.zero_grad()
         return loss
 
     def _loss(self, batch: Any) -> torch.Tensor:

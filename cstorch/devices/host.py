@@ -53,6 +53,11 @@ class HostBackend(Backend):
             )
         self.mode_of: dict[object, Mode] = {}
         """What the loops over a loader did, by its source."""
+        self._trained: frozenset[str] = frozenset()
+
+    @property
+    def trained(self) -> frozenset[str]:
+        return self._trained
 
     @property
     def torch_device(self) -> torch.device:
@@ -111,6 +116,7 @@ class HostBackend(Backend):
         after = host.update(gradients, optimizer, step, loss_scale)
         self._registered().outdate()
         self.steps.done = step
+        self._trained = frozenset(gradients)
         return after
 
     def _host(self) -> HostCluster:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from cstorch import optim
+from cstorch.optim.loading import SCHEDULE_KEYS
 from cstorch.optim.optimizer import Optimizer
 from memoryx.optim.muon import COEFFICIENTS, SMALLEST_NORM
 from memoryx.optim.rule import RULES
@@ -31,9 +32,10 @@ _IMPLIED: Mapping[tuple[str, str], object] = {
 def from_torch(optimizer: torch.optim.Optimizer) -> Optimizer:
     """Return the optimizer of the same name, with the groups and values of torch's.
 
+    Its state stays behind (``cstorch.optim.taken``).
+
     Raises:
-        ConfigError: MemoryX has no such optimizer, lacks an option that is on, or the optimizer
-            has done steps already, or a schedule of torch sets its learning rate.
+        ConfigError: MemoryX has no such optimizer, or lacks an option that is on.
     """
     if isinstance(optimizer, Optimizer):
         return optimizer
@@ -51,28 +53,21 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Optimizer:
             if name in RULES
             else did_you_mean(name, known),
         )
-    if any(state and state.get("step", 1) > 0 for state in optimizer.state.values()):
-        raise ConfigError(
-            "an optimizer that has done steps cannot be taken over",
-            code="torch-optimizer-with-state",
-            where=name,
-            remedy="make a new one before training",
-        )
-    if any("initial_lr" in group for group in optimizer.param_groups):  # schedulers leave it
-        raise ConfigError(
-            "a learning-rate schedule of torch has no effect in cstorch.Trainer",
-            code="torch-schedule",
-            where=name,
-            value=", ".join(f"lr={group['lr']}" for group in optimizer.param_groups),
-            rule="fit would train with this rate in every step",
-            remedy="train by hand with cstorch.optim.lr_scheduler, or with a params file",
-        )
-    groups = [_group(name, group) for group in optimizer.param_groups]
-    made: Optimizer = getattr(optim, name)(groups)
+    made: Optimizer = getattr(optim, name)(list(groups_of(optimizer)))
     # The same objects: hooks may be registered and removed later.
     made._optimizer_step_pre_hooks = optimizer._optimizer_step_pre_hooks
     made._optimizer_step_post_hooks = optimizer._optimizer_step_post_hooks
     return made
+
+
+def groups_of(optimizer: torch.optim.Optimizer) -> Iterator[dict[str, Any]]:
+    """Yield the parameter groups of torch's optimizer with the values that the rule knows.
+
+    Raises:
+        ConfigError: MemoryX lacks an option that is on.
+    """
+    name = type(optimizer).__name__
+    yield from (_group(name, group) for group in optimizer.param_groups)
 
 
 def _group(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +85,7 @@ def _group(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
             rule="torch leaves the first gradient undampened, MemoryX does not",
             remedy="cstorch.optim.SGD, if the first step may be dampened as well",
         )
-    skipped = {"params", "param_names", *_IMPLEMENTATION}
+    skipped = {"params", "param_names", *_IMPLEMENTATION, *SCHEDULE_KEYS}
     for key, value in group.items():
         if key in known:
             taken[key] = value.item() if isinstance(value, torch.Tensor) else value

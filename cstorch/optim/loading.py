@@ -14,9 +14,14 @@ from cstorch.optim.state import STEP, OptimizerState
 from memoryx.optim.rule import Rule
 from wsc.core.errors import ConfigError
 
-_IGNORED_NAMES = "params param_names name tags adjust_learning_rate adjust_val initial_lr"
+SCHEDULE_KEYS = frozenset(
+    {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"}
+)
+"""Keys of a parameter group that schedulers of torch leave there for themselves."""
+
+_IGNORED_NAMES = "params param_names name tags adjust_learning_rate adjust_val"
 _IGNORED_MODES = "foreach capturable differentiable fused decoupled_weight_decay"
-IGNORED = frozenset(f"{_IGNORED_NAMES} {_IGNORED_MODES}".split())
+IGNORED = SCHEDULE_KEYS.union(f"{_IGNORED_NAMES} {_IGNORED_MODES}".split())
 """Keys of a saved group that change no update, or that say which parameters it has."""
 
 

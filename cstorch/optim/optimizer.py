@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from cstorch.hooks import registered
 from cstorch.optim.group_spec import group_spec, sparse_weights
-from cstorch.optim.loading import load_state, loaded_hyper
+from cstorch.optim.loading import SCHEDULE_KEYS, load_state, loaded_hyper
 from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
 from cstorch.optim.tied_updates import tied_among, with_one_update
@@ -32,7 +32,7 @@ from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
 
 Hook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
 
-_BOOKKEEPING = frozenset(
+_BOOKKEEPING = SCHEDULE_KEYS.union(
     {"params", "param_names", "name", "tags", "adjust_learning_rate", "adjust_val"}
 )
 """Keys of a parameter group that are no hyper-parameters; schedulers read those after ``name``."""

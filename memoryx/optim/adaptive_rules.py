@@ -193,6 +193,9 @@ class NAdam(Rule):
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:  # noqa: ARG002
         return {"exp_avg": shape, "exp_avg_sq": shape}
 
+    def derived_value(self, state: str, hyper: Hyper, updates: int) -> float:  # noqa: ARG002
+        return _nadam_momentum_product(hyper["betas"][0], hyper["momentum_decay"], updates)
+
     def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
         lr, decay = hyper["lr"], hyper["momentum_decay"]
         beta1, beta2 = hyper["betas"]

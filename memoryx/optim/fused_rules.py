@@ -35,6 +35,7 @@ class SGD(Rule):
 
     flops_per_element = 7
     is_elementwise = True
+    counts_updates = False
 
     class Arguments(Config):
         """Hyper-parameters."""

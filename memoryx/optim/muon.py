@@ -46,6 +46,7 @@ class Muon(Rule):
     """
 
     flops_per_element = 12
+    counts_updates = False
 
     class Arguments(Config):
         """Hyper-parameters."""

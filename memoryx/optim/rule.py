@@ -68,6 +68,7 @@ class Rule(ABC):
             all elements are not counted.
         is_elementwise: Whether the update of an element depends on nothing but its own values, and
             every state has the shape of the parameter: then sparse parameters are updated packed.
+        counts_updates: Whether torch's optimizer keeps the number of updates in its state.
         derived_states: States of torch's optimizer that follow from the number of updates, and that
             the rule therefore does not keep.
     """
@@ -75,6 +76,7 @@ class Rule(ABC):
     Arguments: ClassVar[type[Config]]
     flops_per_element: ClassVar[int]
     is_elementwise: ClassVar[bool] = False
+    counts_updates: ClassVar[bool] = True
     derived_states: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -89,6 +91,10 @@ class Rule(ABC):
     def initial_value(self, state: str, hyper: Hyper) -> float:  # noqa: ARG002
         """Return the value of every element of a state before the first update."""
         return 0.0
+
+    def derived_value(self, state: str, hyper: Hyper, updates: int) -> float:
+        """Return the value of one of ``derived_states`` after so many updates."""
+        raise NotImplementedError(state, hyper, updates)
 
     def flops(self, shape: Shape, hyper: Hyper) -> int:  # noqa: ARG002
         """Return the operations of one update of a parameter of shape ``shape``."""

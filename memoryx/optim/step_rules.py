@@ -53,11 +53,16 @@ class ASGD(Rule):
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:  # noqa: ARG002
         return {"ax": shape}
 
-    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+    def derived_value(self, state: str, hyper: Hyper, updates: int) -> float:
+        if state == "mu":
+            return float(np.float32(1 / max(1, updates - hyper["t0"])))
         lr, lambd = hyper["lr"], hyper["lambd"]
+        return float(np.float32(lr / (1 + lambd * lr * updates) ** hyper["alpha"]))
+
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+        lambd = hyper["lambd"]
         # torch keeps both numbers as fp32 tensors, written at the end of the step before.
-        length = float(np.float32(lr / (1 + lambd * lr * (step - 1)) ** hyper["alpha"]))
-        weight = float(np.float32(1 / max(1, step - 1 - hyper["t0"])))
+        length, weight = (self.derived_value(state, hyper, step - 1) for state in ("eta", "mu"))
         for master, gradient, state in decayed(parameters, hyper):
             master.mul_(1 - lambd * length).add_(gradient, alpha=-length)
             average = state["ax"]

@@ -63,21 +63,12 @@ def test_options_that_memoryx_lacks_are_refused() -> None:
     from_torch(torch.optim.Muon(parameters(), adjust_lr_fn="original"))  # as the default
 
 
-def test_optimizer_with_state_is_refused() -> None:
-    """Its momentum would be lost."""
-    optimizer = torch.optim.Adam(parameters())
-    optimizer.param_groups[0]["params"][0].grad = torch.ones(2, 2)
-    optimizer.step()
-    with raises(ConfigError, "torch-optimizer-with-state"):
-        from_torch(optimizer)
-
-
-def test_schedule_of_torch_is_refused() -> None:
-    """Nothing would step it: the rate of a warm-up would stay at its start."""
-    optimizer = torch.optim.SGD(parameters(), lr=0.1)
-    torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1)
-    with raises(ConfigError, "torch-schedule"):
-        from_torch(optimizer)
+def test_keys_of_schedules_are_no_options() -> None:
+    """Schedulers of torch leave values of their own in the groups."""
+    optimizer = torch.optim.SGD(parameters(), lr=0.1, momentum=0.9)
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=5)
+    (group,) = from_torch(optimizer).param_groups
+    assert group["lr"] == optimizer.param_groups[0]["lr"] < 0.1
 
 
 def test_adam_of_torch_keeps_the_place_of_eps() -> None:

@@ -1,0 +1,184 @@
+"""An optimizer of torch that trains in MemoryX: its own groups and state, before and after a fit.
+
+MemoryX applies the rule of the same name. Before a fit it takes what the optimizer has now: values
+that the program or a schedule has set, and a state that was loaded or that plain steps have left.
+Afterwards the optimizer has the state in torch's layout; a tensor is fetched when it is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from cstorch.optim.from_torch import from_torch, groups_of
+from cstorch.optim.loading import load_state
+from cstorch.optim.optimizer import Optimizer
+from cstorch.optim.state import STEP
+from cstorch.remote.tensor import RemoteTensor
+from wsc.core.errors import ConfigError
+
+log = logging.getLogger("waferstream")
+
+
+class Taken:
+    """What trains in the place of an optimizer of torch, and what that was given last.
+
+    An optimizer of ``cstorch.optim`` takes its own place, and nothing is to be done.
+    """
+
+    def __init__(self, given: torch.optim.Optimizer) -> None:
+        self.optimizer = from_torch(given)
+        self._state: dict[torch.Tensor, dict[str, torch.Tensor]] = {}
+        self._updates = 0  # before the fit
+        self._late: set[torch.Tensor] = set()  # parameters without a state, while others have one
+
+    def take(self, given: torch.optim.Optimizer) -> None:
+        """Take the groups of torch's optimizer, and its state if it is another than it was given.
+
+        Raises:
+            ConfigError: MemoryX lacks an option that is on, parameters were added or removed, or
+                the state is none that all of the optimizer's updates have left.
+        """
+        own = self.optimizer
+        if own is given:
+            return
+        groups = list(groups_of(given))
+        if list(map(_identities, groups)) != list(map(_identities, own.param_groups)):
+            raise ConfigError(
+                "an optimizer must keep its parameters between two calls of fit",
+                code="torch-groups-changed",
+                where=f"torch.optim.{type(given).__name__}",
+                rule="MemoryX has the state of the parameters that it was made with",
+                remedy="make a new optimizer, and a new Trainer",
+            )
+        for group, new in zip(own.param_groups, groups, strict=True):
+            group.update(new)
+        if self._is_changed(given):
+            self._load(dict(_by_index(given)))
+        own.remote_state.announce_loaded()
+        self._updates = own.remote_state.updates
+
+    def check(self, trained: Collection[torch.Tensor]) -> None:
+        """Refuse to train parameters that have seen fewer updates than others, as far as it counts.
+
+        Raises:
+            ConfigError: One of ``trained`` has no state, and others have.
+        """
+        if self.optimizer.rule.counts_updates and not self._late.isdisjoint(trained):
+            raise ConfigError(
+                "all parameters that are trained must have seen as many updates",
+                code="optimizer-steps-differ",
+                where=f"torch.optim.{self.optimizer.rule.name}",
+                value=f"{len(self._late & {*trained})} parameters without a state",
+                rule="MemoryX counts the updates of all parameters together",
+                remedy="make a new optimizer where further parameters begin to be trained",
+            )
+
+    def give(self, given: torch.optim.Optimizer, trained: Collection[torch.Tensor]) -> None:
+        """Give torch's optimizer the state after the updates so far, in its own layout.
+
+        Args:
+            given: The optimizer.
+            trained: The parameters that were updated: others have no state.
+        """
+        own, updates = self.optimizer, self.optimizer.remote_state.updates
+        if own is given or updates == self._updates:
+            return
+        given._opt_called = True  # type: ignore[attr-defined]  # schedules may be stepped now
+        for parameter in self._state:
+            given.state.pop(parameter, None)
+        held = own.state if updates else {}  # none is left where a cluster has failed
+        self._state = {
+            parameter: state
+            for group in own.param_groups
+            for parameter in group["params"]
+            if parameter in trained and parameter in held
+            if (state := {**self._numbers(group), **_tensors(held[parameter])})
+        }
+        given.state.update({parameter: dict(state) for parameter, state in self._state.items()})
+
+    def _load(self, saved: dict[int, dict[str, Any]]) -> None:
+        """Load a state; parameters that it leaves out begin with their initial values."""
+        state = self.optimizer.remote_state
+        tensors = state.tensors()
+        self._late.clear()
+        for index, parameter in enumerate(_parameters(self.optimizer)):
+            if saved and index not in saved:
+                self._late.add(parameter)
+                saved[index] = {
+                    key: torch.full_like(tensor, state.initial_value(parameter, key))
+                    for key, tensor in _tensors(tensors[parameter]).items()
+                }
+        load_state(self.optimizer.rule, state, list(_parameters(self.optimizer)), saved)
+
+    def _numbers(self, group: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """Return the numbers that torch keeps for each parameter of a group."""
+        rule, updates = self.optimizer.rule, self.optimizer.remote_state.updates
+        hyper = self.optimizer.hyper(group)
+        numbers = {key: rule.derived_value(key, hyper, updates) for key in rule.derived_states}
+        if rule.counts_updates:
+            numbers = {STEP: updates, **numbers}
+        return {key: torch.tensor(float(number)) for key, number in numbers.items()}
+
+    def _is_changed(self, given: torch.optim.Optimizer) -> bool:
+        """Return whether the optimizer has another state than it was given."""
+        present = {parameter: state for parameter, state in given.state.items() if state}
+        if present.keys() != self._state.keys():
+            return True
+        updates = self.optimizer.remote_state.updates
+        return any(
+            state.keys() != own.keys()
+            or any(state[key] is not own[key] for key in own)
+            or int(state.get(STEP, updates)) != updates
+            for parameter, own in self._state.items()
+            for state in (present[parameter],)
+        )
+
+
+_TAKEN: WeakKeyDictionary[torch.optim.Optimizer, Taken] = WeakKeyDictionary()
+
+
+def taken(given: torch.optim.Optimizer) -> Taken:
+    """Return what trains in the place of an optimizer: the same for every Trainer of it.
+
+    Raises:
+        ConfigError: MemoryX has no such optimizer, or lacks an option that is on.
+    """
+    if isinstance(given, Optimizer):
+        return Taken(given)
+    if any("initial_lr" in group for group in given.param_groups):  # schedulers leave it
+        log.warning(
+            "A schedule of torch sets the learning rate: a fit keeps the rate with which it begins;"
+            " step the schedule between two calls of fit"
+        )
+    return _TAKEN.setdefault(given, Taken(given))
+
+
+def _by_index(optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the state of the parameters that have one, by their number."""
+    for index, parameter in enumerate(_parameters(optimizer)):
+        if state := optimizer.state.get(parameter):
+            yield index, {key: _read(value) for key, value in state.items()}
+
+
+def _read(value: Any) -> Any:
+    """Return a value; that of a remote tensor is fetched before it is overwritten."""
+    return value._remote.read() if isinstance(value, RemoteTensor) else value
+
+
+def _tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the tensors of a state in the layout of ``cstorch.optim``."""
+    return {key: tensor for key, tensor in state.items() if key != STEP}
+
+
+def _identities(group: dict[str, Any]) -> list[int]:
+    return list(map(id, group["params"]))
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
