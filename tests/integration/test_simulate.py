@@ -228,8 +228,8 @@ def test_simulate_refuses_wrong_flags_before_capture(
 def test_simulate_refuses_a_micro_batch_before_capture(
     tmp_path: Path, capsys: Capture, size: object, code: str
 ) -> None:
-    """It must fit every number of systems of the sweep."""
-    flags = [*write_run(tmp_path, **of_size(size)), "--simulate", "--sweep=1,2"]
+    """It must fit the number of systems that is predicted in detail."""
+    flags = [*write_run(tmp_path, **of_size(size)), "--simulate", "--sweep=1", "--num_csx=2"]
     exit_code, out, err = run_here(flags, capsys)
     assert exit_code == 1
     assert f"[{code}]" in err

@@ -11,8 +11,9 @@ model_dir/simulation/
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from cstorch.flags import restored
 from modelzoo.models.blocks.transformer_config import LanguageConfig
 from modelzoo.models.registry import group_of_samples, known_config
 from timing.hardware import MachineSpec
-from timing.hardware.wafer import SYSTEMS
+from timing.hardware.wafer import SYSTEMS, WaferSpec
 from waferstream.config.params import Params
 from waferstream.reports.curve.page import write_curve
 from waferstream.reports.curve.result import CurvePoint, CurveResult, SimulationInfo
@@ -48,6 +49,8 @@ from wsc.version import VERSION
 
 CURVE_NAME = "simulation"
 
+log = logging.getLogger("waferstream")
+
 
 def run_simulation(
     params: Params,
@@ -66,7 +69,7 @@ def run_simulation(
     torch.set_num_threads(1)
     requested = params.trainer.init.backend.cluster_config.num_csx
     counts = counts_of(request, requested)
-    check_request(params, request, counts[-1])
+    check_request(params, request, requested)
     folder = _make_folder(params.trainer.init.model_dir)
     machines = machines_of(cluster, request.systems)
     first, *others = captured_studies(params, machines, counts, request)
@@ -124,14 +127,27 @@ def _check_budget(request: SimulationRequest, *, reads_tokens: bool) -> None:
 
 
 def machines_of(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpec]:
-    """Return the cluster with each of the named systems in turn, or as it is without a name."""
+    """Return the cluster with each of the named systems in turn, or as it is without a name.
+
+    The system of the cluster keeps the numbers that its file changes; others are as published.
+    """
     if not systems:
         return [cluster]
-    machine = cluster.machine
+    machine, own = cluster.machine, cluster.machine.system
+    changed = ", ".join(sorted(_changed(own)))
+    if changed and own.name not in systems:
+        log.warning("Not simulated: %s of cluster.yaml, which changes %s", own.name, changed)
+    known = {**SYSTEMS, own.name: own}
     return [
-        cluster.model_copy(update={"machine": machine.model_copy(update={"system": SYSTEMS[name]})})
+        cluster.model_copy(update={"machine": machine.model_copy(update={"system": known[name]})})
         for name in dict.fromkeys(systems)
     ]
+
+
+def _changed(system: WaferSpec) -> Iterator[str]:
+    """Yield the numbers of a system that are not the published ones."""
+    published = SYSTEMS[system.name].model_dump()
+    return (key for key, value in system.model_dump().items() if value != published[key])
 
 
 def captured_studies(
@@ -196,9 +212,10 @@ def simulate_study(
     program = study.costed(detailed).program
     num_parameters = sum(spec.num_elements for spec in program.parameters)
     start_s = time.perf_counter()
-    points = _points(study, counts, detailed, request, num_parameters)
+    possible, refused = study.possible_curve(counts)
+    points = _points(study, possible, detailed, request, num_parameters)
     curve_s = time.perf_counter() - start_s
-    bill = points[counts.index(detailed)].bill
+    bill = next(point.bill for point in points if point.num_csx == detailed)
     return CurveResult(
         version=VERSION,
         commit=git_commit(Path(__file__).parent),
@@ -209,6 +226,7 @@ def simulate_study(
         tokens_per_sample=study.tokens_per_sample,
         micro_batch=study.policy.label,
         points=points,
+        refused=refused,
         simulation=SimulationInfo(
             stream_dtype=program.stream_dtype,
             optimizer=labels.optimizer,
@@ -228,22 +246,23 @@ def simulate_study(
 
 def _points(
     study: Study,
-    counts: tuple[int, ...],
+    possible: Sequence[CurvePoint],
     detailed: int,
     request: SimulationRequest,
     num_parameters: int,
 ) -> tuple[CurvePoint, ...]:
     """Return the points of a curve with bill, energy and what is known about their accuracy."""
     system = study.simulator.machine.system.name
+    described = (possible[0].num_csx, detailed)
     return tuple(
         replace(
             point,
             bill=_bill(request, point, system),
             energy=_energy(request, point, system),
-            filled=study.filled(point) if point.num_csx in (counts[0], detailed) else None,
+            filled=study.filled(point) if point.num_csx in described else None,
             extrapolated=extrapolations(system, num_parameters, point.num_csx),
         )
-        for point in study.curve(counts)
+        for point in possible
     )
 
 

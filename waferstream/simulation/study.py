@@ -20,6 +20,7 @@ from waferstream.reports.curve.result import (
     FilledWafer,
     PointDetail,
     PredictedStep,
+    RefusedPoint,
     efficiencies,
 )
 from waferstream.reports.economics import TrainingBill
@@ -29,6 +30,7 @@ from waferstream.reports.run.summary import Emulated
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import CapturedStep
 from waferstream.simulation.sparse_steps import simulated_sparsity
+from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.program.loading import UNKNOWN_LOADING, Loading
 from wsc.core.program.micro_batches import (
     FILL_WAFER,
@@ -71,12 +73,26 @@ class Study:
             ConfigError: The batch cannot be shared among the systems.
             ApplianceResourceExhausted: The model fits no wafer, or not into MemoryX.
         """
-        points = [self._point(count) for count in counts]
-        found = efficiencies(counts, [point.emulated.samples_per_s for point in points])
-        return tuple(
-            replace(point, efficiency=efficiency)
-            for point, efficiency in zip(points, found, strict=True)
-        )
+        return _with_efficiencies([self._point(count) for count in counts])
+
+    def possible_curve(
+        self, counts: Sequence[int]
+    ) -> tuple[tuple[CurvePoint, ...], tuple[RefusedPoint, ...]]:
+        """Return the points of a curve, and the numbers of systems that can have none.
+
+        Raises:
+            WaferStreamError: There is no point at all; the error of the last number of systems.
+        """
+        points: list[CurvePoint] = []
+        refused: list[RefusedPoint] = []
+        for count in counts:
+            try:
+                points.append(self._point(count))
+            except (ConfigError, ApplianceResourceExhausted) as error:
+                if not points and count == counts[-1]:
+                    raise
+                refused.append(RefusedPoint(count, error.what, error.code))
+        return _with_efficiencies(points), tuple(refused)
 
     def micro_batch_size(self, num_csx: int) -> int:
         """Return the samples of a micro-batch, as the policy chooses them.
@@ -190,6 +206,15 @@ class Study:
             bill=bill,
             effective_batch=self.effective_batch(num_csx),
         )
+
+
+def _with_efficiencies(points: Sequence[CurvePoint]) -> tuple[CurvePoint, ...]:
+    counts = [point.num_csx for point in points]
+    found = efficiencies(counts, [point.emulated.samples_per_s for point in points])
+    return tuple(
+        replace(point, efficiency=efficiency)
+        for point, efficiency in zip(points, found, strict=True)
+    )
 
 
 def study_of(

@@ -19,6 +19,7 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
                     per_billion_tokens_kwh
         run         null unless trained: weights_sha256, efficiency,
                     measured {samples_per_s, seconds, host}
+    refused         numbers of systems without a point: num_csx, reason, code
     simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
                     curve_s, detail {num_csx, tiers, wafer, sram_capacity_bytes, resident_bytes,
                     fits_sram, start_up, layers, bill, effective_batch}, sparsity
@@ -105,6 +106,15 @@ class CurvePoint:
     """Why no published run covers the point; empty where one does."""
     energy: StepEnergy | None = None
     """None for a system of unknown power, and for trained runs."""
+
+
+@dataclass(frozen=True)
+class RefusedPoint:
+    """A number of systems on which the step cannot run, and the error that a run would have."""
+
+    num_csx: int
+    reason: str
+    code: str
 
 
 def efficiencies(num_csx: Sequence[int], samples_per_s: Sequence[float]) -> list[float]:
@@ -243,6 +253,8 @@ class CurveResult:
     zeros: ActivationZeros | None = None
     """Zeros among the activations of the model, where they were measured."""
     configuration: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    refused: tuple[RefusedPoint, ...] = ()
+    """Numbers of systems of a sweep on which the step cannot run."""
     weak: bool = False
     """Whether every system gets a batch, so that the batch of a step grows with the systems."""
 

@@ -45,14 +45,18 @@ def headline(result: CurveResult) -> str:
 
 
 def curve_table(result: CurveResult) -> list[tuple[str, ...]]:
-    """Return a header and one row for each point; columns without values are left out."""
+    """Return a header and a row for each number of systems; columns without values are left out."""
     columns = {
         name: [column(point) for point in result.points]
         for name, column in _columns(result).items()
     }
     filled = {name: cells for name, cells in columns.items() if any(cells)}
     rows = zip(*([cell or "-" for cell in cells] for cells in filled.values()), strict=True)
-    return [tuple(filled), *rows]
+    by_count = dict(zip((point.num_csx for point in result.points), rows, strict=True))
+    for refused in result.refused:
+        empty = ["-"] * (len(filled) - 2)
+        by_count[refused.num_csx] = (f"{refused.num_csx:,}", "impossible", *empty)
+    return [tuple(filled), *(by_count[count] for count in sorted(by_count))]
 
 
 def table_text(
@@ -167,6 +171,9 @@ def footnotes(result: CurveResult) -> list[str]:
             "not grow with their number."
         )
     notes += _advice(result)
+    for reason, counts in _refusals(result).items():
+        named = ", ".join(f"{count:,}" for count in counts)
+        notes.append(f"Impossible with num_csx {named}: {reason}.")
     if result.simulation is not None:
         notes += [
             "PFLOP/s: matrix products and attention, recomputation not counted.",
@@ -177,6 +184,14 @@ def footnotes(result: CurveResult) -> list[str]:
             f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
         ]
     return notes
+
+
+def _refusals(result: CurveResult) -> Mapping[str, Sequence[int]]:
+    """Return the numbers of systems without a point by the reason."""
+    found: dict[str, list[int]] = {}
+    for refused in result.refused:
+        found.setdefault(f"{refused.reason} [{refused.code}]", []).append(refused.num_csx)
+    return found
 
 
 def own_footnotes(result: CurveResult, beside: CurveResult | None) -> list[str]:

@@ -23,7 +23,9 @@ CAUSE_COLORS: Mapping[str, Color] = {
 }
 """Colours of the causes of timing.attribution."""
 
-_MOST_BOXES = 8  # of a level of the tree
+_MOST_BOXES = 16  # of a level of the tree
+_BOX_WIDTH = 22.0  # where there is space
+_LABELS_WIDTH = 96.0  # left of the tree
 _MOST_BARS = 600  # segments of a drawing
 
 
@@ -118,9 +120,12 @@ def tree_drawing(tree: Tree, load: LinkLoad) -> Markup:
         y = 10.0 + 52 * depth
         color: Color = "orange" if depth == 0 else "green" if depth <= tree.depth else "blue"
         for x, _ in _boxes(count, y):
-            drawing.rect(x - 11, y, 22, 18, color)
+            width = min(_BOX_WIDTH, 0.8 * (WIDTH - _LABELS_WIDTH) / min(count, _MOST_BOXES))
+            drawing.rect(x - width / 2, y, width, 18, color)
         drawing.text((0, y + 13), name, "ink")
     text = f"every link: down {percent(load.down)}, up {percent(load.up)} of its bandwidth"
+    if any(count > _MOST_BOXES for _, count in levels):
+        text += f"; {_MOST_BOXES} of each larger level"
     drawing.text((WIDTH / 2, drawing.height - 6), text, anchor="middle")
     return drawing.svg("Tree of SwarmX between MemoryX and the systems")
 
@@ -133,5 +138,5 @@ def percent(fraction: float) -> str:
 def _boxes(count: int, y: float) -> list[Point]:
     """Return the upper centres of the boxes of one level."""
     shown = min(count, _MOST_BOXES)
-    left, width = 96.0, WIDTH - 96
+    left, width = _LABELS_WIDTH, WIDTH - _LABELS_WIDTH
     return [(left + width * (index + 0.5) / shown, y) for index in range(shown)]

@@ -46,6 +46,7 @@ def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[
     The weights that the section ``sparsity`` names become sparse.
     """
     assert init.optimizer is not None, "checked by the caller"
+    _say_unused_rate(init)
     kind = getattr(cstorch.optim, init.optimizer.class_name)
     optimizer: Optimizer = kind(parameter_groups(init, model), **init.optimizer.arguments())
     if init.sparsity:
@@ -53,6 +54,20 @@ def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[
         model.apply(sparsity)
         optimizer.apply(sparsity)
     return optimizer, list(_schedulers(init, optimizer))
+
+
+def _say_unused_rate(init: InitConfig) -> None:
+    """Warn of a learning rate that a scheduler of all parameters replaces at every step."""
+    assert init.optimizer is not None, "checked by the caller"
+    unlimited = (s for s in init.schedulers if s.key == "lr" and not s.param_group_tags)
+    scheduler = next(unlimited, None)
+    is_given = init.optimizer.lr != type(init.optimizer).model_fields["lr"].default
+    if is_given and scheduler is not None:
+        log.warning(
+            "lr: %s of the optimizer has no effect: %s sets the learning rate of every step",
+            init.optimizer.lr,
+            scheduler.name,
+        )
 
 
 def _schedulers(init: InitConfig, optimizer: Optimizer) -> Iterator[Scheduler]:

@@ -146,6 +146,18 @@ def test_curve_refuses_a_batch_that_cannot_be_shared(
         replace(study, policy=MicroBatchPolicy(micro_batch)).curve((1, num_csx))
 
 
+def test_impossible_number_of_systems_is_no_end_of_a_sweep(study: Study) -> None:
+    """The others have the points of a curve of their own; without any, the error is raised."""
+    points, refused = study.possible_curve((1, 6, 49, 50))
+    assert points == study.curve((1, 6))
+    assert [(each.num_csx, each.code) for each in refused] == [
+        (49, "batch-below-systems"),
+        (50, "batch-below-systems"),
+    ]
+    with raises(ConfigError, "batch-below-systems"):
+        study.possible_curve((49, 50))
+
+
 @pytest.mark.parametrize(("micro_batch", "group"), [(6, 4), (5, 5), ("fill_wafer", 32)])
 def test_curve_refuses_micro_batches_that_cut_groups(
     study: Study, micro_batch: Any, group: int

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from timing.attribution import OVERHEAD_NOTE, Attribution
-from waferstream.reports.curve.result import FilledWafer
+from waferstream.reports.curve.result import FilledWafer, RefusedPoint
 from waferstream.reports.curve.text import (
     MOST_ROWS,
     curve_table,
@@ -59,6 +59,20 @@ def test_curve_table_has_time_energy_and_cost_of_a_token_budget() -> None:
         cells = dict(zip(header, row, strict=True))
         assert (cells["training"], cells["energy"]) == ("2.8 h", "0.222 MWh")
         assert cells.get("cost") == cost
+
+
+def test_impossible_numbers_of_systems_are_rows_with_a_reason() -> None:
+    """In their place; the reason is a footnote."""
+    refused = (RefusedPoint(2, "too few samples", "few"), RefusedPoint(8, "too few samples", "few"))
+    result = replace(SIMULATION, refused=refused)
+    header, *rows = curve_table(result)
+    assert [row[:2] for row in rows if row[1] == "impossible"] == [
+        ("2", "impossible"),
+        ("8", "impossible"),
+    ]
+    assert [row[0] for row in rows] == ["1", "2", "4", "8"]
+    assert {len(row) for row in rows} == {len(header)}
+    assert "Impossible with num_csx 2, 8: too few samples [few]." in footnotes(result)
 
 
 def test_curve_table_without_tokens_has_no_token_rate() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from csnode.engine.spec import LayerRegion
 from memoryx.tiers import Holding, Tiers
+from swarmx.topology import Tree
 from tests.support.programs.small_programs import program, segment
 from tests.support.reports.html import Parsed
 from timing.attribution import OVERHEAD_NOTE, Attribution
 from timing.hardware import CS2, MachineSpec
 from timing.sram import SramPlan, data_bytes
 from timing.stalls import StreamCheck
+from waferstream.reports.machine.drawings import tree_drawing
 from waferstream.reports.machine.layer_groups import group_layers
 from waferstream.reports.machine.sections import (
     attribution_section,
@@ -37,6 +40,16 @@ def use(num_csx: int) -> MachineUse:
         layers=group_layers([STALLED], 1, 8),
         load=LinkLoad(3 << 30, 1 << 30, 0.123, 0.0456),
     )
+
+
+@pytest.mark.parametrize(("num_csx", "drawn"), [(1, 1), (16, 16), (200, 16)])
+def test_drawn_tree_has_every_system_of_a_small_cluster(num_csx: int, drawn: int) -> None:
+    """A larger one says that some are left out."""
+    picture = str(tree_drawing(Tree(num_csx, fan_out=4), use(num_csx).load))
+    boxes = [line for line in picture.split("<") if line.startswith("rect")]
+    lowest = max(re.findall(r'y="([0-9.]+)"', " ".join(boxes)), key=float)
+    assert sum(f'y="{lowest}"' in box for box in boxes) == drawn
+    assert ("of each larger level" in picture) is (num_csx > drawn)
 
 
 @pytest.mark.parametrize("num_csx", [1, 5, 200])
