@@ -73,12 +73,12 @@ class Content(Place):
         return equal(self.held, self.copy) or same(self.held, self.copy)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        if isinstance(self._held, dict):
-            return self._held.items()
-        return enumerate(self._held) if isinstance(self._held, list | deque) else ()
+        if isinstance(self.held, dict):
+            return self.held.items()
+        return enumerate(self.held) if isinstance(self.held, list | deque) else ()
 
     def put(self, key: Any, value: Any) -> None:
-        self._held[key] = value
+        self.held[key] = value
 
     def rewind(self) -> None:
         if self.is_same():
@@ -162,14 +162,14 @@ class Array(Place):
     """An array of NumPy."""
 
     def __init__(self, held: np.ndarray) -> None:
-        self._held, self._copy = held, held.copy()
+        self.held, self._copy = held, held.copy()
 
     def is_same(self) -> bool:
-        return self._held.tobytes() == self._copy.tobytes()
+        return self.held.tobytes() == self._copy.tobytes()
 
     def rewind(self) -> None:
         if not self.is_same():
-            self._held[...] = self._copy
+            self.held[...] = self._copy
 
 
 @dataclass
