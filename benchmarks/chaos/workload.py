@@ -79,8 +79,8 @@ class Workload:
             "checkpoint": {"steps": self.steps_per_checkpoint},
             "logging": {"log_steps": self.steps_per_job},
         }
-        if self.num_restarts:
-            init["autorestart"] = {"max_num_restarts": self.num_restarts}
+        restarts = {"max_num_restarts": self.num_restarts} if self.num_restarts else None
+        init["autorestart"] = restarts
         loader = {
             "data_processor": "DummyDataProcessor",
             "batch_size": 16,

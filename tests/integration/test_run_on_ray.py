@@ -40,7 +40,7 @@ def test_killed_role_is_named_and_the_run_resumes(
 ) -> None:
     """kill -9 of a CS node ends the run with its name and log; started again, on another cluster
     with other numbers of systems and servers, it reaches the weights of an uninterrupted run."""
-    flags = [*write_run(tmp_path, kind="ray"), "--num_csx=3"]
+    flags = [*write_run(tmp_path, kind="ray", init__autorestart=None), "--num_csx=3"]
     with start([*flags, "--max_steps=100000"]) as process:
         read_until(process.stdout, "Saved checkpoint")
         tree = descendants(process.pid)

@@ -68,8 +68,17 @@ class InitConfig(Section):
     loggers: Loggers = ()
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Of weights and dropout; the order of the data has a seed of its own."""
-    autorestart: AutoRestart | None = None
-    """How often a run goes on after it has lost processes; null ends it with an error."""
+    autorestart: AutoRestart | Literal["auto"] | None = "auto"
+    """How often a run goes on after it has lost processes; null ends it with an error. ``auto`` on
+    Ray: three times; not in one process, nor where ``async_save`` keeps restarts from beginning
+    with a checkpoint."""
+
+    def restarts(self, kind: str) -> AutoRestart | None:
+        """Return how often the run goes on after a loss on a kind of cluster."""
+        if self.autorestart != "auto":
+            return self.autorestart
+        is_for_it = kind == "ray" and not self.checkpoint.async_save
+        return AutoRestart(max_num_restarts=3) if is_for_it else None
 
     @model_validator(mode="before")
     @classmethod

@@ -76,7 +76,7 @@ class Trainer:
         self._folder = CheckpointFolder(
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
-        survives = self._init.autorestart is not None
+        survives = self._is_protected
         self._saver = Saver(self._folder, backend, self._saves_in_background(), goes_on=survives)
         self._scaler = GradScaler()
         self.optimizer: Optimizer | None = None
@@ -261,9 +261,14 @@ class Trainer:
         """The newest checkpoint of the run, or the one that it started from."""
         return self._saver.newest or self._restorer.path
 
+    @property
+    def _is_protected(self) -> bool:
+        """Whether the run goes on after a loss."""
+        return self._backend.cluster_config.autorestart is not None
+
     def _saves_in_background(self) -> bool:
         """Return whether checkpoints are written while training goes on."""
-        if self._init.checkpoint.async_save and self._init.autorestart is not None:
+        if self._init.checkpoint.async_save and self._is_protected:
             log.info("Checkpoints are saved at once: restarts (autorestart) begin from them")
             return False
         return self._init.checkpoint.async_save

@@ -70,7 +70,7 @@ def _cluster_config(
         job_priority=job.job_priority,
         job_time_sec=job.job_time_sec,
         cluster=cluster,
-        autorestart=init.autorestart,
+        autorestart=init.restarts(cluster.runtime.kind),
         record=trace is not None,
         record_limit=DEFAULT_LIMIT if trace is None else trace.limit,
     )

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appliance.spec import AutoRestart
 from tests.support.runs.params_files import LOADER, NUM_CSX, trainer, written
 from waferstream.config.overrides import Override
 from waferstream.config.params import Params
@@ -205,3 +206,18 @@ def test_other_devices_pass_the_schema(tmp_path: Path) -> None:
     """CPU and GPU are valid in the file; the builder of the run refuses them."""
     params = load_params(written(tmp_path, trainer(device="GPU")))
     assert params.trainer.init.backend.backend_type == "GPU"
+
+
+def test_run_on_ray_survives_losses_by_default() -> None:
+    """Not where roles share a process, nor against what the file says of saving."""
+
+    def restarts(kind: str, **keys: Any) -> AutoRestart | None:
+        return validate(Params, {"trainer": trainer(**keys)}, "params").trainer.init.restarts(kind)
+
+    stated = {"max_num_restarts": 7}
+    assert restarts("ray") == AutoRestart(max_num_restarts=3)
+    assert restarts("local") is None
+    assert restarts("ray", checkpoint={"async_save": True}) is None
+    assert restarts("ray", autorestart=None) is None
+    for kind in ("ray", "local"):
+        assert restarts(kind, autorestart=stated) == AutoRestart(**stated)
