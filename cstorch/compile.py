@@ -21,7 +21,7 @@ from csnode.engine.regions import layer_regions, operand_dtype, regions_text
 from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
-from cstorch.current import current_backend
+from cstorch.current import backend_of, current_backend
 from simulator.exploration import exploration_table, explore, fastest
 from simulator.simulator import Simulator
 from timing.program_report import program_report
@@ -60,12 +60,14 @@ class Fit:
     recomputed_layers: tuple[str, ...] = ()
 
 
-def compile(model: nn.Module, backend: Backend | None = None) -> nn.Module:
+def compile(model: nn.Module, backend: Backend | str | None = None) -> nn.Module:
     """Register the model with the backend; return the module that a traced step calls.
+
+    The kind of a backend stands for that of this process, or for a new one.
 
     Of a module that ``torch.compile`` has wrapped, this is the module itself.
     """
-    backend = backend or current_backend()
+    backend = backend_of(backend) if isinstance(backend, str) else backend or current_backend()
     model = _unwrapped(model)
     if not isinstance(model, nn.Module):
         raise ConfigError(

@@ -62,6 +62,17 @@ def backend(
     return replace_backend(backend_type or "CSX", **options)
 
 
+def backend_of(kind: str) -> Backend:
+    """Return the backend of this process if it is of a kind, or make one with default options.
+
+    Raises:
+        RuntimeError: There is a backend of another kind.
+    """
+    earlier = existing_backend()
+    is_same = earlier is not None and earlier.backend_type == BackendType.from_str(kind)
+    return earlier if earlier is not None and is_same else backend(kind)
+
+
 def replace_backend(backend_type: str, **options: Any) -> Backend:
     """Make a backend; one that exists and runs no loop is ended first, whatever its state is.
 

@@ -18,6 +18,8 @@ from torch import nn
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Cluster
 from appliance.jobs.client import JobClient
+from cstorch import distributed
+from cstorch.client.management import ClusterManagement
 from cstorch.cluster.execution import Execution
 from cstorch.cluster.restored import STATES
 from cstorch.cluster.run_trace import RunTrace
@@ -29,7 +31,7 @@ from cstorch.tracing.loop import Loop
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_links, append_tensors
 from wsc.compiler.capture.traced_buffers import TracedBuffers
-from wsc.core.errors import WaferStreamError
+from wsc.core.errors import ProgramOrderError, WaferStreamError
 from wsc.core.roles.activities import Place
 
 log = logging.getLogger("waferstream")
@@ -44,11 +46,7 @@ class ModelHolder(ProgramSettings):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.has_ended = False
-        self.job_client = JobClient(
-            self.cluster_config.job_request,
-            self.cluster_config.cluster.runtime.queue,
-            self.cluster.join_workflow,
-        )
+        self.job_client = self._new_client()
         self._execution = Execution(
             self.cluster_config, self.seed, self.check_loss, self.job_client
         )
@@ -68,6 +66,31 @@ class ModelHolder(ProgramSettings):
     def trace(self) -> RunTrace:
         """The activities of this process and its cluster, as far as they are recorded."""
         return self._execution.trace
+
+    def take_config(self, config: distributed.ClusterConfig) -> None:
+        """Take the settings that a program gives to its executor, before the cluster starts.
+
+        Raises:
+            ProgramOrderError: The cluster runs with other settings.
+        """
+        resolved = self._resolved(config)
+        if resolved == self.cluster_config:
+            return
+        if self._execution.cluster is not None:
+            raise ProgramOrderError(
+                "the settings of a cluster must stay while it runs",
+                code="cluster-runs-with-other-settings",
+                where="cs_config of DataExecutor",
+                remedy="give the first executor of the program the same settings",
+            )
+        self.cluster_config = resolved
+        self.cluster = ClusterManagement(resolved)
+        self.job_client = self._new_client()
+        self._execution.take_config(resolved, self.job_client)
+
+    def _new_client(self) -> JobClient:
+        queue = self.cluster_config.cluster.runtime.queue
+        return JobClient(self.cluster_config.job_request, queue, self.cluster.join_workflow)
 
     def register(self, model: nn.Module) -> None:
         """Register the model whose weights MemoryX will hold; one per backend."""

@@ -58,14 +58,8 @@ class ProgramSettings:
                 code="compile-only-and-validate-only",
             )
         self.backend_type = backend_type
-        if isinstance(cluster_config, distributed.ClusterConfig):
-            cluster_config = cluster_config.for_cluster()
-        config = cluster_config or ClusterConfig()
         command = launch.get()
-        if command is None:
-            self.cluster_config = config.with_found_machine() if self.is_csx else config
-        else:
-            self.cluster_config = command.applied_to(config)
+        self.cluster_config = self._resolved(cluster_config)
         self.compile_only = compile_only
         self.validate_only = validate_only
         self.seed = seed
@@ -78,6 +72,15 @@ class ProgramSettings:
         if artifact_dir is None and command is not None and command.witness is None:
             artifact_dir = DEFAULT  # a program that was written for the real machine
         self.artifacts = Artifacts(artifact_dir, compile_dir)
+
+    def _resolved(self, asked: ClusterConfig | distributed.ClusterConfig | None) -> ClusterConfig:
+        """Return settings as asked, with those of the command, or with the machine beside it."""
+        if isinstance(asked, distributed.ClusterConfig):
+            asked = asked.for_cluster()
+        config, command = asked or ClusterConfig(), launch.get()
+        if command is not None:
+            return command.applied_to(config)
+        return config.with_found_machine() if self.is_csx else config
 
     @property
     def artifact_dir(self) -> Path:

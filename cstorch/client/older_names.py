@@ -17,11 +17,21 @@ PACKAGES = {
 }
 """Packages of earlier releases by the package of release 2.10 that has their modules."""
 
+_EARLIER = "cstorch.client.earlier"
+
 ALIASES = {
     "cerebras.pytorch.compile_step": "cstorch.trace:trace",  # releases 1.8 and 1.9
-    "cerebras.pytorch.utils.CSConfig": "cstorch.distributed:ClusterConfig",  # 1.8 to 2.2
-    "cerebras.pytorch.manual_seed": "torch:manual_seed",  # 2.1
-    "cerebras.appliance.CSConfig": "cstorch.distributed:ClusterConfig",  # 1.7
+    "cerebras.pytorch.utils.CSConfig": f"{_EARLIER}:CSConfig",  # releases 1.8 to 2.2
+    "cerebras.pytorch.manual_seed": "torch:manual_seed",  # release 2.1
+    "cerebras.pytorch.amp.use_bfloat16": f"{_EARLIER}:use_bfloat16",  # 1.8 to 2.0
+    "cerebras.pytorch.summarize_scalar": f"{_EARLIER}:summarize_scalar",  # 1.9 to 2.2
+    "cerebras.pytorch.scalar_summary": f"{_EARLIER}:summarize_scalar",  # 1.8
+    "cerebras.pytorch.summarize_tensor": f"{_EARLIER}:summarize_tensor",  # 2.0 to 2.2
+    "cerebras.pytorch.save_summaries": f"{_EARLIER}:save_summaries",  # 1.8 and 1.9
+    "cerebras.pytorch.optim.configure_optimizer": f"{_EARLIER}:configure_optimizer",  # from 1.8
+    "cerebras.pytorch.optim.configure_lr_scheduler": f"{_EARLIER}:configure_lr_scheduler",  # 1.8
+    "cerebras.pytorch.optim.configure_scheduler": f"{_EARLIER}:configure_lr_scheduler",  # 2.3
+    "cerebras.appliance.CSConfig": f"{_EARLIER}:CSConfig",  # release 1.7
 }
 """Names that mean the same as one of ours, as ``module:attribute``."""
 
@@ -32,7 +42,14 @@ REPLACED = {
     "cerebras.pytorch.module": "call compile(model, backend)",
     "cerebras.pytorch.dataloader": "give the loader to utils.data.DataExecutor",
     "cerebras.pytorch.saver": "call save() and load()",
-    "cerebras.pytorch.save_summaries": "write them with utils.tensorboard.SummaryWriter",
+    "cerebras.pytorch.nn.StripPadding": "slice the tensor",
+    "cerebras.pytorch.nn.Scope": "open name_scope(...) around the layers",
+    "cerebras.pytorch.experimental.listener.create_listener": "call"
+    " experimental.listener.register_traced_tensor_hook",
+    "cerebras.pytorch.experimental.run_implicit_autoregressive_loop": "generate with plain PyTorch"
+    " from a checkpoint",
+    "cerebras.pytorch.profiler.tensorboard_trace_handler": "run with `waferstream exec --trace F`",
+    "cerebras.pytorch.amp.disable_casts": "cast in the function, or enable_mixed_precision(False)",
     "cerebras.pytorch.sparse.configure_sparsity_optimizer": "call sparse.configure(...) and apply"
     " it to model and optimizer",
     "cerebras.pytorch.sparse.configure_sparsity_wrapper": "call sparse.configure(...) and apply it"

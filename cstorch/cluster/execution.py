@@ -55,8 +55,7 @@ class Execution:
     def __init__(
         self, config: ClusterConfig, seed: int, check_loss: bool, job_client: JobClient
     ) -> None:
-        self._config = config
-        self._job_client = job_client
+        self.take_config(config, job_client)
         self._seed = seed
         self._check_loss = check_loss
         self.cluster: Cluster | None = None
@@ -67,7 +66,6 @@ class Execution:
         self.restored: Restored | None = None
         self._writes: dict[Mode, tuple[str, ...]] = {}  # buffers that an installed program writes
         self.held = HeldState()
-        self._time = JobTime(config.job_time_sec)
         self.saving: BackgroundSave | None = None
         """The last checkpoint that the weight servers began to write beside the training."""
         self.jobs = JobRecords()
@@ -81,6 +79,12 @@ class Execution:
         """Whether the cluster has ended with a job that failed or was interrupted."""
         self.returns_values = True
         """Whether a job that fails gives its values back to the user's process."""
+
+    def take_config(self, config: ClusterConfig, job_client: JobClient) -> None:
+        """Take the settings of a cluster that does not run yet, and the jobs that ask for it."""
+        self._config = config
+        self._job_client = job_client
+        self._time = JobTime(config.job_time_sec)
 
     def newest_of(self, mode: Mode) -> int:
         """Return the newest step of a mode that has begun, 0 if none is under way."""

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
+from tests.support.files.event_files import scalars
 from waferstream.cli.main import main
 
 PARTS = """
@@ -179,6 +181,65 @@ trainer = Trainer(
 print(json.dumps(trainer.fit(loader_of_rows())))
 """
 
+EARLIER = """
+import cerebras_pytorch.experimental as cstorch
+from parts import *
+
+model = made()
+compiled_model = cstorch.compile(model, backend="CSX")
+cstorch.amp.use_bfloat16(True)
+cstorch.amp.enable_mixed_precision(False)
+optimizer = cstorch.optim.configure_optimizer(
+    optimizer_type="sgd", params=model.parameters(), lr=0.0, momentum=0.9, log_summaries=True
+)
+lr_scheduler = cstorch.optim.configure_lr_scheduler(
+    optimizer,
+    [
+        {
+            "scheduler": "Linear",
+            "initial_learning_rate": 0.0,
+            "end_learning_rate": 0.2,
+            "steps": 2,
+        },
+        {"scheduler": "Constant", "learning_rate": 0.2},
+    ],
+)
+writer = cstorch.utils.tensorboard.SummaryWriter("events")
+
+
+@cstorch.compile_step
+def training_step(batch):
+    loss = loss_of(compiled_model(batch["input_ids"]), batch["labels"])
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    lr_scheduler.step()
+    cstorch.summarize_scalar("loss", loss)
+    return loss
+
+
+losses = []
+
+
+@cstorch.step_closure
+def post_training_step(loss):
+    losses.append(loss.item())
+
+
+dataloader = cstorch.utils.data.DataLoader(lambda: DataLoader(Rows(), batch_size=8))
+executor = cstorch.utils.data.DataExecutor(
+    dataloader,
+    num_steps=6,
+    checkpoint_steps=3,
+    cs_config=cstorch.utils.CSConfig(num_csx=2, num_workers_per_csx=1, mount_dirs=None),
+    writer=writer,
+)
+for batch in executor:
+    post_training_step(training_step(batch))
+writer.close()
+print(json.dumps(losses))
+"""
+
 Finish = Callable[[str], tuple[int, str, str]]
 Run = Callable[[str], Any]
 
@@ -318,3 +379,17 @@ def test_hooks_inside_a_step_are_refused_where_they_read(
     assert status == 1
     assert f"[{code}]" in said
     assert "remedy: return " in said
+
+
+def test_program_of_an_earlier_release_trains_as_a_plain_loop(
+    run: Run, parts: dict[str, Any]
+) -> None:
+    """Optimizer and schedule by name, settings of the cluster and a writer for the executor."""
+    plain = PlainLoop(parts)
+    expected = []
+    for step, batch in enumerate(DataLoader(parts["Rows"](), batch_size=8)):
+        plain.optimizer.param_groups[0]["lr"] = 0.1 * min(step, 2)
+        expected.append(plain.step(batch))
+    assert run(EARLIER) == near(expected)
+    (file,) = Path("events").glob("events.*")
+    assert [(name, step) for name, _, step in scalars(file)] == [("loss", i) for i in range(1, 7)]

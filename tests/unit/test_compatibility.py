@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import cstorch
+from cstorch.client import older_names
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
@@ -83,3 +84,12 @@ def test_names_of_the_front_end_are_here_or_missing(path: str, here: str, missin
     listed |= dict.fromkeys(NAME.findall(missing), False)
     assert listed
     assert {name: hasattr(_place(path), name) for name in listed} == listed
+
+
+@pytest.mark.parametrize(
+    "name", [*older_names.PACKAGES, *older_names.ALIASES, *older_names.REPLACED]
+)
+def test_names_of_earlier_releases_are_listed(name: str) -> None:
+    chapter = PAGE[PAGE.index("## Names of earlier releases") :]
+    short = name.removeprefix("cerebras.pytorch.").removeprefix("cerebras.")
+    assert f"`{name}`" in chapter or f"`{short}`" in chapter

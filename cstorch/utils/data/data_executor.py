@@ -23,9 +23,11 @@ from weakref import WeakValueDictionary
 import torch
 
 from appliance.coordinator.step_results import StepResult
+from cstorch import flags
 from cstorch.cluster.config import current_witness
 from cstorch.compile import model_of
 from cstorch.current import current_backend
+from cstorch.distributed import ClusterConfig
 from cstorch.listeners.hooks import after_transfer
 from cstorch.tracing.loop import Step
 from cstorch.tracing.loss_result import loss_of
@@ -65,6 +67,10 @@ class DataExecutor:
         activation_steps: The interval at which values come back (default 1), reduced so that they
             do at every checkpoint step. Values always come back after the last step.
         profiler_activities: Accepted without effect: rates and emulated times are always measured.
+        cs_config: Settings of the cluster, for a backend that was made without; releases to 2.2.
+        writer: What ``summarize_scalar`` of these releases writes to.
+        listeners: Must be empty: a listener of ``cstorch.listeners`` hears every traced step.
+        micro_batch_size: A value of the flag ``csx.performance.micro_batch_size``, which it sets.
 
     Either interval may also be a collection of steps of this loop, counted from 1, or a Schedule,
     which counts from 0; both are taken unchanged.
@@ -77,8 +83,19 @@ class DataExecutor:
         checkpoint_steps: Cadence | Schedule | None = None,
         activation_steps: Cadence | Schedule | None = None,
         profiler_activities: Sequence[str] | None = None,  # noqa: ARG002
+        *,
+        cs_config: ClusterConfig | None = None,
+        writer: Any = None,
+        listeners: Sequence[Any] | None = None,
+        micro_batch_size: Any = None,
     ) -> None:
         self._backend = current_backend()
+        _refuse_listeners(listeners)
+        self.writer = writer
+        if cs_config is not None:
+            self._backend.take_config(cs_config)
+        if micro_batch_size is not None:
+            flags.csx.performance.micro_batch_size = micro_batch_size
         self.dataloader = loader_of(dataloader, self._backend.given_loaders)
         self.num_steps = 1
         if self._backend.is_e2e_execution:
@@ -370,3 +387,15 @@ class DataExecutor:
                 call.note(result)
         self._done += count
         step.note_done(self._backend.global_step, results[-1].loss_scale)
+
+
+def _refuse_listeners(listeners: Sequence[Any] | None) -> None:
+    """Raise ConfigError for listeners, which an executor of earlier releases took."""
+    if listeners:
+        raise ConfigError(
+            "listeners must be registered before the step is traced",
+            code="listeners-of-executor",
+            where="cstorch.utils.data.DataExecutor",
+            value=", ".join(type(each).__name__ for each in listeners),
+            remedy="cerebras.pytorch.experimental.listener.register_traced_tensor_hook(hook)",
+        )
