@@ -1,7 +1,7 @@
 """The disk of another host: its files are read and written there, by tasks of Ray.
 
 Weight servers that run elsewhere need no shared file system, and a path that happens to exist on
-their own host, too, means nothing to them.
+their own host, too, means nothing to them. As a task may take a second, one carries many tensors.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -23,8 +23,10 @@ from appliance.ray.hosts.places import task_options
 from wsc.core.units import MIB
 from wsc.host.disk import LOCAL_DISK, OpenFile, write_at
 
-_CHUNK_BYTES = 4 * MIB  # read at a time
+_CHUNK_BYTES = 16 * MIB  # read or written at a time
 _MOST_IN_FLIGHT = 4  # writes on their way to the host
+
+_Piece = tuple[bytes, int]  # and its offset in the file
 
 
 class FarDisk:
@@ -47,12 +49,12 @@ class FarDisk:
         """Yield a copy, which is removed when the block ends."""
         folder = Path(mkdtemp(prefix="waferstream-"))
         try:
-            copy, offset = folder / path.name, 0
+            copy = folder / path.name
             read = ray.remote(**self._options)(_read)
             with copy.open("wb") as file:
-                while content := _result(read.remote(path, offset)):
+                while len(content := _result(read.remote(path, file.tell()))) == _CHUNK_BYTES:
                     file.write(content)
-                    offset += len(content)
+                file.write(content)
             yield copy
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -64,19 +66,28 @@ class _FarFile:
     def __init__(self, path: Path, options: dict[str, Any]) -> None:
         self._path = path
         self._write = ray.remote(**options)(_write)
-        self._sync = ray.remote(**options)(_sync)
+        self._pieces: list[_Piece] = []
+        self._num_bytes = 0  # of the pieces
         self._pending: deque[Any] = deque()
 
     def write(self, content: np.ndarray, offset: int) -> None:
-        if len(self._pending) == _MOST_IN_FLIGHT:
-            _result(self._pending.popleft())
-        self._pending.append(self._write.remote(self._path, content.tobytes(), offset))
+        self._pieces.append((content.tobytes(), offset))
+        self._num_bytes += content.nbytes
+        if self._num_bytes >= _CHUNK_BYTES:
+            self._send(is_last=False)
 
     def flush(self) -> None:
         """Wait until all is on the disk."""
         while self._pending:
             _result(self._pending.popleft())
-        _result(self._sync.remote(self._path))
+        self._send(is_last=True)
+        _result(self._pending.popleft())
+
+    def _send(self, is_last: bool) -> None:
+        if len(self._pending) == _MOST_IN_FLIGHT:
+            _result(self._pending.popleft())
+        self._pending.append(self._write.remote(self._path, self._pieces, is_last))
+        self._pieces, self._num_bytes = [], 0
 
 
 def _result(future: Any) -> Any:
@@ -95,10 +106,14 @@ def _result(future: Any) -> Any:
         raise OSError(f"the host of the program does not answer: {error}") from error
 
 
-def _write(path: Path, content: bytes, offset: int) -> None:
+def _write(path: Path, pieces: Sequence[_Piece], is_last: bool) -> None:
+    """Write pieces, and with the last ones flush the file."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
-        write_at(descriptor, np.frombuffer(content, np.uint8), offset)
+        for content, offset in pieces:
+            write_at(descriptor, np.frombuffer(content, np.uint8), offset)
+        if is_last:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -107,14 +122,6 @@ def _read(path: Path, offset: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
         return file.read(_CHUNK_BYTES)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _replace_text(path: Path, text: str) -> None:
