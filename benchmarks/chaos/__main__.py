@@ -2,13 +2,15 @@
 
     python -m benchmarks.chaos --faults 200 --seed 1 --json benchmarks/results/chaos.json
 
-Faults of roles happen inside their processes (appliance.faults); the user's process and those of
-Ray are killed from outside. Whenever run.py ends, the same command is started again.
+Faults of roles happen inside their processes (appliance.faults); the user's process is killed from
+outside, and those of Ray are killed, stopped and starved. Whenever run.py ends, the same command is
+started again.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from appliance.faults.log import FaultLog
 from appliance.faults.plan import DRAWN, NEEDS_A_PROCESS, FaultPlan, Kind
 from benchmarks.chaos.leftovers import Census
 from benchmarks.chaos.outcome import describe, hits_of, outcome
-from benchmarks.chaos.training import OUTSIDE, Kill, Training
+from benchmarks.chaos.training import OF_RAY, OUTSIDE, Kill, Training
 from benchmarks.chaos.workload import ROLES, Workload
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.config import validate
@@ -29,7 +31,7 @@ from wsc.host.files import write_json
 from wsc.host.interrupts import ended_within
 
 _QUESTION = "Are the weights after random faults those without faults, and what does each cost?"
-_OUTSIDE_SHARE = 20  # one fault in so many hits a process that is no role
+_OUTSIDE_SHARE = 14  # one fault in so many hits a process that is no role
 _STEPS_PER_FAULT = 5
 _END_S = 60.0  # after Ctrl-C or SIGTERM
 
@@ -89,10 +91,13 @@ def _kinds(options: argparse.Namespace) -> list[Kind]:
 
 
 def _kills(count: int, steps: int, seed: int) -> list[Kill]:
-    """Return kills of the processes that are no roles, in turn, spread over the training."""
+    """Return hits of the processes that are no roles, in turn, spread over the training."""
     draw = random.Random(seed)
-    targets = [name for _ in range(count) for name in OUTSIDE][:count]
-    return [Kill(target, draw.randrange(1, steps - 5)) for target in targets]
+    hits = [
+        (name, kind) for kind in OF_RAY for name in OUTSIDE if name != "driver" or kind == "kill"
+    ]
+    turns = itertools.islice(itertools.cycle(hits), count)
+    return [Kill(target, draw.randrange(1, steps - 5), kind) for target, kind in turns]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -23,7 +23,7 @@ _FOLDER = re.compile(r"/\S*/")
 class Hit:
     """A fault that happened, and the seconds until the step in progress was done.
 
-    After a kill of a process that is no role, steps go on until the kill is noticed: then it is the
+    After a hit on a process that is no role, steps go on until it is noticed: then it is the
     longest time without a new step until the next fault.
     """
 
@@ -38,7 +38,7 @@ def hits_of(course: Course, faults: Iterable[Fault], log: FaultLog) -> list[Hit]
     times = [
         (at, fault.role, fault.kind, fault.step) for fault in faults for at in log.happened(fault)
     ]
-    times += [(at, kill.target, "kill", kill.step) for at, kill in course.kills]
+    times += [(at, kill.target, kill.kind, kill.step) for at, kill in course.kills]
     times.sort()
     ends = [*[at for at, *_ in times[1:]], math.inf]
     news = _new_steps(course, log)

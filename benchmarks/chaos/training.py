@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.chaos.leftovers import Census, descendants, title_of
 from wsc.core.errors import ApplianceError
@@ -24,16 +26,25 @@ _AGAIN = re.compile(r"step \d+ runs again")
 _ERROR = re.compile(r"^Error: .*|^\s+(?:where|value): .*|.*\[[a-z-]+\]$")
 _NOTE_S = 0.5
 
+Blow = Literal["kill", "stop", "starve"]
+
 OUTSIDE = {"driver": "run.py", "raylet": "raylet/raylet", "gcs_server": "gcs/gcs_server"}
-"""Processes that are no roles, by a part of their command line; they are killed from outside."""
+"""Processes that are no roles, by a part of their command line; they are hit from outside."""
+
+OF_RAY: tuple[Blow, ...] = ("kill", "stop", "starve")
+"""What happens to Ray's processes: SIGKILL, SIGSTOP for good, and too little processor time."""
+
+_STARVED_S, _TURN_S, _SHARE = 4.0, 0.1, 0.05
+"""A starved process gets this share of its turns for a while."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A process that is killed when a step has been reported."""
+    """A process that is killed, stopped or starved when a step has been reported."""
 
     target: str
     step: int
+    kind: Blow = "kill"
 
 
 @dataclass
@@ -132,12 +143,30 @@ class Training:
             course.errors.append(line.strip())
 
     def _strike(self, step: int, pid: int) -> None:
-        """Kill what is due; a process that has just been killed gets the next hit in its turn."""
+        """Hit what is due; a process that has just been killed gets the next hit in its turn."""
         if self._kills and self._kills[0].step <= step:
             kill = self._kills.pop(0)
             part = OUTSIDE[kill.target]
             for candidate in (pid, *descendants(pid)):
                 if part in title_of(candidate):
                     self.course.kills.append((time.time(), kill))
-                    os.kill(candidate, signal.SIGKILL)
+                    _hit(candidate, kill.kind)
                     return
+
+
+def _hit(pid: int, kind: Blow) -> None:
+    if kind == "starve":
+        threading.Thread(target=_starve, args=(pid,), daemon=True).start()
+    else:
+        os.kill(pid, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+
+
+def _starve(pid: int) -> None:
+    """Let a process run for a small share of the time, as beside very much other work."""
+    until_s = time.monotonic() + _STARVED_S
+    with suppress(ProcessLookupError):  # it has ended meanwhile
+        while time.monotonic() < until_s:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(_TURN_S * (1 - _SHARE))
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(_TURN_S * _SHARE)
