@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import dis
 import functools
+import os
 import random
 import sys
 import sysconfig
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from types import (
     BuiltinMethodType,
@@ -35,6 +38,7 @@ from cstorch.tracing.state_places import (
     PLAIN,
     Array,
     Cell,
+    Class,
     Content,
     Draws,
     Names,
@@ -66,6 +70,9 @@ _CLOSED = {*_OWN, "numpy", "ray", "tensorboardX", "torch", "torchvision", "tqdm"
     sys.stdlib_module_names - {"__main__", "argparse", "types"}
 )
 """Packages whose objects are not searched, but for modules of torch."""
+
+_ENVIRONMENT = {"environ", "getenv"}
+"""Names by which code reads variables of the environment."""
 
 _SKIPPED = frozenset(
     {"_parameters", "_buffers", "_non_persistent_buffers_set", "_backward_pre_hooks"}
@@ -154,6 +161,10 @@ class _Search:
         if found.size <= _MOST_ITEMS and not found.dtype.hasobject:
             self.places.append(Array(found))
 
+    def _context_variable(self, found: ContextVar[Any]) -> None:
+        self.places.append(Draws(lambda: found.get(None), found.set))
+        self._open.append(found.get(None))
+
     def _random(self, found: random.Random) -> None:
         self.places.append(Draws(found.getstate, found.setstate))
 
@@ -210,9 +221,8 @@ class _Search:
                 code = getattr(member, "__func__", getattr(member, "fget", member))
                 if isinstance(code, FunctionType):
                     self._open.append(code)
-            states = [name for name in members if _is_state(name, members[name])]
-            if states:
-                self._names(kind, states)
+            self.places.append(Class(kind))
+            self._open.extend(members[name] for name in members if not name.startswith("__"))
 
     def _names(self, owner: Any, names: list[str]) -> None:
         self.places.append(Names(owner, names))
@@ -251,6 +261,8 @@ class _Search:
                 names.add(each.argval)
             elif each.opname in {"LOAD_ATTR", "STORE_ATTR", "LOAD_METHOD"}:
                 attributes.add(each.argval)
+        if not _ENVIRONMENT.isdisjoint(attributes | names):
+            self._open.append(vars(os.environ)["_data"])
         self._variables(scope, names)
         for name in names & scope.keys():
             value = scope[name]
@@ -272,6 +284,8 @@ _VISITS: tuple[tuple[Any, Callable[[_Search, Any], None]], ...] = (
     (MethodType, _Search._method),
     (FunctionType, _Search._function),
     (type, _Search._class),
+    (threading.local, _Search._attributes),
+    (ContextVar, _Search._context_variable),
     (random.Random, _Search._random),
     (np.random.Generator, _Search._generator),
     (np.random.RandomState, _Search._random_of_numpy),
@@ -279,11 +293,6 @@ _VISITS: tuple[tuple[Any, Callable[[_Search, Any], None]], ...] = (
     (ModuleType | CodeType, _Search._nothing),
 )
 """What is searched in objects of each kind; of all others, iterators and attributes."""
-
-
-def _is_state(name: str, value: object) -> bool:
-    """Return whether an attribute of a class is state, and no behaviour."""
-    return not name.startswith("__") and not hasattr(type(value), "__get__")
 
 
 def _is_users(path: str) -> bool:

@@ -93,8 +93,32 @@ class Content(Place):
             add(self.copy)
 
 
+class Class(Place):
+    """The attributes of a class, methods included."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind, self._copy = kind, dict(vars(kind))
+
+    def is_same(self) -> bool:
+        return equal(vars(self._kind), self._copy) or same(dict(vars(self._kind)), self._copy)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return vars(self._kind).items()
+
+    def put(self, key: Any, value: Any) -> None:
+        setattr(self._kind, key, value)
+
+    def rewind(self) -> None:
+        now = dict(vars(self._kind))
+        for name in now.keys() - self._copy.keys():
+            delattr(self._kind, name)
+        for name, value in self._copy.items():
+            if now.get(name, _MISSING) is not value:
+                setattr(self._kind, name, value)
+
+
 class Names(Place):
-    """Some attributes of a class, or of an object with slots."""
+    """Some attributes of an object with slots."""
 
     def __init__(self, owner: Any, names: Iterable[str]) -> None:
         self._owner = owner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -242,6 +243,7 @@ KINDS = [
     OfRandom,
 ]
 KINDS += [OfGenerator, OfIterator, OfClock, Number, LateNumber, Array, InPlace, Part, Config]
+KINDS += [OfEnvironment, Method]
 
 
 def batches() -> list[dict[str, torch.Tensor]]:
