@@ -35,7 +35,7 @@ class Hit:
 
 def hits_of(course: Course, faults: Iterable[Fault], log: FaultLog) -> list[Hit]:
     """Return everything that happened in a course, in the order of time."""
-    times = [
+    times: list[tuple[float, str, str, int]] = [
         (at, fault.role, fault.kind, fault.step) for fault in faults for at in log.happened(fault)
     ]
     times += [(at, kill.target, kill.kind, kill.step) for at, kill in course.kills]
