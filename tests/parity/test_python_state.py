@@ -229,6 +229,35 @@ class Config(Net):
         CONFIG["weight"] = 0.5 if step >= 2 else 1.0
 
 
+class OfEnvironment(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        os.environ["WAFERSTREAM_TEST_WEIGHT"] = "1.0"
+
+    def scale(self) -> float:
+        return float(os.environ["WAFERSTREAM_TEST_WEIGHT"])
+
+    def after(self, step: int) -> None:
+        os.environ["WAFERSTREAM_TEST_WEIGHT"] = str(1.0 / step)
+
+
+class Method(Net):
+    """The loop replaces a method of the class."""
+
+    def weight(self) -> float:
+        return 1.0
+
+    def scale(self) -> float:
+        return self.weight()
+
+    def after(self, step: int) -> None:
+        if step == 2:
+            Method.weight = Method.less_weight  # type: ignore[method-assign]
+
+    def less_weight(self) -> float:
+        return 0.5
+
+
 KINDS = [
     Counter,
     Limit,
@@ -313,15 +342,16 @@ def test_state_has_the_values_of_a_plain_loop(
     """
     compiling = Mock(wraps=fit_step)
     monkeypatch.setattr(sys.modules[TracedStep.__module__], "fit_step", compiling)
-    OfClass.calls = 0
+    OfClass.calls, weight = 0, Method.weight
     reference = kind()
     wanted = plain(reference)
-    OfClass.calls = 0
+    OfClass.calls, Method.weight = 0, weight  # type: ignore[method-assign]
     net = kind()
     seen = on_cluster(net, activation_steps)
     assert seen == pytest.approx(wanted[activation_steps - 1 :], abs=2e-6)
     for mine, other in zip(net.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(mine.detach(), other.detach(), rtol=0, atol=2e-6)
+    Method.weight = weight  # type: ignore[method-assign]
     assert compiling.call_count == (STEPS if kind is Branch else 1)
 
 
