@@ -67,11 +67,21 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
         log.warning("Checkpoint %s has NaN or infinity in %s", target, ", ".join(names))
 
 
-def load(path: Path | str) -> dict[str, Any]:
+def load(
+    path: Path | str,
+    map_location: object = None,  # noqa: ARG001
+) -> dict[str, Any]:
     """Return the states of a checkpoint; tensors are read from the file on access.
 
     To continue training on the cluster use ``Backend.restore``, which does not load the weights
-    into this process. CheckpointError if the file is damaged.
+    into this process.
+
+    Args:
+        path: The file.
+        map_location: Accepted without effect: tensors are read into the memory of this process.
+
+    Raises:
+        CheckpointError: The file is damaged.
     """
     reader = Reader(Path(local_path(path)))
     states = dict(reader.objects)

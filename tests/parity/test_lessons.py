@@ -209,7 +209,7 @@ writer = cstorch.utils.tensorboard.SummaryWriter("events")
 
 @cstorch.compile_step
 def training_step(batch):
-    loss = loss_of(compiled_model(batch["input_ids"]), batch["labels"])
+    loss = loss_of(compiled_model(batch["input_ids"]), batch["labels"].int())
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()

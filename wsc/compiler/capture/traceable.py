@@ -5,6 +5,9 @@ compare. Here such a variance gives NaN, which ends the run like any other loss 
 
 ``lstm`` is one op of oneDNN on a CPU. Without oneDNN it is a loop over time of ops with kernels.
 
+``cross_entropy`` and ``nll_loss`` take class numbers in every integer type: programs for the real
+machine send them in 32 bits.
+
 ``ctc_loss`` is that of ``wsc.compiler.capture.ctc``, and ``wsc.compiler.capture.traceable_modules``
 has the modules that no function stands for.
 """
@@ -23,6 +26,9 @@ from torch.overrides import TorchFunctionMode
 from wsc.compiler.capture.ctc import ctc_loss
 from wsc.compiler.capture.traceable_modules import traceable_modules
 
+_LOSSES_OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
+_INTEGERS = (torch.int32, torch.int16, torch.int8)
+
 
 class TraceableForms(TorchFunctionMode):
     """Replaces functions that cannot be traced by the same arithmetic."""
@@ -30,6 +36,8 @@ class TraceableForms(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if func in _LOSSES_OF_CLASSES:
+            return _with_long_target(func, *args, **kwargs or {})
         if func is functional.gaussian_nll_loss:
             return gaussian_nll_loss(*args, **kwargs or {})
         if func in (functional.ctc_loss, torch.ctc_loss):
@@ -56,6 +64,15 @@ def without_onednn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+def _with_long_target(
+    loss: Any, input: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any
+) -> torch.Tensor:
+    """Return a loss whose class numbers have the type that torch's kernels take."""
+    wide = target.long() if target.dtype in _INTEGERS else target
+    result: torch.Tensor = loss(input, wide, *args, **kwargs)
+    return result
 
 
 def gaussian_nll_loss(

@@ -137,3 +137,15 @@ def test_negative_variance_gives_nan() -> None:
     x = torch.ones(3)
     assert gaussian_nll_loss(x, x, torch.tensor([1.0, -1.0, 1.0])).isnan()
     assert gaussian_nll_loss(x, x, 2.0).isfinite()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.int8, torch.int64])
+def test_class_numbers_have_any_integer_type(dtype: torch.dtype) -> None:
+    """Published programs send them in 32 bits; targets that are probabilities stay as they are."""
+    scores, numbers = torch.randn(4, 3), torch.tensor([0, 2, -100, 1])
+    expected = functional.cross_entropy(scores, numbers)
+    shares = functional.cross_entropy(scores, scores.softmax(-1))
+    with traceable_forms():
+        assert torch.equal(functional.cross_entropy(scores, numbers.to(dtype)), expected)
+        assert torch.equal(nn.NLLLoss()(scores.log_softmax(-1), target=numbers.to(dtype)), expected)
+        assert torch.equal(functional.cross_entropy(scores, scores.softmax(-1)), shares)
