@@ -60,7 +60,7 @@ def load_phases(path: Path, overrides: Sequence[Override] = ()) -> tuple[Params,
         for number, section in enumerate(sections, start=1)
     )
     _check_same_backend(phases, where)
-    return phases
+    return phases if len(phases) == 1 else tuple(map(_allowing_changes, phases))
 
 
 def _resolved(data: dict[str, Any], where: str, overrides: Sequence[Override]) -> Params:
@@ -70,6 +70,14 @@ def _resolved(data: dict[str, Any], where: str, overrides: Sequence[Override]) -
     flags = ", ".join(sorted({override.flag for override in overrides}))
     typed = {"trainer": apply_overrides(params.dump()["trainer"], overrides)}
     return validate(Params, typed, f"command line, one of {flags}")
+
+
+def _allowing_changes(params: Params) -> Params:
+    """Return a phase that may differ from the one before, whose checkpoints it goes on from."""
+    trainer = params.trainer
+    checkpoint = trainer.init.checkpoint.model_copy(update={"allow_changes": True})
+    init = trainer.init.model_copy(update={"checkpoint": checkpoint})
+    return params.model_copy(update={"trainer": trainer.model_copy(update={"init": init})})
 
 
 def _split_phases(data: dict[str, Any], where: str) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps
 from waferstream.loggers import Logger
 from waferstream.training.callback import Callbacks, make_callbacks
+from waferstream.training.checkpoints.provenance import record_of
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
@@ -77,6 +78,7 @@ class Trainer:
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         survives = self._is_protected
+        self._record: Mapping[str, Any] = {}
         self._saver = Saver(self._folder, backend, self._saves_in_background(), goes_on=survives)
         self._scaler = GradScaler()
         self.optimizer: Optimizer | None = None
@@ -107,7 +109,8 @@ class Trainer:
         fit = self._trainer.fit
         assert fit is not None, "checked"
         self._folder.prepare()
-        self._restorer.start_from(fit.ckpt_path)
+        self._record = record_of(self._init, self.model, fit.train_dataloader)
+        self._restorer.start_from(fit.ckpt_path, self._record)
         loader = make_loader(
             self._init, fit.train_dataloader, "train", "trainer.fit.train_dataloader"
         )
@@ -186,7 +189,7 @@ class Trainer:
         self._backend.watch = make_watch(self._init, plan.start)
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, self._rate(), self._observers, logs_scale)
-        work = Work(loader, step, plan, reporter, self.schedulers, self._scaler)
+        work = Work(loader, step, plan, reporter, self.schedulers, self._scaler, self._record)
         return TrainingLoop(
             self, self._init, self._callbacks, self._saver, self._restorer, self._not_finite, work
         )
@@ -229,7 +232,7 @@ class Trainer:
         loaders = self._evaluator.loaders(
             (validation.val_dataloader,), "trainer.validate.val_dataloader"
         )
-        self._restorer.start_from(validation.ckpt_path)
+        self._restorer.start_from(validation.ckpt_path, record_of(self._init, self.model))
         if self._restorer.path is None and self._backend.is_e2e_execution:
             log.warning(
                 "No checkpoint in %s, and none is named (--checkpoint_path): the evaluation is of "
@@ -251,7 +254,7 @@ class Trainer:
             self._evaluator.evaluate_all(loaders)
             return self._evaluated()
         for path in checkpoints_to_evaluate(section.ckpt_paths, self._folder):
-            self._restorer.start_from(path)
+            self._restorer.start_from(path, record_of(self._init, self.model))
             self._backend.reload()
             self._evaluator.evaluate_all(loaders)
         return self._evaluated()

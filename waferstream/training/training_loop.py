@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from cstorch.utils.data.dataloader import BATCHES
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.params import InitConfig
 from waferstream.training.callback import Callbacks
+from waferstream.training.checkpoints.provenance import STATE
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.not_finite import NotFiniteRule
@@ -45,7 +46,7 @@ class _Trainer(Protocol):
 
 @dataclass(frozen=True)
 class Work:
-    """Data, step and plan of a training, and the states that go on from step to step."""
+    """Data, step and plan of a training, the states that go on, and the record of its run."""
 
     loader: DataLoader
     step: Step
@@ -53,6 +54,7 @@ class Work:
     reporter: TrainingReporter
     schedulers: Sequence[Scheduler]
     scaler: GradScaler
+    record: Mapping[str, Any]
 
 
 class TrainingLoop:
@@ -189,6 +191,7 @@ class TrainingLoop:
         objects: dict[str, Any] = {
             "global_step": step,
             "seed": self._init.seed,
+            STATE: work.record,
             "schedulers": [scheduler.state_dict() for scheduler in work.schedulers],
             "dataloader": work.loader.state_dict(),
         }

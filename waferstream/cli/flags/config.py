@@ -51,6 +51,12 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         options=SWITCH,
     ),
     key_flag(
+        CHECKPOINT,
+        "allow_changes",
+        "go on from a checkpoint of a run on another model or other data",
+        options=SWITCH,
+    ),
+    key_flag(
         (*CALLBACKS, "LoadCheckpointStates"),
         "load_checkpoint_states",
         "states to restore, separated by commas: model, optimizer, dataloader, ... (default: all)",

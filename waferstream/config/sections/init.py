@@ -111,6 +111,9 @@ class CheckpointConfig(Section):
     """Train on while the weight servers write a checkpoint."""
     strict_version: bool = True
     """Refuse a checkpoint of another major or minor version."""
+    allow_changes: bool = False
+    """Go on from a checkpoint of a run on another model or other data; a file of several phases
+    always does."""
     grace_s: PositiveFloat = 20.0
     """Seconds from Ctrl-C or SIGTERM on for the current step to end and to be saved. Most
     schedulers kill after 30 s."""

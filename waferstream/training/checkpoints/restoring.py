@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from cstorch.utils.data.dataloader import BATCHES, SAMPLES
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import LoadCheckpointStates, SkipSamples
 from waferstream.training.callback import Callbacks
+from waferstream.training.checkpoints.provenance import check_changes
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import CheckpointError
 
@@ -66,10 +67,17 @@ class Restorer:
         self.path: Path | None = None
         """The checkpoint that was restored last, None before the first."""
 
-    def start_from(self, path: Path | str | None) -> None:
+    def start_from(self, path: Path | str | None, record: Mapping[str, Any]) -> None:
         """Restore the named or the newest checkpoint, or start from initial weights.
 
         A run that ends after the compiler needs no weights, and leaves the newest one alone.
+
+        Args:
+            path: A checkpoint, ``newest`` or None.
+            record: What decides about the weights of this run (``provenance.record_of``).
+
+        Raises:
+            CheckpointError: The checkpoint is damaged, or of a run on another model or other data.
         """
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
@@ -79,6 +87,7 @@ class Restorer:
             if path is not None and strict and "model" in self._asked_states():
                 check_same_model(path, self._trainer.model)
         if path is not None:
+            check_changes(Path(path), record, self._states_of_the_same_run())
             self.restore(Path(path), self._asked_states())
 
     def newest_of_run(self) -> Path | None:
@@ -123,6 +132,13 @@ class Restorer:
             scheduler.load_state_dict(count or {"last_epoch": 0})
         if skip is None or "dataloader" in self._objects:
             loader.load_state_dict(self._objects.get("dataloader", {BATCHES: 0}))
+
+    def _states_of_the_same_run(self) -> frozenset[str]:
+        """Return the states to restore that only the same model and data may go on from."""
+        checkpoint = self._init.checkpoint
+        if checkpoint.allow_changes or checkpoint.disable_strict_checkpoint_loading:
+            return frozenset()
+        return self._asked_states()
 
     def _asked_states(self) -> frozenset[str]:
         callback = self._init.callback(LoadCheckpointStates)

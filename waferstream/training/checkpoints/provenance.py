@@ -1,0 +1,174 @@
+"""What decides about the weights of a run, recorded in its checkpoints, and compared on resuming.
+
+The record is flat: a dotted key for every value of the model, the data, the seed, the optimizer,
+its schedules and the precision, and digests of files of data and of the user's code. What neither
+weights nor losses depend on (systems, length, logs) is no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from modelzoo.data.registry import data_processor
+from modelzoo.models.registry import known_config
+from modelzoo.user_classes import CLASS, LOSS, import_class
+from waferstream.config.params import InitConfig
+from waferstream.config.sections.init import DataLoaderConfig
+from waferstream.training.checkpoints.fingerprints import code_digest, file_digest
+from wsc.checkpoint.reader import Reader
+from wsc.core.errors import CheckpointError
+
+log = logging.getLogger("waferstream")
+
+STATE = "configuration"
+"""The state of a checkpoint that has the record."""
+
+_MODEL, _DATA = "model", "train_dataloader"
+_HARMLESS = ("batch_size", "dropout")  # in a key: values that a run may change on its way
+_UNRECORDED = ("num_workers", "prefetch_factor", "persistent_workers")
+_SETTINGS = ("seed", "optimizer", "schedulers", "precision", "sparsity")
+_NUM_SHOWN = 8  # differences in a line
+_ABSENT = "nothing"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key on which two runs differ, with the values of the run before and of this one."""
+
+    key: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_text(self.now)} (was {_text(self.before)})"
+
+
+def record_of(
+    init: InitConfig, model: nn.Module, data: DataLoaderConfig | None = None
+) -> dict[str, Any]:
+    """Return the record of a run; without ``data`` that of its model alone."""
+    record = dict(_flat(_MODEL, _model_section(init)))
+    record[f"{_MODEL} code"] = code_digest(_code_of_model(init, model))
+    if data is not None:
+        record |= _flat(_DATA, _data_section(data))
+        record[f"{_DATA} code"] = code_digest(_named_code(data.dump()))
+        dumped = init.dump()
+        for name in _SETTINGS:
+            record |= _flat(name, dumped.get(name))
+    found: dict[str, Any] = json.loads(json.dumps(record))  # as a checkpoint has it
+    return found
+
+
+def check_changes(path: Path, record: Mapping[str, Any], refused: Collection[str]) -> None:
+    """Say what differs from the run that wrote a checkpoint, and refuse it if that matters.
+
+    An evaluation, whose record has the model alone, refuses nothing.
+
+    Args:
+        path: The checkpoint.
+        record: That of this run.
+        refused: States of the checkpoint that must come from the same model and data.
+
+    Raises:
+        CheckpointError: The model or the data is another one.
+    """
+    trains = f"{_DATA} code" in record
+    before = Reader(path).objects.get(STATE)
+    if not isinstance(before, Mapping):
+        log.debug("%s says nothing about the run that wrote it", path)
+        return
+    changes = [
+        Change(key, before.get(key, _ABSENT), record.get(key, _ABSENT))
+        for key in sorted(before.keys() | record.keys())
+        if (trains or _section_of(key) == _MODEL)
+        and before.get(key, _ABSENT) != record.get(key, _ABSENT)
+    ]
+    serious = [change for change in changes if _is_serious(change.key, refused)]
+    if trains and serious:
+        raise CheckpointError(
+            "the checkpoint is of a run on another model or other data",
+            code="run-changed",
+            where=str(path),
+            value=_listed(serious),
+            rule="a run goes on with the model and the data that it began with",
+            remedy="--allow_changes goes on; a model_dir of its own begins anew; "
+            "--load_checkpoint_states=model takes the weights alone",
+        )
+    if changes:
+        log.warning("Other values than in the run that wrote %s: %s", path, _listed(changes))
+
+
+def _is_serious(key: str, refused: Collection[str]) -> bool:
+    if any(word in key for word in _HARMLESS):
+        return False
+    state = {_MODEL: "model", _DATA: "dataloader"}.get(_section_of(key))
+    return state in refused
+
+
+def _section_of(key: str) -> str:
+    return key.split(".", maxsplit=1)[0].removesuffix(" code")
+
+
+def _model_section(init: InitConfig) -> Mapping[str, Any]:
+    section = init.model.dump()
+    known = known_config(section, "trainer.init.model")
+    return section if known is None else known.model_dump(mode="json")
+
+
+def _data_section(data: DataLoaderConfig) -> Mapping[str, Any]:
+    """Return the section of a loader with digests in the place of files."""
+    section = data.dump()
+    if CLASS not in section:
+        section = data_processor(section, "trainer.fit.train_dataloader").model_dump(mode="json")
+    return {key: _identity(each) for key, each in section.items() if key not in _UNRECORDED}
+
+
+def _identity(value: Any) -> Any:
+    """Return a value with digests in the place of the files that it names."""
+    match value:
+        case str() if value:
+            return file_digest(Path(value)) or value
+        case list():
+            return [_identity(each) for each in value]
+        case Mapping():
+            return {key: _identity(each) for key, each in value.items()}
+    return value
+
+
+def _code_of_model(init: InitConfig, model: nn.Module) -> Iterator[str]:
+    """Yield the modules that a model is written in."""
+    yield from (type(each).__module__ for each in model.modules())
+    section = init.model.dump()
+    yield from _named_code(section)
+    yield from _named_code(section.get(LOSS) or {})
+
+
+def _named_code(section: Mapping[str, Any]) -> Iterator[str]:
+    if CLASS in section:
+        yield import_class(section[CLASS], CLASS).__module__
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every value below a section with its dotted key; a list is one value."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _flat(f"{prefix}.{key}", each)
+    elif value is not None:
+        yield prefix, value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _listed(changes: Collection[Change]) -> str:
+    shown = [str(change) for change in changes][:_NUM_SHOWN]
+    more = f"; ... ({len(changes)} in total)" if len(changes) > len(shown) else ""
+    return "; ".join(shown) + more
