@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -265,6 +266,14 @@ def _start_private() -> None:
         return _RayParams(**given | own | {"node_ip_address": _LOOPBACK, "session_name": session})
 
     _of_private.enter_context(own_token())
+    try:
+        _init_private(folder, params)
+    finally:
+        remove_ended_sessions(folder, running=session if ray.is_initialized() else "")
+
+
+def _init_private(folder: Path, params: Callable[..., parameter.RayParams]) -> None:
+    """Start Ray's processes in a folder, with the parameters that a function makes of its own."""
     with ExitStack() as stack:
         STOPPED_PROCESSES.watch(stack.enter_context(workers_forked()))
         _leave_at_exit()
@@ -283,4 +292,3 @@ def _start_private() -> None:
             _system_config=_config(),
             _temp_dir=str(folder),
         )
-    remove_ended_sessions(folder, running=session)
