@@ -19,6 +19,7 @@ from cstorch.cluster.job_records import JobRecords
 from cstorch.model_holder import ModelHolder
 from cstorch.optim.state import OptimizerState
 from cstorch.terminal import report_text
+from cstorch.tracing.gradients_between import GradientsBetween
 from cstorch.tracing.recorder import active_recorder
 from timing.program_report import ProgramReport
 from timing.start_up import StartUp
@@ -42,6 +43,8 @@ class Backend(ModelHolder):
         super().__init__(*arguments, **options)
         self.timed = TimedSteps()
         """Emulated time of all steps of training."""
+        self.gradients = GradientsBetween()
+        """The gradients that steps have left on the parameters."""
         self.program_reports: list[ProgramReport] = []
         """What was compiled or validated where nothing is executed."""
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode

@@ -26,6 +26,7 @@ from cstorch.devices.host import HostBackend
 from cstorch.tracing.call import Call
 from cstorch.tracing.fitted_step import FittedStep, fit_step
 from cstorch.tracing.forward import Forward
+from cstorch.tracing.leaves import traits_of
 from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.recorder import names_of
@@ -109,6 +110,7 @@ class TracedStep:
             elif self._watch is not None and self._watch.must_run():
                 self._run_again(backend, loop, arguments)
             self._renew_update(backend, loop)
+        self._note_gradients(backend)
         call = loop.attach(self, self._inputs)
         self._inputs = {}  # they stay as they are
         outputs = self._installed.recorded.outputs
@@ -212,6 +214,7 @@ class TracedStep:
             held = fitted.recorded.recorder.optimizer_state
             backend.install(fitted.compiled, feed, fitted.optimizer, held)
         self._constants = backend.constants()
+        self._traits = self._traits_now(backend)
 
     def _run_again(self, backend: Backend, loop: Loop, call: Call) -> None:
         """Run the body for this iteration, whose state in Python may be another one.
@@ -274,8 +277,24 @@ class TracedStep:
             num_steps=loop.last_step,
         )
 
+    def _traits_now(self, backend: Backend) -> list[object]:
+        return traits_of(model_of(backend), self._installed.recorded.recorder.optimizer)
+
+    def _note_gradients(self, backend: Backend) -> None:
+        """Note which gradients the call leaves; refuse one that adds to those of a call before."""
+        recorded = self._installed.recorded
+        if recorded.recording is not None and recorded.recorder.leaves is not None:
+            backend.gradients.note_call(
+                self._function,
+                model_of(backend),
+                recorded.recording.captured,
+                recorded.recorder.leaves.taken,
+            )
+
     def _is_outdated(self, backend: Backend) -> bool:
-        """Return whether the program was compiled with other values of constant buffers."""
+        """Return whether constant buffers, flags or hooks were others when it was compiled."""
+        if self._traits != self._traits_now(backend):
+            return True
         now, then = backend.constants(), self._constants
         return len(now) != len(then) or any(
             a is not b or version != before

@@ -75,4 +75,4 @@ class HeldState:
     def reload(self, restored: Restored) -> None:
         """Note that MemoryX has read the states of a checkpoint."""
         if self.state is not None and "optimizer" in restored.states:
-            self.state.reload(restored.updates)
+            self.state.reload(restored.updates, restored.missed)

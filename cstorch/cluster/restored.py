@@ -68,6 +68,11 @@ class Restored:
         steps = objects.get("global_step", 0) if self.state_names else 0
         return int(objects.get("optimizer", {}).get("updates", steps))
 
+    @property
+    def missed(self) -> Mapping[str, int]:
+        """Updates that parameters have missed, by name."""
+        return dict(self._reader.objects.get("optimizer", {}).get("missed", {}))
+
     def state(self, name: str) -> np.ndarray:
         """Return one tensor of the optimizer state; CheckpointError if the file is damaged."""
         return self._reader[f"{OPTIMIZER_STATE}.{name}"]

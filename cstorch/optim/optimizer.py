@@ -140,6 +140,11 @@ class Optimizer(torch.optim.Optimizer):
         recorder.step_optimizer(self)
         self._call_hooks(recorder, _global_optimizer_post_hooks, self._optimizer_step_post_hooks)
 
+    def hooks(self) -> tuple[Any, ...]:
+        """Return the hooks of its steps."""
+        before, after = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
+        return (*before.values(), *after.values())
+
     def _call_hooks(self, recorder: Recorder, *hooks: Mapping[int, Callable[..., Any]]) -> None:
         """Call hooks of a step, which find the weights and gradients of the trace in the groups."""
         called = [hook for some in hooks for hook in some.values()]
@@ -149,11 +154,14 @@ class Optimizer(torch.optim.Optimizer):
                     hook(self, (), {})
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear gradients; in a trace only the hooks run, as MemoryX keeps none between steps."""
+        """Clear gradients; in a trace, those that the update of the step would take."""
         for hook in self._zero_grad_pre_hooks.values():
             hook(self, (set_to_none,), {})
-        if active_recorder.get() is None:
+        recorder = active_recorder.get()
+        if recorder is None:
             super().zero_grad(set_to_none)
+        elif recorder.leaves is not None:
+            recorder.leaves.clear(p for group in self.param_groups for p in group["params"])
         for hook in self._zero_grad_post_hooks.values():
             hook(self, (set_to_none,), {})
 
@@ -246,6 +254,7 @@ class Optimizer(torch.optim.Optimizer):
             rule=self.rule.name,
             groups=with_one_update(self.rule, groups, parameters, self._tied_before),
             earlier_updates=earlier,
+            missed=self.remote_state.missed_updates(),
             sparsity=tuple(sparsity),
         )
 

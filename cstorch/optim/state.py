@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 from weakref import WeakSet
 
 import numpy as np
 import torch
 
+from cstorch.optim.missed_updates import MissedUpdates
 from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
 from cstorch.sparse.masks import MaskView
 from memoryx.optim.rule import Hyper, Rule
@@ -33,6 +35,10 @@ class SavedState(Protocol):
     @property
     def updates(self) -> int:
         """Updates that it has seen."""
+
+    @property
+    def missed(self) -> Mapping[str, int]:
+        """Those of them that parameters have missed, by name."""
 
     @property
     def state_names(self) -> Collection[str]:
@@ -91,6 +97,7 @@ class OptimizerState:
         self._remotes: dict[torch.Tensor, dict[str, Remote]] = {}
         self._tensors: dict[torch.Tensor, dict[str, Any]] = defaultdict(dict)
         self._updates = 0
+        self.missed = MissedUpdates()
         self._earlier_updates = 0
         self._saved: SavedState | None = None  # the newest checkpoint that counts for it
         self.is_in_memoryx = False
@@ -111,7 +118,8 @@ class OptimizerState:
                     origin = _Origin(self, parameter)
                     remotes[key] = Remote(key, torch.empty(shape), origin, is_fresh=False)
                     state.setdefault(key, alias_of(remotes[key]))
-            state.setdefault(STEP, torch.tensor(0.0)).fill_(self._updates)
+            seen = self._updates - self.missed.of(parameter, self._updates)
+            state.setdefault(STEP, torch.tensor(0.0)).fill_(seen)
         return self._tensors
 
     def put(self, tensors: Mapping[torch.Tensor, dict[str, Any]]) -> None:
@@ -124,10 +132,29 @@ class OptimizerState:
         self._follow_checkpoint()
         return self._updates
 
-    def set_updates(self, updates: int) -> None:
-        """Note that the state has values that were loaded, after so many updates."""
+    def set_updates(self, updates: int, missed: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Note that the state has values that were loaded, after so many updates.
+
+        ``missed`` are those that a parameter has missed, by its name.
+        """
         self._updates = updates
+        named = ((parameter, str(_name(parameter))) for parameter, _ in self._parameters())
+        self.missed.reload({p: missed[name] for p, name in named if name in missed})
         self.num_loads += 1
+
+    def note_trained(self, names: Collection[str]) -> None:
+        """Note which parameters have gradients from the next step on."""
+        parameters = [parameter for parameter, _ in self._parameters()]
+        trained = {parameter for parameter in parameters if _name(parameter) in names}
+        self.missed.note_trained(parameters, trained, self.updates)
+
+    def missed_updates(self) -> dict[str, int]:
+        """Return the updates that parameters have missed, by name, of those that have."""
+        found = {
+            str(_name(parameter)): self.missed.of(parameter, self._updates)
+            for parameter, _ in self._parameters()
+        }
+        return {name: missed for name, missed in found.items() if missed}
 
     def announce_loaded(self) -> None:
         """Let training go on after the updates of a state that was loaded.
@@ -202,7 +229,9 @@ class OptimizerState:
             places = {"params": list(range(start, stop)), "param_names": self.names(group)}
             groups.append({**self._owner.hyper(group), **places})
             start = stop
-        return {"updates": self.updates, "param_groups": groups}
+        missed = self.missed_updates()
+        counts = {"updates": self.updates, **({"missed": missed} if missed else {})}
+        return {**counts, "param_groups": groups}
 
     def take_changes(self) -> dict[str, torch.Tensor]:
         """Return the values that were written in this process since the last call, by name."""
@@ -222,10 +251,10 @@ class OptimizerState:
         for remote in self._all():
             remote.outdate()
 
-    def reload(self, updates: int) -> None:
+    def reload(self, updates: int, missed: Mapping[str, int] = MappingProxyType({})) -> None:
         """Note that MemoryX has read other values from a checkpoint."""
         self.outdate()
-        self.set_updates(updates)
+        self.set_updates(updates, missed)
 
     def keep(self, num_new: int = 0) -> None:
         """Bring all values to this process, from where they are sent when they are needed again.
@@ -273,7 +302,7 @@ class OptimizerState:
         saved = None if holder is None or self.is_in_memoryx else holder.saved_state
         if saved is not None and saved is not self._saved:
             self._saved = saved
-            self.reload(saved.updates)
+            self.reload(saved.updates, saved.missed)
 
     def _holder(self) -> StateHolder | None:
         for group in self._owner.param_groups:

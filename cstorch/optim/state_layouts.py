@@ -33,7 +33,8 @@ def torch_layout(reader: Reader) -> dict[str, Any]:
     for group in groups:
         for index, name in zip(group["params"], group["param_names"], strict=True):
             if name in tensors or saved["updates"]:
-                step = torch.tensor(float(saved["updates"]))
+                seen = saved["updates"] - saved.get("missed", {}).get(name, 0)
+                step = torch.tensor(float(seen))
                 states[index] = {STEP: step, **tensors.get(name, {})}
     return {"state": states, "param_groups": groups}
 

@@ -97,7 +97,7 @@ class Taken:
             for group in own.param_groups
             for parameter in group["params"]
             if parameter in trained and parameter in held
-            if (state := {**self._numbers(group), **_tensors(held[parameter])})
+            if (state := {**self._numbers(group, parameter), **_tensors(held[parameter])})
         }
         given.state.update({parameter: dict(state) for parameter, state in self._state.items()})
 
@@ -115,9 +115,9 @@ class Taken:
                 }
         load_state(self.optimizer.rule, state, list(_parameters(self.optimizer)), saved)
 
-    def _numbers(self, group: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """Return the numbers that torch keeps for each parameter of a group."""
-        rule, updates = self.optimizer.rule, self.optimizer.remote_state.updates
+    def _numbers(self, group: dict[str, Any], parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the numbers that torch keeps for a parameter of a group."""
+        rule, updates = self.optimizer.rule, self._seen(parameter)
         hyper = self.optimizer.hyper(group)
         numbers = {key: rule.derived_value(key, hyper, updates) for key in rule.derived_states}
         if rule.counts_updates:
@@ -129,14 +129,18 @@ class Taken:
         present = {parameter: state for parameter, state in given.state.items() if state}
         if present.keys() != self._state.keys():
             return True
-        updates = self.optimizer.remote_state.updates
         return any(
             state.keys() != own.keys()
             or any(state[key] is not own[key] for key in own)
-            or int(state.get(STEP, updates)) != updates
+            or int(state.get(STEP, seen)) != seen
             for parameter, own in self._state.items()
-            for state in (present[parameter],)
+            for state, seen in ((present[parameter], self._seen(parameter)),)
         )
+
+    def _seen(self, parameter: torch.Tensor) -> int:
+        """Return the updates that a parameter has seen."""
+        state = self.optimizer.remote_state
+        return state.updates - state.missed.of(parameter, state.updates)
 
 
 _TAKEN: WeakKeyDictionary[torch.optim.Optimizer, Taken] = WeakKeyDictionary()

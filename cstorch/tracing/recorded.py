@@ -71,6 +71,9 @@ class RecordedOptimizer(Protocol):
     def report_sparsity(self, updates: int) -> None:
         """Call the hooks of the sparsity after so many steps of training."""
 
+    def hooks(self) -> tuple[Any, ...]:
+        """Return the hooks of its steps."""
+
     def settings(self, schedulers: Sequence[RecordedScheduler]) -> list[object]:
         """Return all that decides further updates and that no scheduler sets."""
 

@@ -32,6 +32,8 @@ class RecordedStep:
     def optimizer_of(self, compiled: Compiled, num_steps: int) -> OptimizerSpec | None:
         """Return the update after a step; arguments and errors as of ``update_of``."""
         trains = compiled.program.mode == "train"
+        if self.recorder.optimizer_state is not None:
+            self.recorder.optimizer_state.note_trained(compiled.program.trained)
         done = self.backend.global_step, self.backend.steps.resumed
         update = update_of(self.recorder, model_of(self.backend), num_steps, trains, *done)
         if update is not None and self.recorder.optimizer is not None:

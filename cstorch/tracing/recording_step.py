@@ -154,7 +154,7 @@ def _record(
         refused_foreign_steps(),
         traced_tensors(model, names),
     ):
-        recorder.leaves = leaves = Leaves(model)
+        recorder.leaves = leaves = Leaves(model, is_whole=names is itself)
         made = record(
             step,
             model,

@@ -187,7 +187,8 @@ class WeightStore:
             # What is bounded is updated one by one: parameters do not mix.
             size = 1 if self.memory.is_bounded else max(1, len(names))
             for start in range(0, len(names), size):
-                self._update(group, names[start : start + size], gradients, applied)
+                for missed, some in self._by_missed(names[start : start + size]).items():
+                    self._update(group, some, gradients, applied, missed)
                 self._average(names[start : start + size], applied)
                 self.expect(names[start + size : start + 2 * size])
 
@@ -203,8 +204,9 @@ class WeightStore:
         names: Sequence[str],
         gradients: Mapping[str, torch.Tensor],
         applied: int,
+        missed: int,
     ) -> None:
-        """Apply the rule to some parameters of a group at once."""
+        """Apply the rule to some parameters of a group, which have missed some updates, at once."""
         update = self.update_of(applied)
         self.memory.use(tensor for name in names for tensor in self.of(name).values())
         parameters = [
@@ -213,9 +215,19 @@ class WeightStore:
             )
             for name in names
         ]
-        self._rule.update(parameters, group.at(applied), update)
+        self._rule.update(parameters, group.at(applied), update - missed)
         for name in names:
             self._finish_update(name, gradients[name], update)
+
+    def _by_missed(self, names: Sequence[str]) -> Mapping[int, Sequence[str]]:
+        """Return parameters by how many updates they have missed."""
+        assert self._optimizer is not None, "an evaluation program updates nothing"
+        if not self._optimizer.missed:
+            return {0: names}
+        found: dict[int, list[str]] = {}
+        for name in names:
+            found.setdefault(self._optimizer.missed.get(name, 0), []).append(name)
+        return found
 
     def _averaged(self, names: Iterable[str]) -> Iterator[str]:
         """Yield the moving averages of parameters."""

@@ -116,6 +116,7 @@ def train(num_csx: int, path: Path, resume_from: Path | None = None) -> Outcome:
 
         @cstorch.trace
         def training_step(batch: Batch) -> None:
+            optimizer.zero_grad()
             compiled(**batch)[0].backward()
             optimizer.step()
 

@@ -47,6 +47,7 @@ def traced(backend: cstorch.Backend, seen: list[int]) -> TracedStep:
     def step(batch: Batch) -> torch.Tensor:
         runs()
         loss: torch.Tensor = model(**batch)
+        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         scheduler.step()

@@ -7,7 +7,7 @@ torch used here were checked with the version that pyproject.toml requires.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -63,8 +63,10 @@ def recorded_layers(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def marked_backward() -> Iterator[None]:
+def marked_backward(before: Callable[[], None]) -> Iterator[None]:
     """Mark the gradient at which ``loss.backward()`` starts, and link backward to forward nodes.
+
+    ``before`` is called before each pass.
 
     ``Tensor.backward`` is replaced while the step is traced, since the user's step calls it and
     takes no argument for the first gradient.
@@ -89,6 +91,7 @@ def marked_backward() -> Iterator[None]:
             # the latest forward op and the stack trace of this call. They set seq_nr, stack trace
             # and the backward mark from the autograd node whose formula is about to run.
             logging_utils.setup_stacktrace_preservation_hooks([loss.grad_fn])
+        before()
         with fx_traceback.annotate({_SEED_KEY: True}):
             seed = torch.full_like(loss, 1.0)
         try:

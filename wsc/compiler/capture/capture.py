@@ -42,6 +42,7 @@ from wsc.compiler.capture.annotations import annotate_layers, marked_backward, r
 from wsc.compiler.capture.capture_errors import explain, recorded_lines
 from wsc.compiler.capture.captured import Captured
 from wsc.compiler.capture.constants import own_constants
+from wsc.compiler.capture.earlier_gradients import EarlierGradients
 from wsc.compiler.capture.host_draws import refuse_host_draws
 from wsc.compiler.capture.host_reads import RefuseHostReads
 from wsc.compiler.capture.known_values import KnownValues
@@ -96,8 +97,9 @@ def capture(
     buffers = buffers or TracedBuffers({"": model})
     trained: list[str] = []
     replaced: list[str] = []
-    flat_step = _flat_step(step, model, precision, buffers, trained, replaced, taken)
-    module = _recorded(flat_step, model, inputs, precision, buffers, shapes)
+    earlier = EarlierGradients()
+    flat_step = _flat_step(step, model, precision, buffers, trained, replaced, taken, earlier)
+    module = _recorded(flat_step, model, inputs, precision, buffers, shapes, earlier)
     own_constants(module, lambda constant: constant not in buffers.names)
     (output,) = module.graph.find_nodes(op="output")
     outputs = output.args[0]
@@ -115,6 +117,8 @@ def capture(
         buffers=buffers,
         update=StateUpdate(StepState(), None),
         norms=NO_NORMS,
+        carried=earlier.carried,
+        left=earlier.left,
     )
 
 
@@ -135,6 +139,7 @@ def _recorded(
     precision: StreamPrecision,
     buffers: TracedBuffers,
     shapes: ShapeEnv | None,
+    earlier: EarlierGradients,
 ) -> fx.GraphModule:
     """Run a step on tensors without memory, and return the annotated graph of its ops."""
     # Buffers and constants of the model are real tensors among fake ones, in the fake mode and in
@@ -148,7 +153,7 @@ def _recorded(
     with (
         fx_traceback.preserve_node_meta(),  # without it make_fx drops seq_nr and annotations
         recorded_layers(model),
-        marked_backward(),
+        marked_backward(earlier.before_backward),
         recorded_lines(),
         _use_lazy_graph_module(True),  # the graph is read, its module never called
         own_shape_rules(),
@@ -170,6 +175,7 @@ def _flat_step(
     trained: list[str],
     replaced: list[str],
     taken: Taken,
+    earlier: EarlierGradients,
 ) -> FlatStep:
     """Return the step as a function of streamed weights and batch to a flat list of tensors.
 
@@ -188,7 +194,9 @@ def _flat_step(
             traceable_forms(),
             refuse_host_draws(),
         ):
+            earlier.begin(live)
             results = step(batch)
+            earlier.end()
         finals = buffers.replaced()
         replaced.extend(finals)
         at_the_end = {name: live[name].grad for name in names}

@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 from torch import fx
 
 from wsc.compiler.capture.traced_buffers import TracedBuffers
-from wsc.compiler.results.gradient_ops import cut_gradient_ops, find_gradient_ops
+from wsc.compiler.results.gradient_ops import (
+    cut_gradient_ops,
+    find_gradient_ops,
+    gradients_of_updates,
+)
 from wsc.compiler.results.norm_results import NormStep, erase_unread, separate_norms
 from wsc.compiler.results.step_state import StateUpdate, separate_state
 from wsc.core.program.program import Rounding, TensorSpec
@@ -31,6 +35,8 @@ class Captured:
     update: StateUpdate  # set by ``separated``
     norms: NormStep  # set by ``separated``
     gradient_kernels: tuple[GradientKernel, ...] = ()  # set by ``separated``
+    carried: frozenset[str] = frozenset()  # weights that add to a gradient of earlier steps
+    left: frozenset[str] = frozenset()  # weights whose gradient the step does not clear
 
     @property
     def graph(self) -> fx.Graph:
@@ -92,17 +98,16 @@ def separated(captured: Captured) -> Captured:
             (wsc.compiler.results.norm_results), or gradients are changed in a way that MemoryX
             cannot repeat (wsc.compiler.results.gradient_ops).
     """
+    gradients = gradients_of_updates(captured.graph, captured.gradients)
     outputs, num_results = captured._outputs, captured.num_results
-    num_gradients = len(captured.trained)
-    gradients = outputs[num_results : num_results + num_gradients]
-    names = dict(zip(gradients, captured.trained, strict=True))
-    found = find_gradient_ops(captured.graph, captured.gradients)
+    names = {node: name for name, node in gradients.items()}
+    found = find_gradient_ops(captured.graph, gradients)
     before = {ops.parameter: ops.raw for ops in found}
     norms, results = separate_norms(
         captured.module, outputs[:num_results], captured.weights, names, before.values()
     )
-    raw = [before.get(name, node) for name, node in captured.gradients.items()]
-    finals = outputs[num_results + num_gradients :]
+    raw = [before.get(name, node) for name, node in gradients.items()]
+    finals = outputs[num_results + len(gradients) :]
     (output,) = captured.graph.find_nodes(op="output")
     output.args = ([*results.values(), *raw, *finals],)
     erase_unread(captured.graph, [outputs[place] for place in norms.results.results])

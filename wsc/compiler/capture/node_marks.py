@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -18,6 +18,9 @@ RECOMPUTE_KEYS = {
 
 UPDATE_KEY = "waferstream_update"
 """Key of the ``meta`` of the last node before the update of some parameters: their names."""
+
+TAKEN_KEY = "waferstream_taken"
+"""Key of the ``meta`` of a gradient that updates take: the names of the parameters."""
 
 LIMIT_KEY = "waferstream_limit"
 """Key of the ``meta`` of the last node before gradients are clipped, or unscaled."""
@@ -45,11 +48,15 @@ def loss_scale_placeholder() -> torch.Tensor:
         return torch.full((), 1.0, dtype=torch.float32)
 
 
-def mark_update(names: Iterable[str]) -> None:
-    """Note that some parameters are updated after what the running trace has recorded so far."""
-    if (graph := running_graph()) is not None:
-        meta = next(iter(reversed(graph.nodes))).meta
-        meta[UPDATE_KEY] = (*meta.get(UPDATE_KEY, ()), *names)
+def mark_update(gradients: Mapping[str, torch.Tensor]) -> None:
+    """Note that parameters are updated by gradients after what the trace has recorded so far."""
+    if (graph := running_graph()) is None:
+        return
+    meta = next(iter(reversed(graph.nodes))).meta
+    meta[UPDATE_KEY] = (*meta.get(UPDATE_KEY, ()), *gradients)
+    for name, gradient in gradients.items():
+        meta = node_of(gradient).meta
+        meta[TAKEN_KEY] = (*meta.get(TAKEN_KEY, ()), name)
 
 
 def mark_limit() -> None:
@@ -63,3 +70,16 @@ def running_graph() -> fx.Graph | None:
     tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # slow to import
     mode = None if tracing is None else tracing.get_proxy_mode()
     return None if mode is None else mode.tracer.graph
+
+
+def node_of(traced: torch.Tensor) -> fx.Node:
+    """Return the node of a tensor in the running trace."""
+    from torch.fx.experimental.proxy_tensor import (  # noqa: PLC0415  (slow)
+        get_proxy_mode,
+        get_proxy_slot,
+    )
+
+    mode = get_proxy_mode()
+    assert mode is not None, "a graph is being recorded"
+    node: fx.Node = get_proxy_slot(traced, mode.tracer).proxy.node
+    return node

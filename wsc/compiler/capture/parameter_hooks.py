@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from wsc.compiler.capture.node_marks import running_graph
+from wsc.compiler.capture.node_marks import node_of, running_graph
 from wsc.compiler.storages import overwritten
 from wsc.core.errors import ApplianceCompilationError
 
@@ -53,21 +53,8 @@ def unhooked(node: fx.Node) -> frozenset[str]:
 def _mark(name: str, gradient: torch.Tensor) -> None:
     """Note the node of a gradient, if a graph is recorded."""
     if running_graph() is not None:
-        meta = _node_of(gradient).meta
+        meta = node_of(gradient).meta
         meta[_UNHOOKED] = (*meta.get(_UNHOOKED, ()), name)
-
-
-def _node_of(traced: torch.Tensor) -> fx.Node:
-    """Return the node of a tensor in the running trace."""
-    from torch.fx.experimental.proxy_tensor import (  # noqa: PLC0415  (slow)
-        get_proxy_mode,
-        get_proxy_slot,
-    )
-
-    mode = get_proxy_mode()
-    assert mode is not None, "a graph is being recorded"
-    node: fx.Node = get_proxy_slot(traced, mode.tracer).proxy.node
-    return node
 
 
 def _call(hook: Hook, name: str, gradient: torch.Tensor) -> torch.Tensor:

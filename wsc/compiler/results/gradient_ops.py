@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from wsc.compiler.capture.capture_errors import line_of_node
-from wsc.compiler.capture.node_marks import LIMIT_KEY, UPDATE_KEY
+from wsc.compiler.capture.node_marks import LIMIT_KEY, TAKEN_KEY, UPDATE_KEY
 from wsc.compiler.capture.parameter_hooks import unhooked
 from wsc.compiler.ops import op_kind, op_name
 from wsc.compiler.storages import needed_for, overwritten, storages_of
@@ -34,6 +34,34 @@ class GradientOps:
     raw: fx.Node  # the gradient as autograd has computed it
     changed: fx.Node  # the gradient for the update
     nodes: tuple[fx.Node, ...]
+
+
+def gradients_of_updates(graph: fx.Graph, gradients: Mapping[str, fx.Node]) -> dict[str, fx.Node]:
+    """Return the gradients as updates take them, and erase what the step writes to them later.
+
+    Args:
+        graph: The graph of a step.
+        gradients: The gradients at its end, by parameter.
+
+    Raises:
+        ApplianceCompilationError: The step reads a gradient that it has overwritten.
+    """
+    found, late, ended = dict(gradients), [], set[int]()
+    for node in graph.nodes:
+        found |= dict.fromkeys(gradients.keys() & set(node.meta.get(TAKEN_KEY, ())), node)
+    for node in graph.nodes:
+        if (written := overwritten(node)) is not None and storages_of([written]).keys() & ended:
+            late.append(node)
+        updated = (found[name] for name in node.meta.get(UPDATE_KEY, ()) if name in found)
+        ended |= storages_of(updated).keys()
+    (output,) = graph.find_nodes(op="output")
+    replaced = {gradients[name]: node for name, node in found.items()}
+    output.args = ([replaced.get(node, node) for node in output.args[0]],)
+    for node in reversed(late):
+        if node.users:
+            raise _refusal("a gradient is read after it was cleared", node)
+        graph.erase_node(node)
+    return found
 
 
 def find_gradient_ops(graph: fx.Graph, gradients: Mapping[str, fx.Node]) -> list[GradientOps]:

@@ -51,6 +51,9 @@ class OptimizerSpec:
     earlier_updates: int = 0
     """Updates that the state has seen before step 1 of training; negative if it began later."""
 
+    missed: Mapping[str, int] = field(default_factory=dict)
+    """The updates, of all those before the next one, that parameters have missed."""
+
     sparsity: tuple[WeightSparsity, ...] = ()
     """The weights that have masks; all others are dense."""
 

@@ -105,6 +105,7 @@ def norm_step(backend: cstorch.Backend, scale: float) -> TracedStep:
 
     @cstorch.trace
     def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        optimizer.zero_grad()
         scaler.scale(model(**batch)).backward()
         scaler.unscale_(optimizer)
         gradient = model.get_parameter("layers.0.weight").grad

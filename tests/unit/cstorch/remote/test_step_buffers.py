@@ -37,6 +37,7 @@ def train_step(model: Counting, backend: cstorch.Backend) -> TracedStep:
 
     @cstorch.trace
     def step(batch: dict[str, torch.Tensor]) -> None:
+        optimizer.zero_grad()
         compiled(**batch).backward()
         optimizer.step()
 

@@ -68,6 +68,7 @@ def step_and_scheduler(backend: cstorch.Backend) -> tuple[TracedStep, LRSchedule
     @cstorch.trace
     def step(batch: Batch) -> torch.Tensor:
         loss = model(**batch)
+        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         scheduler.step()
@@ -149,6 +150,7 @@ def stepped_by(make_scheduler: Callable[[cstorch.optim.Optimizer], LRScheduler])
         @cstorch.trace
         def step(batch: Batch) -> torch.Tensor:
             loss: torch.Tensor = model(**batch)
+            optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             scheduler.step()
@@ -193,6 +195,7 @@ def test_closures_receive_the_learning_rate_of_each_step(backend: cstorch.Backen
     @cstorch.trace
     def step(batch: Batch) -> torch.Tensor:
         loss: torch.Tensor = model(**batch)
+        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         group = optimizer.param_groups[0]
@@ -212,6 +215,7 @@ def test_a_step_cannot_compute_with_the_learning_rate(backend: cstorch.Backend) 
     @cstorch.trace
     def step(batch: Batch) -> torch.Tensor:
         loss: torch.Tensor = model(**batch)
+        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         return loss * optimizer.param_groups[0]["lr"]
