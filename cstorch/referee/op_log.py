@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,21 @@ class LoggedOp:
             a.shape == b.shape and torch.allclose(a, b, rtol=_DIFFERENT, atol=0, equal_nan=True)
             for a, b in pairs
         )
+
+
+@dataclass(frozen=True)
+class RanStep:
+    """The forward and backward pass of a step on a micro-batch."""
+
+    ops: Sequence[LoggedOp]
+    gradients: Mapping[str, torch.Tensor]
+
+    def has_gradients_of(self, other: RanStep) -> bool:
+        """Return whether another pass has given the same gradients."""
+        if self.gradients.keys() != other.gradients.keys():
+            return False
+        pairs = ((each, other.gradients[name]) for name, each in self.gradients.items())
+        return all(float((a - b).norm()) <= _DIFFERENT * float(a.norm()) for a, b in pairs)
 
 
 class OpLog(TorchDispatchMode):

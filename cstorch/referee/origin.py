@@ -17,7 +17,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from cstorch.referee.draws import BatchDraws
-from cstorch.referee.op_log import LoggedOp, OpLog
+from cstorch.referee.op_log import LoggedOp, OpLog, RanStep
 from cstorch.referee.rounds import Rounds
 from cstorch.referee.verdict import LOSS, Verdict
 from wsc.compiler.capture.capture_errors import line_of_node
@@ -71,14 +71,14 @@ def first_micro_batch(batch: Any, rounds: Rounds) -> tuple[Any, Rounds]:
     return pytree.tree_map_only(torch.Tensor, lambda x: x[: alone.cut.size], batch), alone
 
 
-def ops_of_recording(
+def run_recording(
     captured: Captured,
     masters: Mapping[str, torch.Tensor],
     batch: Any,
     rounds: Rounds,
     step: int,
-) -> list[LoggedOp]:
-    """Run a recorded step on a micro-batch; return its ops.
+) -> RanStep:
+    """Run a recorded step on a micro-batch.
 
     Args:
         captured: The step, at the size of the micro-batch.
@@ -92,45 +92,60 @@ def ops_of_recording(
     tensors = [x for x in pytree.tree_leaves(batch) if isinstance(x, torch.Tensor)]
     recorded = _Recorded(captured.module)
     with torch.no_grad(), recorded.log, BatchDraws(rounds.cut, step, rounds.seed):
-        recorded.run(*streamed, *tensors)
-    return recorded.log.ops
+        outputs = recorded.run(*streamed, *tensors)
+    gradients = outputs[captured.num_results :]
+    named = zip(captured.trained, gradients, strict=False)
+    return RanStep(recorded.log.ops, {name: gradient.float() for name, gradient in named})
 
 
-def first_difference(plain: Sequence[LoggedOp], recorded: Sequence[LoggedOp]) -> str | None:
-    """Return where two sequences of ops part, with the user's line; None if they are alike."""
-    names = [[op.name for op in ops] for ops in (plain, recorded)]
+def first_difference(plain: RanStep, recorded: RanStep) -> str | None:
+    """Return from which op on two passes give other gradients; None if they give the same.
+
+    An op of one side alone may have no effect: it is named where other values follow at once, or
+    where no common op has other values.
+    """
+    if plain.has_gradients_of(recorded):
+        return None
+    alone: str | None = None
+    follows = False
+    names = [[op.name for op in each.ops] for each in (plain, recorded)]
     matcher = SequenceMatcher(None, names[0], names[1], autojunk=False)
     for tag, i, end, j, _ in matcher.get_opcodes():
-        if tag == "insert":
-            return f"{_place(recorded[j])} is in the recorded step alone"
         if tag != "equal":
-            return f"{_place(plain[i])} is not in the recorded step"
-        for one, other in zip(plain[i:end], recorded[j:], strict=False):
+            ops, what = (
+                (recorded.ops[j:], "in the recorded step alone")
+                if tag == "insert"
+                else (plain.ops[i:], "not in the recorded step")
+            )
+            alone, follows = f"{_place(ops[0])} is {what}", True
+            continue
+        for one, other in zip(plain.ops[i:end], recorded.ops[j:], strict=False):
             if not one.is_like(other):
-                return f"{_place(one)} has other values in the recorded step"
-    return None
+                return alone if follows else f"{_place(one)} has other values in the recorded step"
+            follows = False
+    return alone
 
 
 def _place(op: LoggedOp) -> str:
     return f"{op.line or 'outside of the model'}: aten.{op.name}"
 
 
-def origin_of(verdict: Verdict, plain: Sequence[LoggedOp], recorded: Sequence[LoggedOp]) -> Origin:
+def origin_of(verdict: Verdict, plain: RanStep, recorded: RanStep) -> Origin:
     """Return from where on a step differs.
 
     Args:
         verdict: The comparison of the step.
-        plain: The ops of the user's Python on the first micro-batch.
-        recorded: Those of the recorded step on the same.
+        plain: The pass of the user's Python on the first micro-batch.
+        recorded: That of the recorded step.
     """
     if (op := first_difference(plain, recorded)) is not None:
         return Origin(op, "give what changes from step to step as a tensor of the batch")
-    if all(each.name != LOSS for each in verdict.different):
+    line = _line_of_loss(plain.ops) or "the loss"
+    if any(each.name == LOSS for each in verdict.different):
+        where = f"{line}: alike for a micro-batch, not when micro-batches are combined"
+    else:
         names = ", ".join(each.name for each in verdict.different[:3])
-        where = "the update of weights, or the sum of gradients over micro-batches"
-        return Origin(f"{where}: {names}", "report it with the program: its ops are alike")
-    line = _line_of_loss(plain)
-    where = f"{line or 'the loss'}: alike for a micro-batch, not when micro-batches are combined"
+        where = f"{line}: gradients are combined, or weights updated, otherwise: {names}"
     remedy = f"a mean over samples or labels, or one system with {FLAG} of the whole batch"
     return Origin(where, remedy)
 

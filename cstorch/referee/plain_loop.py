@@ -15,7 +15,7 @@ from torch import nn
 from cstorch.optim.optimizer import Optimizer
 from cstorch.referee.batch_norm import norms_of_micro_batches
 from cstorch.referee.draws import BatchDraws
-from cstorch.referee.op_log import LoggedOp, OpLog
+from cstorch.referee.op_log import OpLog, RanStep
 from cstorch.referee.rounding import RandomRounding
 from cstorch.referee.rounds import Rounds
 from cstorch.referee.values import StepValues, copy_of
@@ -71,12 +71,13 @@ class Training:
             self.optimizer.zero_grad()
             yield StepValues(float(loss), copy_of(self.model.state_dict()))
 
-    def ops(self, batch: Any, rounds: Rounds, step: int) -> list[LoggedOp]:
-        """Return the ops of the forward and backward pass of a step, which is not ended."""
+    def pass_on(self, batch: Any, rounds: Rounds, step: int) -> RanStep:
+        """Run the forward and backward pass of a step, which is not ended."""
         log = OpLog()
         with log:
             self._backward(batch, rounds, step)
-        return log.ops
+        named = self.model.named_parameters()
+        return RanStep(log.ops, {name: p.grad for name, p in named if p.grad is not None})
 
     def _backward(
         self, batch: Any, rounds: Rounds, step: int, rounding: int | None = None

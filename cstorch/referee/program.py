@@ -11,8 +11,8 @@ from typing import Any
 from cstorch.backend import Backend
 from cstorch.compile import model_of
 from cstorch.current import current_backend
-from cstorch.referee.op_log import LoggedOp, OpLog
-from cstorch.referee.origin import Origin, first_micro_batch, ops_of_recording, origin_of
+from cstorch.referee.op_log import OpLog, RanStep
+from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_recording
 from cstorch.referee.plain_loop import like_a_run
 from cstorch.referee.report import Report
 from cstorch.referee.rounds import Rounds, rounds_of
@@ -85,7 +85,9 @@ def _origin(run: Run, verdict: Verdict, recording: _Recording) -> Origin:
             yield
 
     run(Witness(verdict.step, "CPU", around, probe))
-    return origin_of(verdict, probe.log.ops, probe.recorded)
+    assert probe.plain is not None, "the step has run"
+    assert probe.recorded is not None, "the step has run"
+    return origin_of(verdict, probe.plain, probe.recorded)
 
 
 @dataclass
@@ -97,7 +99,8 @@ class _Probe:
     log: OpLog = field(default_factory=OpLog)
     """The ops of Python."""
 
-    recorded: list[LoggedOp] = field(default_factory=list)
+    plain: RanStep | None = None
+    recorded: RanStep | None = None
 
     @property
     def alone(self) -> Rounds:
@@ -110,6 +113,6 @@ class _Probe:
         first, alone = first_micro_batch(arguments, self.recording.rounds)
         masters = copy_of(model_of(backend).state_dict())
         captured = self.recording.captured
-        self.recorded = ops_of_recording(captured, masters, first, alone, self.step)
-        compute(*first)
+        self.recorded = run_recording(captured, masters, first, alone, self.step)
+        self.plain = RanStep(self.log.ops, compute(*first).gradients)
         raise StepsDone

@@ -9,7 +9,7 @@ from typing import Any
 from cstorch.cluster.config import current_witness
 from cstorch.compile import model_of
 from cstorch.current import current_backend
-from cstorch.referee.origin import Origin, first_micro_batch, ops_of_recording, origin_of
+from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_recording
 from cstorch.referee.plain_loop import Training
 from cstorch.referee.report import Report
 from cstorch.referee.rounds import Rounds, rounds_of
@@ -84,5 +84,5 @@ class Referee:
         first, alone = first_micro_batch(batches[number - 1], rounds)
         masters = copy_of(training.model.state_dict())
         captured = step.recorded_at(alone.cut.size)
-        recorded = ops_of_recording(captured, masters, first, alone, number)
-        return origin_of(verdict, training.ops(first, alone, number), recorded)
+        recorded = run_recording(captured, masters, first, alone, number)
+        return origin_of(verdict, training.pass_on(first, alone, number), recorded)

@@ -49,9 +49,11 @@ class RandomRounding(TorchDispatchMode):
     def _moved(self, value: torch.Tensor) -> torch.Tensor:
         if not value.is_floating_point():
             return value
-        up = torch.rand(value.shape, generator=self._generator).mul_(2).sub_(1)
-        last_place = torch.finfo(value.dtype).eps
-        return value.add_(value * up.mul_(last_place).to(value.dtype))
+        step = torch.rand(value.shape, generator=self._generator).mul_(2).sub_(1)
+        step.mul_(torch.finfo(value.dtype).eps)
+        moved = value + value * step.to(value.dtype)
+        # Whole numbers are exact: counts, masks, the least number of a type for what is masked.
+        return value.copy_(torch.where(value == value.round(), value, moved))
 
 
 @cache

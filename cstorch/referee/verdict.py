@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any, Literal
 
 import torch
@@ -39,7 +40,7 @@ class Distance:
     """The norm of the difference in units of the value's norm."""
 
     times: float
-    """The difference in units of what rounding alone does; infinite if only one is finite."""
+    """The difference in units of what rounding alone does; 0 for the same bits."""
 
     @property
     def outcome(self) -> Outcome:
@@ -177,7 +178,8 @@ def _distance(
         return Distance(name, 0.0, 0.0)
     norm = _norm(plain, torch.zeros_like(plain))
     by = _norm(found, plain)
-    rounding = max([norm * _last_place(found), *(_norm(each, plain) for each in moved)])
+    by_rounding = [distance for each in moved if isfinite(distance := _norm(each, plain))]
+    rounding = max([norm * _last_place(found), *by_rounding])
     times = by / rounding if rounding else float("inf")
     return Distance(name, by / norm if norm else float("inf"), times)
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 Around = Callable[[int], AbstractContextManager[None]]
 """Returns the context in which a step, counted from 1, computes."""
 
-Compute = Callable[[Any, Any], object]
-"""Computes a step on the CPU without its update, given positional and named arguments."""
+Compute = Callable[[Any, Any], Any]
+"""Computes a step on the CPU without its update, given positional and named arguments; returns
+what has its ``gradients``."""
 
 
 class StepsDone(BaseException):

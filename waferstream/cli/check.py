@@ -20,6 +20,7 @@ from wsc.core.errors import ConfigError
 from wsc.host.files import json_text
 
 if TYPE_CHECKING:
+    from cstorch.referee.report import Report
     from cstorch.referee.witness import Witness
 
 STEPS = 2
@@ -97,6 +98,14 @@ def check(arguments: CheckArguments) -> int:
         SystemExit: The program failed.
         WaferStreamError: The program cannot be run, or not be compared.
     """
+    log_to_terminal("WARNING")
+    report = report_of(arguments)
+    print(json_text(report.fields()) if arguments.prints_json else "\n".join(report.lines()))
+    return 1 if report.outcome == "different" else 0
+
+
+def report_of(arguments: CheckArguments) -> Report:
+    """Check a program or params file; return the report, errors as of ``check``."""
     if not arguments.target.is_file():
         raise ConfigError(
             "the program must be a file",
@@ -104,16 +113,13 @@ def check(arguments: CheckArguments) -> int:
             value=arguments.target,
             remedy="name a program, or a params file (.yaml)",
         )
-    log_to_terminal("WARNING")
     # Importing torch takes seconds: report a wrong command line before that.
     from cstorch.referee.program import check_program  # noqa: PLC0415
 
     def run_once(witness: Witness) -> None:
         _run(arguments, witness)
 
-    report = check_program(run_once, arguments.steps)
-    print(json_text(report.fields()) if arguments.prints_json else "\n".join(report.lines()))
-    return 1 if report.outcome == "different" else 0
+    return check_program(run_once, arguments.steps)
 
 
 def _run(arguments: CheckArguments, witness: Witness) -> None:

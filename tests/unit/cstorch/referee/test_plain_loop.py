@@ -77,3 +77,11 @@ def test_rounding_moves_gradients_and_repeats() -> None:
     assert torch.equal(gradient(1), gradient(1))
     assert not torch.equal(gradient(1), gradient(2))
     assert torch.allclose(gradient(1), gradient(2), rtol=1e-5)
+
+
+def test_rounding_leaves_whole_numbers() -> None:
+    """They are counts, or masks such as the least number of a type, and no results of rounding."""
+    whole = torch.tensor([3.0, 0.0, torch.finfo(torch.float32).min] * 30)
+    with RandomRounding(0):
+        assert torch.equal(whole.mul(1.0), whole)
+        assert not torch.equal(whole.mul(0.3), whole.mul(0.3))

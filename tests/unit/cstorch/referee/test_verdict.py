@@ -52,6 +52,10 @@ def test_nan_is_equal_to_nan_alone() -> None:
     assert judge(1, nan, PLAIN, [PLAIN]).outcome == "different"
 
 
+def test_rounding_that_ends_in_nan_measures_nothing() -> None:
+    assert judge(1, moved(1.0), PLAIN, [moved(math.nan), PLAIN]).outcome == "different"
+
+
 def test_loops_that_differ_cannot_be_compared_with() -> None:
     require_repeatable([PLAIN], [moved(0.0)])
     with raises(CheckError, "check-not-repeatable"):
