@@ -16,7 +16,7 @@ from cstorch.remote.weights import as_arrays
 from memoryx.sparsity.mask import mask_of
 from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_tensors, writing
+from wsc.checkpoint.writer import append_tensors, write_metadata, writing
 from wsc.core.errors import CheckpointError
 from wsc.host.files import replacing
 
@@ -24,7 +24,7 @@ log = logging.getLogger("waferstream")
 
 
 def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
-    """Write a checkpoint; for use in a checkpoint closure.
+    """Write a checkpoint; for use in a checkpoint closure, or before the first step.
 
     The file appears whole or not at all; an existing one is replaced, and missing folders are made.
 
@@ -33,7 +33,8 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             as they hold them now, whatever their values here, with one exception: a ``model`` of
             other tensors than the parameters of the compiled model (averaged weights, or some
             parameters only), or the state of an optimizer that has not been installed, is written
-            as it is. All other values must be of JSON types.
+            as it is, and so is everything before the first step. All other values must be of JSON
+            types.
         path: The file.
 
     Raises:
@@ -54,7 +55,7 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target, durable=True) as partial:
             given = state_dict.get("model")
-            if given and not backend.holds(given):
+            if given and not (backend.running_cluster and backend.holds(given)):
                 states.remove("model")
                 append_tensors(partial, MODEL, as_arrays(given))
             optimizer = state_dict.get("optimizer")
@@ -62,7 +63,10 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
                 states.remove("optimizer")
                 tensors, objects["optimizer"] = file_layout(optimizer)
                 append_tensors(partial, OPTIMIZER_STATE, as_arrays(tensors))
-            backend.save(partial, states, objects)
+            if states or backend.running_cluster:
+                backend.save(partial, states, objects)
+            else:
+                write_metadata(partial, objects)
     if names := Reader(target).not_finite:
         log.warning("Checkpoint %s has NaN or infinity in %s", target, ", ".join(names))
 

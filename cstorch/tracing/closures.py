@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from cstorch.backend import Backend
 from cstorch.current import current_backend
 from cstorch.tracing.loop import Loop
 from cstorch.tracing.recorder import active_recorder
@@ -30,15 +31,27 @@ def step_closure(function: Callable[..., Any]) -> Callable[..., None]:
 
 
 def checkpoint_closure(function: Callable[..., Any]) -> Callable[..., None]:
-    """Queue the call if this is a checkpoint step; may be called in every iteration."""
+    """Queue the call if this is a checkpoint step; may be called in every iteration.
+
+    Before the first step of a program it runs at once, for an initial checkpoint.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> None:
+        if _is_initial(current_backend()):
+            function(*args, **kwargs)
+            return
         loop = _loop_of(function)
         if loop.is_checkpoint_step:
             loop.queue(function, (args, kwargs))
 
     return call
+
+
+def _is_initial(backend: Backend) -> bool:
+    """Return whether a model is compiled and no step of it has run yet."""
+    is_ready = backend.model is not None and backend.is_e2e_execution
+    return is_ready and backend.loop is None and backend.running_cluster is None
 
 
 def _loop_of(function: Callable[..., Any]) -> Loop:

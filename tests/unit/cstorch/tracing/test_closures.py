@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from tests.support.programs.cstorch_program import (
     evaluation_step,
     executor,
     losses,
+    model_of,
     run,
+    running_backend,
     training_step,
 )
 from tests.support.roles.local_machine import Regression
@@ -120,6 +123,32 @@ def test_closure_outside_of_a_loop_is_refused(
 
     with raises(ProgramOrderError, "closure-outside-loop"):
         report()
+
+
+@pytest.mark.parametrize("device", ["CSX", "CPU"])
+def test_checkpoint_closure_saves_the_initial_state(device: str, tmp_path: Path) -> None:
+    """Before the first step it runs at once; the file is one to start from."""
+    with running_backend(device=device) as backend:
+        step = training_step(backend, momentum=0.5)
+        model = model_of(backend)
+        initial = {name: value.clone() for name, value in model.state_dict().items()}
+
+        @cstorch.checkpoint_closure
+        def save(number: int) -> None:
+            states = {"model": model.state_dict(), "global_step": number}
+            cstorch.save(states, tmp_path / f"{number}.mdl")
+
+        save(0)
+        expected = losses(step, executor(2))
+        with raises(ProgramOrderError, "closure-outside-loop"):
+            save(2)
+    states = cstorch.load(tmp_path / "0.mdl")
+    assert states["global_step"] == 0
+    assert all(torch.equal(states["model"][name], value) for name, value in initial.items())
+    with running_backend(device=device) as backend:
+        step = training_step(backend, momentum=0.5)
+        backend.restore(tmp_path / "0.mdl", ("model",))
+        assert losses(step, executor(2)) == expected
 
 
 def test_error_in_a_closure_ends_the_loop(backend: cstorch.Backend) -> None:
