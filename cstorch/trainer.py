@@ -135,7 +135,7 @@ class Trainer:
         Args:
             dataloader: A loader of global batches (tuples or dicts; without ``loss_fn`` also
                 tensors), as torch's DataLoader, or a function that makes one. Every input worker
-                gets a copy.
+                gets a copy. A dict has the model's arguments by name, or is its one argument.
 
         Raises:
             ConfigError: The loss is no scalar and there is no ``loss_fn``, or a batch is of
@@ -196,7 +196,7 @@ class Trainer:
 
     def _loss_of(self, model: nn.Module, loss_fn: Any, batch: Any) -> torch.Tensor:
         loss_fn = loss_fn or _loss_of_model(model, batch)
-        arguments, named, target = _split(batch, has_loss=loss_fn is not None)
+        arguments, named, target = _split(model, batch, has_loss=loss_fn is not None)
         _check_arguments(model, arguments, named, has_loss=loss_fn is not None)
         output = model(*arguments, **named)
         if loss_fn is not None:
@@ -209,15 +209,21 @@ def _loss_of_model(model: nn.Module, batch: Any) -> Callable[[Any, Any], torch.T
     loss: Callable[[Any, Any], torch.Tensor] | None = getattr(model, "default_loss", None)
     if loss is None:
         return None
-    arguments, named, _ = _split(batch, has_loss=False)
+    arguments, named, _ = _split(model, batch, has_loss=False)
     return loss if _misfit(model, arguments, named) else None
 
 
-def _split(batch: Any, *, has_loss: bool) -> tuple[list[Any], dict[str, Any], Any]:
-    """Return the positional and named arguments of a model, and the target of its loss."""
+def _split(
+    model: nn.Module, batch: Any, *, has_loss: bool
+) -> tuple[list[Any], dict[str, Any], Any]:
+    """Return the positional and named arguments of a model, and the target of its loss.
+
+    A dict has the arguments by name, unless it is itself the one argument of the model.
+    """
     if isinstance(batch, Mapping):
         named = dict(batch)
-        return [], named, named.pop(_target_of(named)) if has_loss else None
+        target = named.pop(_target_of(named)) if has_loss else None
+        return ([batch], {}, target) if _takes_whole(model, named) else ([], named, target)
     if isinstance(batch, tuple | list) and batch:
         arguments = list(batch)
         return arguments, {}, arguments.pop() if has_loss else None
@@ -232,6 +238,13 @@ def _split(batch: Any, *, has_loss: bool) -> tuple[list[Any], dict[str, Any], An
         rule="a tensor alone has no target for loss_fn",
         remedy="yield (input, target), or a dict of the model's arguments",
     )
+
+
+def _takes_whole(model: nn.Module, named: dict[str, Any]) -> bool:
+    """Return whether a model needs a single argument, which has none of the names in a batch."""
+    parameters = signature(model.forward).parameters.values()
+    needed = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    return len(needed) == 1 and needed[0].name not in named
 
 
 def _target_of(batch: Mapping[str, Any]) -> str:

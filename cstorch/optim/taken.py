@@ -152,13 +152,13 @@ def taken(given: torch.optim.Optimizer) -> Taken:
     Raises:
         ConfigError: MemoryX has no such optimizer, or lacks an option that is on.
     """
-    if isinstance(given, Optimizer):
-        return Taken(given)
     if any("initial_lr" in group for group in given.param_groups):  # schedulers leave it
         log.warning(
             "A schedule of torch sets the learning rate: a fit keeps the rate with which it begins;"
             " step the schedule between two calls of fit"
         )
+    if isinstance(given, Optimizer):
+        return Taken(given)
     return _TAKEN.setdefault(given, Taken(given))
 
 

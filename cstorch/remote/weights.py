@@ -190,6 +190,17 @@ def _adopt(name: str, parameter: nn.Parameter, holder: Holder) -> Remote:
             rule="a lazy module of torch.nn (LazyLinear, ...) takes its shape from a first batch",
             remedy="call the model once on a batch before cstorch.compile",
         )
+    if not parameter.is_floating_point():
+        raise ConfigError(
+            "every parameter must be of a floating-point type",
+            code="parameter-not-real",
+            where=name,
+            value=parameter.dtype,
+            rule="MemoryX holds real numbers in fp32, and the wafer computes with them",
+            remedy="hold real and imaginary part as a last dimension of 2, and compute with both"
+            if parameter.is_complex()
+            else "register it as a buffer",
+        )
     if isinstance(lazy := getattr(parameter, "_remote", None), LazyTensor) and lazy.is_pending:
         parameter.__class__ = RemoteParameter
         lazy.move_to(name, parameter, holder)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cstorch.backend import Backend
 from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, target_of
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
+from cstorch.tracing.brief_errors import with_brief_errors
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.forward import Forward
@@ -43,6 +44,7 @@ class FittedStep:
     """The names of the constants that are inputs of each step, by their places in the recording."""
 
 
+@with_brief_errors
 def fit_step(
     backend: Backend,
     call: Call,

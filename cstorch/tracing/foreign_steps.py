@@ -1,7 +1,7 @@
-"""Refuse torch's own optimizers and schedulers in a traced step.
+"""Refuse torch's own optimizers, and most of its schedulers, in a traced step.
 
 The body runs once, on tensors without values. A step of torch's optimizer would find no gradient,
-and a step of torch's scheduler would count once: both would pass in silence.
+and a step of torch's scheduler would count once: both would pass in silence. LambdaLR is recorded.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from torch.optim import lr_scheduler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cstorch.optim.optimizer import Optimizer
+from cstorch.tracing.foreign_schedules import schedule_of
+from cstorch.tracing.recorder import active_recorder
 from wsc.core.errors import ApplianceCompilationError
 
 _SCHEDULERS = (
@@ -34,7 +36,7 @@ def refused_foreign_steps() -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(hook.remove)
         for kind in _SCHEDULERS:
-            stack.enter_context(mock.patch.object(kind, "step", _refuse_scheduler))
+            stack.enter_context(mock.patch.object(kind, "step", _step_scheduler))
         yield
 
 
@@ -44,7 +46,13 @@ def _refuse_optimizer(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     raise _refusal("an optimizer", optimizer, "torch-optimizer-in-trace", "optim")
 
 
-def _refuse_scheduler(scheduler: object, *_: Any, **__: Any) -> None:
+def _step_scheduler(scheduler: object, *_: Any, **__: Any) -> None:
+    recorder = active_recorder.get()
+    if isinstance(scheduler, lr_scheduler.LambdaLR) and recorder is not None:
+        optimizer: object = scheduler.optimizer
+        if isinstance(optimizer, Optimizer):
+            recorder.step_scheduler(schedule_of(scheduler))
+            return
     where = "optim.lr_scheduler"
     raise _refusal("a scheduler", scheduler, "torch-scheduler-in-trace", where)
 
@@ -57,5 +65,6 @@ def _refusal(what: str, foreign: object, code: str, module: str) -> ApplianceCom
         where="the traced step",
         value=f"{type(foreign).__module__}.{name}",
         rule="MemoryX updates the weights after every step, and evaluates schedules there",
-        remedy=f"take one of cstorch.{module}, where most of torch's names exist",
+        remedy=f"take one of cstorch.{module}, where most of torch's names exist; a scheduler may "
+        "be stepped in the loop, too",
     )

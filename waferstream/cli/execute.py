@@ -19,6 +19,7 @@ from waferstream.cli.arguments import cluster_file
 from waferstream.training.trace_request import TraceRequest
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.host.interrupts import deferred
+from wsc.host.tracebacks import shows_all
 
 if TYPE_CHECKING:
     from cstorch.referee.witness import Witness
@@ -113,6 +114,8 @@ def execute(arguments: ExecArguments, witness: Witness | None = None) -> int:
                 else:
                     runpy.run_path(arguments.program, run_name="__main__")
         except WaferStreamError as error:
+            if shows_all():
+                traceback.print_exception(error)
             _print_line(error.__traceback__)
             print(f"Error: {error}", file=sys.stderr)
             return 1

@@ -24,6 +24,7 @@ from waferstream.cli.run import log_to_terminal, run
 from waferstream.cli.tools.groups import TOOLS, run_tool
 from wsc.core.errors import WaferStreamError
 from wsc.core.system_errors import file_error
+from wsc.host import tracebacks
 from wsc.host.files import json_text
 from wsc.host.interrupts import ending, exit_code, raising
 from wsc.host.standard_streams import ended_by_reader, outlasting_readers
@@ -54,7 +55,8 @@ def command(words: Sequence[str], home: Path) -> int:
 
 def _exit_code(words: Sequence[str], home: Path) -> int:
     is_exec = words[:1] == ["exec"]
-    debug = "--debug" in words and not is_exec
+    debug = not {"--debug", "--traceback"}.isdisjoint(words) and not is_exec
+    tracebacks.asked.set(debug)
     prints_json = "--json" in words and not is_exec
     try:
         try:

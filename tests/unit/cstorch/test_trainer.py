@@ -274,3 +274,33 @@ def test_loss_that_is_a_sum_is_warned_of(
         )
         trainer.fit(tuples())
     assert len(caplog.records) == warnings
+
+
+class OfDict(nn.Module):
+    """A model whose one argument is the batch."""
+
+    def __init__(self, has_loss: bool) -> None:
+        super().__init__()
+        self.layer = layer()
+        self.has_loss = has_loss
+
+    def forward(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        output: torch.Tensor = self.layer(batch["input"])
+        return functional.mse_loss(output, batch["labels"]) if self.has_loss else output
+
+
+@pytest.mark.parametrize("has_loss", [True, False])
+def test_dict_may_be_the_one_argument_of_the_model(has_loss: bool) -> None:
+    """Where the model needs one argument, of another name than any entry."""
+    model = OfDict(has_loss)
+    trainer_of(model, loss_fn=None if has_loss else functional.mse_loss).fit(dicts())
+    assert torch.equal(model.layer.weight.detach(), plain_weight(torch.optim.SGD, lr=0.05))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.int64])
+def test_parameters_that_are_not_real_are_refused(dtype: torch.dtype) -> None:
+    """MemoryX would hold other numbers."""
+    model = layer()
+    model.extra = nn.Parameter(torch.ones(2, dtype=dtype), requires_grad=False)
+    with raises(ConfigError, "parameter-not-real"):
+        trainer_of(model)

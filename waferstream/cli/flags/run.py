@@ -100,6 +100,7 @@ RUN_FLAGS: tuple[Flag, ...] = (
         options=SWITCH,
     ),
     Flag("debug", "show the stack trace of errors", options=SWITCH),
+    Flag("traceback", "the same as --debug", options=SWITCH),
 )
 
 RUN_COMMANDS: Mapping[str, Mode] = {

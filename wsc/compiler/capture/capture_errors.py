@@ -124,6 +124,11 @@ def blame_line(error: Exception, stack_trace: str | None) -> None:
         error.where = line
 
 
+def is_library(path: str) -> bool:
+    """Return whether a file is no part of the user's program."""
+    return path.startswith((*_LIBRARIES, "<"))
+
+
 def calling_line() -> str | None:
     """Return ``file:line: source`` of the innermost call in the user's code, if any."""
     return _innermost_line(traceback.extract_stack())
@@ -131,7 +136,7 @@ def calling_line() -> str | None:
 
 def _innermost_line(frames: traceback.StackSummary) -> str | None:
     for frame in reversed(frames):
-        if not frame.filename.startswith((*_LIBRARIES, "<")):
+        if not is_library(frame.filename):
             return f"{frame.filename}:{frame.lineno}: {frame.line}"
     return None
 
@@ -155,7 +160,7 @@ class _ForwardLine:
         frame, found = self._frame, None
         while frame is not None:
             code = frame.f_code
-            if not code.co_filename.startswith((*_LIBRARIES, "<")):
+            if not is_library(code.co_filename):
                 is_forward = code.co_name == "forward"
                 if found is None or is_forward:
                     found = traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
@@ -191,7 +196,7 @@ def line_of_node(stack_trace: str | None) -> str | None:
         if not head.startswith('File "'):
             continue
         path = head.split('"')[1]
-        if not path.startswith((*_LIBRARIES, "<")):
+        if not is_library(path):
             number = head.split("line ")[1].split(",")[0]
             source = lines[index + 1].strip() if index + 1 < len(lines) else ""
             return f"{path}:{number}: {source}"

@@ -65,6 +65,11 @@ def test_only_what_is_typed_is_an_override() -> None:
     assert (arguments.trace, arguments.debug) == (None, False)
 
 
+@pytest.mark.parametrize("flag", ["--debug", "--traceback"])
+def test_stack_traces_have_two_names(flag: str) -> None:
+    assert parse("--params", "p.yaml", flag).debug
+
+
 @pytest.mark.parametrize(
     "argv",
     [
