@@ -105,7 +105,8 @@ def test_run_goes_back_to_the_checkpoint_that_it_started_from(
 ) -> None:
     """Not to a newer one that an earlier run has left, and with the states that it took."""
     digest(tmp_path / "a", capsys, None)
-    start = [f"--checkpoint_path={tmp_path / 'a' / 'model_dir' / 'checkpoint_2.mdl'}"]
+    checkpoint = tmp_path / "a" / "model_dir" / "checkpoint_2.mdl"
+    start = [f"--checkpoint_path={checkpoint}", "--allow_changes"]
     policy = {"action": "roll_back"}
     found = digest(
         tmp_path / "a", capsys, policy, checkpoint_every=4, states=states, flags=start,
