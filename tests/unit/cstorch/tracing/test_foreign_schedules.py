@@ -62,6 +62,7 @@ def test_weights_and_rates_are_those_of_a_plain_loop(
             loss: torch.Tensor = model(**batch)
             loss.backward()
             optimizer.step()
+            optimizer.zero_grad()
             if is_traced:
                 schedule.step()
             return loss
@@ -92,6 +93,7 @@ def test_schedule_goes_on_from_a_count_that_was_loaded() -> None:
         def step(batch: dict[str, torch.Tensor]) -> None:
             model(**batch).backward()
             optimizer.step()
+            optimizer.zero_grad()
             schedule.step()
 
         for batch in executor(1):
