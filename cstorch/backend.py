@@ -48,6 +48,7 @@ class Backend(ModelHolder):
         self.program_reports: list[ProgramReport] = []
         """What was compiled or validated where nothing is executed."""
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
+        self.is_reading_noted = False  # the log says what reading results in a loop costs
         self.given_loaders: dict[int, Any] = {}
         """Loaders for executors by the identity of what the program has given (``loader_of``)."""
 

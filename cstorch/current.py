@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import torch
 
-from cstorch import distributed
+from cstorch import distributed, flags
 from cstorch.backend import Backend
 from cstorch.cluster.config import ClusterConfig, current_witness
 from cstorch.devices.backend_type import BackendType
@@ -23,6 +23,13 @@ from cstorch.tracing.loop import Loop
 from wsc.core.errors import ConfigError, ProgramOrderError, WaferStreamError, did_you_mean
 
 log = logging.getLogger("waferstream")
+
+_DROPPED = {
+    "max_checkpoints": "remove older files where the program saves one",
+    "use_cs_grad_accum": "set cstorch.backends.csx.performance.micro_batch_size",
+    "drop_data": "leave it out: steps run on the data of the loader",
+}
+"""What to do instead of options of earlier releases."""
 
 _latest: Backend | None = None
 _is_input_worker = False  # of a CSX, in a process without a backend
@@ -45,6 +52,8 @@ def backend(
         RuntimeError: There is a backend already, and no error has ended its loop.
         ConfigError: An option is unknown, or has a wrong type or value.
     """
+    if options.pop("retrace_every_iteration", False):  # an option up to release 2.2
+        flags.csx.debug.retrace_every_iteration = True
     _check_options(options)
     if artifact_dir is not None:
         options["artifact_dir"] = artifact_dir
@@ -179,7 +188,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
                 code="unknown-backend-option",
                 where="cstorch.backend",
                 rule=f"one of {', '.join(known)}",
-                remedy=did_you_mean(name, known) or "leave it out",
+                remedy=_DROPPED.get(name) or did_you_mean(name, known) or "leave it out",
             )
     config = options.get("cluster_config")
     if config is not None and not isinstance(config, (ClusterConfig, distributed.ClusterConfig)):

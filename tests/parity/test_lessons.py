@@ -308,11 +308,16 @@ def near(expected: Any) -> Any:
     return pytest.approx(expected, abs=2e-5)
 
 
-def test_step_and_plain_loader_train_as_a_plain_loop(run: Run, parts: dict[str, Any]) -> None:
-    """Shuffled batches in dicts, losses read in the loop, two loops over one loader."""
+def test_step_and_plain_loader_train_as_a_plain_loop(finish: Finish, parts: dict[str, Any]) -> None:
+    """Shuffled batches in dicts, losses read in the loop, two loops over one loader.
+
+    The log says once what the reading costs.
+    """
     plain = PlainLoop(parts)
     expected = [plain.step(batch) for _ in range(2) for batch in plain.loader]
-    assert run(LESSON + SHUFFLED) == near(expected)
+    _, out, err = finish(LESSON + SHUFFLED)
+    assert json.loads(out.splitlines()[-1]) == near(expected)
+    assert (out + err).count("in a @cstorch.step_closure it costs nothing") == 1
 
 
 def test_states_saved_by_torch_go_on_as_in_a_plain_loop(run: Run, parts: dict[str, Any]) -> None:

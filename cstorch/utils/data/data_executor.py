@@ -127,7 +127,6 @@ class DataExecutor:
         self._step_s = _LONGEST_JOB_S  # a step of the last job; unknown before the first
         self._calls: WeakValueDictionary[int, StepCall] = WeakValueDictionary()  # by iteration
         self._inputs: dict[int, Mapping[str, torch.Tensor]] = {}  # by iteration, where they change
-        self._is_reading_noted = False
         self._pending_results: list[StepResult] = []  # since the last activation step
         self._queued: list[tuple[Callable[..., Any], Any]] = []
         self._reader: FrameType | None = None  # the code that iterates
@@ -285,12 +284,12 @@ class DataExecutor:
         """Run the pending steps, if the loop still runs, because a result is read in the loop."""
         if self._backend.loop is not self:
             return
-        if not self._is_reading_noted:
+        if not self._backend.is_reading_noted:
             log.info(
                 "A result of the traced step is read in the loop, so that the steps up to it run at"
                 " once as a job of their own; in a @cstorch.step_closure it costs nothing"
             )
-            self._is_reading_noted = True
+            self._backend.is_reading_noted = True
         self.run_pending()
 
     def position_of(self, tensor: torch.Tensor) -> int:

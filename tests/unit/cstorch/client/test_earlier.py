@@ -119,3 +119,15 @@ def test_kind_of_a_backend_stands_for_it(backend: cstorch.Backend) -> None:
     assert backend.model is not None
     with raises(ProgramOrderError, "second-backend"):
         cstorch.compile(Regression(), "CPU")
+
+
+def test_option_of_a_backend_is_a_flag_now() -> None:
+    with running_backend(retrace_every_iteration=True):
+        assert cstorch.backends.csx.debug.retrace_every_iteration
+
+
+@pytest.mark.parametrize("option", ["max_checkpoints", "use_cs_grad_accum", "drop_data"])
+def test_dropped_option_of_a_backend_has_a_remedy(option: str) -> None:
+    with raises(ConfigError, "unknown-backend-option") as caught:
+        cstorch.backend("CSX", **{option: True})
+    assert caught.value.remedy != "leave it out"
