@@ -128,6 +128,7 @@ def test_option_of_a_backend_is_a_flag_now() -> None:
 
 @pytest.mark.parametrize("option", ["max_checkpoints", "use_cs_grad_accum", "drop_data"])
 def test_dropped_option_of_a_backend_has_a_remedy(option: str) -> None:
+    options: Any = {option: True}
     with raises(ConfigError, "unknown-backend-option") as caught:
-        cstorch.backend("CSX", **{option: True})
+        cstorch.backend("CSX", **options)
     assert caught.value.remedy != "leave it out"
