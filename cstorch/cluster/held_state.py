@@ -21,7 +21,7 @@ class HeldState:
     def make_way(self, state: OptimizerState) -> None:
         """Bring the state of another optimizer back before MemoryX forgets it."""
         state.adopt_replaced()
-        if self.state is not None and self.state is not state:
+        if self.state is not None and self.state != state:
             self.state.settle()
             self.state.keep()
             state.keep()

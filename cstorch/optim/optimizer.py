@@ -241,6 +241,7 @@ class Optimizer(torch.optim.Optimizer):
         rate, or for weights that are sparse in the model only.
         """
         groups: list[ParamGroup] = []
+        schedulers = self._own(schedulers)
         for index, group in enumerate(self.param_groups):
             where = f"parameter group {index}"
             hyper = self._checked(group, where)
@@ -264,11 +265,16 @@ class Optimizer(torch.optim.Optimizer):
         Two calls return equal lists if the user has changed nothing in between.
         """
         settings: list[object] = [self.remote_state.num_loads, self.sparsity is not None]
+        schedulers = self._own(schedulers)
         for group in self.param_groups:
             scheduled = {scheduler.key for scheduler in schedulers if scheduler.sets(group)}
             own = {key: value for key, value in group.items() if key not in scheduled}
             settings.append({**own, "params": len(own["params"])})
         return copy.deepcopy(settings)
+
+    def _own(self, schedulers: Sequence[RecordedScheduler]) -> list[RecordedScheduler]:
+        """Return the schedulers of this optimizer among those of a step."""
+        return [scheduler for scheduler in schedulers if scheduler.optimizer is self]
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """Return the hyper-parameters of a group, complete and checked."""

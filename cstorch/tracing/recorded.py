@@ -23,6 +23,10 @@ class RecordedScheduler(Protocol):
         """The hyper-parameter."""
 
     @property
+    def optimizer(self) -> object:
+        """The optimizer whose groups it sets."""
+
+    @property
     def offset(self) -> int:
         """Steps that the scheduler had taken before step 1 of training."""
 
@@ -53,7 +57,9 @@ class RecordedScheduler(Protocol):
 class RecordedOptimizer(Protocol):
     """The part of an optimizer that the recorder uses."""
 
-    param_groups: list[dict[str, Any]]
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Its parameter groups."""
 
     @property
     def remote_state(self) -> OptimizerState:

@@ -145,24 +145,18 @@ class Recorder:
         return steps if self.scaler is None else steps - self.scaler.current.num_skipped_steps
 
     def step_optimizer(self, optimizer: RecordedOptimizer) -> None:
-        """Make the update that of ``optimizer``."""
-        if self.optimizer is not None:
-            raise _refusal(
-                "two optimizer steps in one trace",
-                "optimizer-stepped-twice",
-                "one optimizer, stepped once",
-            )
-        if self.schedulers:
+        """Make the update that of ``optimizer``, and of those that were stepped before it."""
+        if any(scheduler.optimizer is optimizer for scheduler in self.schedulers):
             raise _refusal(
                 "a scheduler is stepped before the optimizer",
                 "scheduler-before-optimizer",
                 "after optimizer.step(): the update of a step takes the value before it counts",
             )
-        self.optimizer = optimizer
+        self.optimizer = optimizer if self.optimizer is None else _joined(self.optimizer, optimizer)
         if self.leaves is not None:
             self.leaves.take(p for group in optimizer.param_groups for p in group["params"])
         for group in optimizer.param_groups:
-            self._hide_numbers(group)
+            self._hide_numbers(optimizer, group)
 
     def leaves_in(self, groups: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
         """Put the weights of the running step in the places of the parameters in some groups."""
@@ -180,13 +174,14 @@ class Recorder:
             group[key] = value
         self.hidden.clear()
 
-    def _hide_numbers(self, group: dict[str, Any]) -> None:
+    def _hide_numbers(self, optimizer: RecordedOptimizer, group: dict[str, Any]) -> None:
         """Replace hyper-parameters of a group, which change between steps, by placeholders."""
 
         def value_of(key: str) -> float:
             """Return the value with which the last step was taken."""
             for scheduler in self.schedulers:
-                if scheduler.key == key and scheduler.sets(group):
+                is_own = scheduler.optimizer is optimizer and scheduler.sets(group)
+                if scheduler.key == key and is_own:
                     return scheduler.schedule_of(group).at(max(0, scheduler.last_epoch - 1))
             return float(group[key])
 
@@ -272,6 +267,15 @@ class Recorder:
                 "clipped-after-step",
                 "before it, after loss.backward()",
             )
+
+
+def _joined(before: RecordedOptimizer, optimizer: RecordedOptimizer) -> RecordedOptimizer:
+    """Return the optimizers of a step as one."""
+    from cstorch.optim.joined import JoinedOptimizers  # noqa: PLC0415  (imports this module)
+
+    if isinstance(before, JoinedOptimizers):
+        return before.with_another(optimizer)
+    return JoinedOptimizers((before, optimizer))
 
 
 def _leaving_the_wafer(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ from wsc.compiler.results.gradient_ops import (
     cut_gradient_ops,
     find_gradient_ops,
     gradients_of_updates,
+    refuse_stale_reads,
 )
 from wsc.compiler.results.norm_results import NormStep, erase_unread, separate_norms
 from wsc.compiler.results.step_state import StateUpdate, separate_state
@@ -98,6 +99,7 @@ def separated(captured: Captured) -> Captured:
             (wsc.compiler.results.norm_results), or gradients are changed in a way that MemoryX
             cannot repeat (wsc.compiler.results.gradient_ops).
     """
+    refuse_stale_reads(captured.graph, captured.weights)
     gradients = gradients_of_updates(captured.graph, captured.gradients)
     outputs, num_results = captured._outputs, captured.num_results
     names = {node: name for name, node in gradients.items()}

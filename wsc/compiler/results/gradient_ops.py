@@ -64,6 +64,34 @@ def gradients_of_updates(graph: fx.Graph, gradients: Mapping[str, fx.Node]) -> d
     return found
 
 
+def refuse_stale_reads(graph: fx.Graph, weights: Mapping[fx.Node, str]) -> None:
+    """Refuse to compute with a weight that an optimizer of the same step has updated before.
+
+    Raises:
+        ApplianceCompilationError: The step does, and steps another optimizer afterwards.
+    """
+    marked = [node for node in graph.nodes if UPDATE_KEY in node.meta]
+    names = dict(weights)
+    updated: set[str] = set()
+    for node in graph.nodes:
+        if node.op == "call_function" and not node.meta["backward"]:
+            read = {names[operand] for operand in node.all_input_nodes if operand in names}
+            if op_name(node) in {"detach", "_to_copy"} and read:
+                names[node] = read.pop()
+            elif stale := sorted(read & updated):
+                raise ApplianceCompilationError(
+                    "a step computes with a weight that it has updated before",
+                    code="weight-read-after-update",
+                    where=line_of_node(node.meta.get("stack_trace")),
+                    value=stale[0],
+                    rule="MemoryX updates weights after the step; in a plain loop these are new",
+                    remedy="trace two steps, and call one after the other in the loop",
+                )
+        updated |= set(node.meta.get(UPDATE_KEY, ()))
+        if not marked or node is marked[-1]:
+            return
+
+
 def find_gradient_ops(graph: fx.Graph, gradients: Mapping[str, fx.Node]) -> list[GradientOps]:
     """Return what a captured step makes of its gradients, for those that it changes.
 
