@@ -37,6 +37,7 @@ _OURS: dict[str, str | None] = {
     "cerebras.pytorch.cirh": "cstorch.client.experimental",
     "cerebras.pytorch.core": None,
     "cerebras.pytorch.core.annotation": "cstorch.client.annotations",
+    "cerebras.pytorch.core.modes": "cstorch.client.modes",  # up to release 2.4
     "cerebras.pytorch.distributed.cluster_resolver": "cstorch.client.cluster_resolver",
     "cerebras.pytorch.experimental": "cstorch.client.experimental",
     "cerebras.pytorch.experimental.listener": "cstorch.listeners",
@@ -55,12 +56,14 @@ _OURS: dict[str, str | None] = {
     "cerebras.pytorch.utils.utils": "cstorch.sparse.filters",
     "cerebras.framework": "cstorch.client.framework",
     "cerebras.appliance": "cstorch.client.utils.logs",
+    "cerebras.appliance.CSConfig": "cstorch.client.earlier",  # release 1.7 to 1.9
     "cerebras.appliance.cluster": None,
     "cerebras.appliance.cluster.client": "cstorch.client.accepted.telemetry",
     "cerebras.appliance.cluster_config": "cstorch.distributed",
     "cerebras.appliance.environment": "cstorch.client.utils.environment",
     "cerebras.appliance.errors": "wsc.core.errors",
     "cerebras.appliance.log": "cstorch.client.utils.logs",
+    "cerebras.appliance.run_utils": "cstorch.client.accepted.server_settings",  # up to 2.1
     "cerebras.appliance.storage": "cstorch.client.checkpoints",
     "cerebras.appliance.storage.base_storage": "cstorch.client.checkpoints",
     "cerebras.appliance.storage.h5_storage": "cstorch.client.checkpoints",

@@ -31,7 +31,7 @@ ALIASES = {
     "cerebras.pytorch.optim.configure_optimizer": f"{_EARLIER}:configure_optimizer",  # from 1.8
     "cerebras.pytorch.optim.configure_lr_scheduler": f"{_EARLIER}:configure_lr_scheduler",  # 1.8
     "cerebras.pytorch.optim.configure_scheduler": f"{_EARLIER}:configure_lr_scheduler",  # 2.3
-    "cerebras.appliance.CSConfig": f"{_EARLIER}:CSConfig",  # release 1.7
+    "cerebras.pytorch.utils.extract_loss": "cstorch.model_output:loss_in",  # 1.7 to 1.9
 }
 """Names that mean the same as one of ours, as ``module:attribute``."""
 
@@ -42,6 +42,9 @@ REPLACED = {
     "cerebras.pytorch.module": "call compile(model, backend)",
     "cerebras.pytorch.dataloader": "give the loader to utils.data.DataExecutor",
     "cerebras.pytorch.saver": "call save() and load()",
+    "cerebras.pytorch.core.cb_model": "call use_cs(), step_closure and functions of distributed",
+    "cerebras.pytorch.optim.configure_param_groups": "give the optimizer its groups of parameters",
+    "cerebras.pytorch.nn.DiceCELoss": "add the two losses with torch",
     "cerebras.pytorch.nn.StripPadding": "slice the tensor",
     "cerebras.pytorch.nn.Scope": "open name_scope(...) around the layers",
     "cerebras.pytorch.experimental.listener.create_listener": "call"
@@ -54,8 +57,14 @@ REPLACED = {
     " it to model and optimizer",
     "cerebras.pytorch.sparse.configure_sparsity_wrapper": "call sparse.configure(...) and apply it"
     " to model and optimizer",
+    "cerebras.pytorch.sparse.SparsityWrapperOptimizer": "call sparse.configure(...) and apply it to"
+    " model and optimizer",
+    "cerebras.pytorch.sparse.map_sparsity_algorithm": "call sparse.configure(...)",
+    "cerebras.appliance.DEFAULT_COMPILE_DIR": "pass compile_dir= to backend()",
+    "cerebras.appliance.cs_run_config": "pass utils.CSConfig(...) to utils.data.DataExecutor",
+    "cerebras.appliance.pb": "leave out messages to the vendor's servers",
 }
-"""What to write instead of a name that has no counterpart."""
+"""What to write instead of a name, and of all below it, that has no counterpart."""
 
 
 def canonical(name: str) -> str:
@@ -78,4 +87,7 @@ def meaning(name: str) -> Any:
 
 def instead_of(name: str) -> str | None:
     """Return what to write instead of a name that was dropped; None if it was never there."""
-    return REPLACED.get(canonical(name))
+    place = canonical(name)
+    while place and place not in REPLACED:
+        place = place.rpartition(".")[0]
+    return REPLACED.get(place)

@@ -123,6 +123,12 @@ def test_missing_name_says_what_to_write_instead(name: str, remedy: str) -> None
     assert remedy in str(caught.value.remedy)
 
 
+def test_names_below_a_dropped_one_have_its_remedy() -> None:
+    expected = older_names.REPLACED["cerebras.pytorch.saver"]
+    assert older_names.instead_of("cerebras_pytorch.saver.pt_h5_saver.PyTorchH5Saver") == expected
+    assert older_names.instead_of("cerebras.pytorch.savor") is None
+
+
 def test_missing_attribute_names_the_nearest_one() -> None:
     front = importlib.import_module("cerebras.pytorch")
     with raises(VendorNameError, "vendor-name-missing") as caught:
@@ -139,6 +145,7 @@ def test_missing_attribute_names_the_nearest_one() -> None:
         "from cerebras.pytorch import spars",
         "import cerebras.pytorch.spars",
         "from cerebras.pytorch.spars import Static",
+        "from cerebras_pytorch.saver.pt_h5_saver import PyTorchH5Saver",
         "import cerebras.appliance.pb",
     ],
 )
