@@ -201,6 +201,7 @@ class TracedStep:
         compiling = backend.trace.log.during("compile")
         with backend.job_client.compiling(), compiling:
             fitted = fit_step(backend, call, loop, self._forward, recordings)
+        self._check_counts(backend, call, fitted)
         self._put_on_cluster(backend, loop, call, fitted)
 
     def _put_on_cluster(self, backend: Backend, loop: Loop, call: Call, fitted: FittedStep) -> None:
@@ -215,6 +216,18 @@ class TracedStep:
             backend.install(fitted.compiled, feed, fitted.optimizer, held)
         self._constants = backend.constants()
         self._traits = self._traits_now(backend)
+
+    def _check_counts(self, backend: Backend, call: Call, fitted: FittedStep) -> None:
+        """Refuse a step whose Python draws or counts for each sample of several micro-batches."""
+        if self._watch is None or self._watch.has_checked_counts or fitted.fit is None:
+            return
+        assert call.state is not None, "a step that is watched begins in a known state"
+        cut = fitted.fit.cut
+        if cut.num_micro_batches > 1 and call.state.has_counted():
+            from cstorch.tracing.recording_step import check_counts  # noqa: PLC0415  (slow)
+
+            check_counts(backend, call, cut.size)
+            self._watch.has_checked_counts = True
 
     def _run_again(self, backend: Backend, loop: Loop, call: Call) -> None:
         """Run the body for this iteration, whose state in Python may be another one.
@@ -233,6 +246,7 @@ class TracedStep:
                 self._fitted = again.kept()
             else:
                 backend.settle()
+                self._check_counts(backend, call, self._installed)
                 with_inputs = again.with_inputs(loop.last_step)
                 if with_inputs is None:
                     self._install_recorded(backend, loop, call, again.recordings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import linecache
 import os
 import random
 import sys
@@ -36,6 +37,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from cstorch.tracing.state_places import (
     PLAIN,
+    Access,
     Array,
     Cell,
     Class,
@@ -71,6 +73,12 @@ _CLOSED = {*_OWN, "numpy", "ray", "tensorboardX", "torch", "torchvision", "tqdm"
 )
 """Packages whose objects are not searched, but for modules of torch."""
 
+DRAWN = "random numbers"
+"""The name of what a run draws, among what it counts."""
+
+_DRAWING = {"random", "rand", "randn", "randint", "integers", "normal", "standard_normal", "gauss"}
+_DRAWING |= {"uniform", "choice", "choices", "sample", "shuffle", "permutation", "binomial"}
+
 _ENVIRONMENT = {"environ", "getenv"}
 """Names by which code reads variables of the environment."""
 
@@ -90,17 +98,54 @@ class PythonState:
         search = _Search()
         for root in roots:
             search.root(root)
-        self._places = search.places
-        self._others = [place for place in self._places if not isinstance(place, Content)]
+        self._places, self._codes = search.places, search.codes
+        self._draws = [place for place in self._places if isinstance(place, Draws)]
+        self._others = [place for place in self._places if not isinstance(place, Content | Draws)]
         contents = [place for place in self._places if isinstance(place, Content)]
         self._held = [place.held for place in contents]
         self._copies = [place.copy for place in contents]
+        self._counts = self.counts()
 
     def is_current(self) -> bool:
-        """Return whether everything still is what it was."""
+        """Return whether everything still is what it was, generators of random numbers aside.
+
+        They may move as the program likes, as long as the step does not draw from them.
+        """
         if equal(self._held, self._copies):  # all containers at once, which takes the least time
             return all(place.is_same() for place in self._others)
-        return all(place.is_same() for place in self._places)
+        return all(place.is_same() for place in self._places if not isinstance(place, Draws))
+
+    def has_drawn(self) -> bool:
+        """Return whether a generator of random numbers has moved."""
+        return not all(place.is_same() for place in self._draws)
+
+    def has_counted(self) -> bool:
+        """Return whether an integer or a generator of random numbers has changed."""
+        return self.counts() != self._counts
+
+    def counts(self) -> dict[str, list[str]]:
+        """Return what a run counts: integers by name, and how far generators have come."""
+        found: dict[str, list[str]] = {}
+        for place in self._places:
+            for key, value in place.items():
+                if isinstance(value, int | torch.SymInt) and not isinstance(value, bool):
+                    found.setdefault(str(key), []).append(repr(value))
+        return found | {DRAWN: [place.state for place in self._draws]}
+
+    def line_of(self, count: str) -> str | None:
+        """Return ``file:line: source`` of the first code that writes a count of ``counts``."""
+        for code in self._codes:
+            for each in dis.get_instructions(code):
+                is_found = (
+                    each.argval in _DRAWING
+                    if count == DRAWN
+                    else each.argval == count and each.opname.startswith("STORE")
+                )
+                if is_found and each.positions is not None and each.positions.lineno is not None:
+                    line = each.positions.lineno
+                    source = linecache.getline(code.co_filename, line).strip()
+                    return f"{code.co_filename}:{line}: {source}"
+        return None
 
     def mark_traced(self) -> bool:
         """Mark the tensors that a trace has left there as such; return whether there were some."""
@@ -116,7 +161,11 @@ class _Search:
     """Finds the places that objects lead to."""
 
     def __init__(self) -> None:
-        self.places: list[Place] = []
+        self.places: list[Place] = [
+            Draws(random.getstate, random.setstate),
+            Draws(np.random.get_state, np.random.set_state),
+        ]
+        self.codes: list[CodeType] = []  # of the user
         self._seen: dict[int, object] = {}  # by identity, kept alive
         self._open: deque[object] = deque()
 
@@ -162,7 +211,7 @@ class _Search:
             self.places.append(Array(found))
 
     def _context_variable(self, found: ContextVar[Any]) -> None:
-        self.places.append(Draws(lambda: found.get(None), found.set))
+        self.places.append(Access(lambda: found.get(None), found.set))
         self._open.append(found.get(None))
 
     def _random(self, found: random.Random) -> None:
@@ -241,6 +290,7 @@ class _Search:
         for cell in found.__closure__ or ():
             self._cell(cell)
         for code in _codes(found.__code__):
+            self.codes.append(code)
             self._globals(code, found.__globals__)
 
     def _cell(self, cell: CellType) -> None:

@@ -7,6 +7,7 @@ where a step is recorded: a program that the compile cache has needs neither.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache as once
 from typing import Any
@@ -35,6 +36,7 @@ from cstorch.tracing.recorder import recording
 from cstorch.tracing.repeated_layers import RepeatedLayers
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture.capture import masters_of
+from wsc.compiler.capture.host_draws import refuse_host_draws
 from wsc.compiler.compile import CompileRequest, compile_recorded, recorded_digest
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.derivation.depth import CAPTURED_LAYERS
@@ -133,6 +135,38 @@ def _record_few_layers(
     return None if whole is None else replace(few, recording=whole)
 
 
+def check_counts(backend: Backend, call: Call, size: int) -> None:
+    """Run a step for more samples; raise if what its Python counts or draws follows from them.
+
+    Python runs on one micro-batch for the whole batch, so a count of its samples is another one,
+    and numbers drawn for each of them come again in each micro-batch.
+
+    Args:
+        backend: The backend of the program.
+        call: The call, with the state before it; its Python has run for ``size`` samples.
+        size: The samples of a micro-batch.
+
+    Raises:
+        ApplianceCompilationError: The state after the two runs is not the same.
+    """
+    assert call.state is not None, "a step that is watched has a state"
+    counts = call.state.counts()
+    with while_traced.without_readers_of_outlines():
+        record_step(backend, call, size + group_of_samples(model_of(backend)))
+    now = call.state.counts()
+    if different := [name for name in counts if counts[name] != now.get(name)]:
+        raise ApplianceCompilationError(
+            "the traced step draws or counts in Python for each sample",
+            code="host-random-in-step",
+            where=call.state.line_of(different[0]),
+            value=", ".join(different),
+            rule="Python runs on one micro-batch, and for all micro-batches of a step",
+            remedy="draw with torch (torch.rand, torch.bernoulli), or in the input function, and "
+            "count steps; a model of transformers may have an option (apply_spec_augment=False); "
+            "or set csx.performance.micro_batch_size to the size of the batch",
+        )
+
+
 def _record(
     backend: Backend, call: Call, size: int, for_all_sizes: bool, names: Names = itself
 ) -> RecordedStep:
@@ -149,6 +183,7 @@ def _record(
     model = model_of(backend)
     inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(call.tensors)]
     with (
+        refuse_host_draws() if call.state is None else nullcontext(),
         recording() as recorder,
         recorded_clipping(model, recorder),
         refused_foreign_steps(),

@@ -210,8 +210,8 @@ class Version(Place):
         """Do nothing: a traced step writes to no tensor from outside."""
 
 
-class Draws(Place):
-    """A generator of random numbers of the program's own."""
+class Access(Place):
+    """A value that functions read and write."""
 
     def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]) -> None:
         self._read, self._write = read, write
@@ -222,6 +222,15 @@ class Draws(Place):
 
     def rewind(self) -> None:
         self._write(self._copy)
+
+
+class Draws(Access):
+    """A generator of random numbers."""
+
+    @property
+    def state(self) -> str:
+        """The present state of the generator, as text."""
+        return repr(self._read())
 
 
 class Progress(Place):

@@ -37,6 +37,8 @@ class StateWatch:
         self._roots = (call.function, model, *objects)
         self._state: PythonState | None = None
         self._num_runs = 0
+        self.has_checked_counts = False
+        """Whether it is known that what a run counts does not follow the samples."""
         self._has_moved = False  # the last run has changed the state
         self._is_new = False  # the state before the last run is not that before the run before it
         self._reads_hidden = False  # two runs of one state were not equal
@@ -56,7 +58,7 @@ class StateWatch:
         self._state = PythonState(*self._roots)
         if self._state.mark_traced():
             self._state = PythonState(*self._roots)
-        self._has_moved = not before.is_current()
+        self._has_moved = before.has_drawn() or not before.is_current()
 
     def note_other_graph(self) -> None:
         """Note that the last run has recorded another graph than the one before."""

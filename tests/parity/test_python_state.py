@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -21,8 +22,10 @@ import cstorch
 from cstorch import backends
 from cstorch.trace import TracedStep
 from cstorch.tracing.fitted_step import fit_step
+from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, loader, running_backend
 from tests.support.runs.tiny_training import Shape
+from wsc.core.errors import ApplianceCompilationError
 
 STEPS = 5
 CONFIG = {"weight": 1.0}
@@ -145,9 +148,9 @@ class OfClosure(Net):
             count += 1
             return 1.0 / count
 
-        self.draw: Callable[[], float] = scale
+        self.draw: Callable[[], Any] = scale
 
-    def scale(self) -> float:
+    def scale(self) -> Any:
         return self.draw()
 
 
@@ -155,6 +158,22 @@ class OfRandom(OfClosure):
     def __init__(self) -> None:
         super().__init__()
         self.draw = random.Random(7).random
+
+
+class OfPython(OfClosure):
+    """The generator of the process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        random.seed(7)
+        self.draw = random.random
+
+
+class OfNumPy(OfClosure):
+    def __init__(self) -> None:
+        super().__init__()
+        np.random.seed(7)
+        self.draw = lambda: torch.from_numpy(np.random.rand(5)).float()
 
 
 class OfGenerator(OfClosure):
@@ -272,7 +291,7 @@ KINDS = [
     OfRandom,
 ]
 KINDS += [OfGenerator, OfIterator, OfClock, Number, LateNumber, Array, InPlace, Part, Config]
-KINDS += [OfEnvironment, Method]
+KINDS += [OfEnvironment, Method, OfPython, OfNumPy]
 
 
 def batches() -> list[dict[str, torch.Tensor]]:
@@ -301,9 +320,9 @@ def plain(model: Net) -> list[float]:
     return seen
 
 
-def on_cluster(net: Net, activation_steps: int = 1, size: int = 3) -> list[float]:
-    """Train on two systems; return the losses at activation steps."""
-    with running_backend(Shape(2)) as backend:
+def on_cluster(net: Net, activation_steps: int = 1, size: int = 3, num_csx: int = 2) -> list[float]:
+    """Train on a cluster; return the losses at activation steps."""
+    with running_backend(Shape(num_csx)) as backend:
         backends.csx.performance.micro_batch_size = size
         model = cstorch.compile(net, backend)
         optimizer = cstorch.optim.SGD(model.parameters(), lr=0.5)
@@ -361,3 +380,31 @@ def test_state_has_its_values_in_micro_batches_of_any_size(kind: type[Net], size
     """Of two sizes, one of them a single sample, and of single samples alone."""
     wanted = plain(kind())
     assert on_cluster(kind(), size=size) == pytest.approx(wanted, abs=2e-6)
+
+
+class DrawsBySample(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = np.random.default_rng(7)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        noise = self.random.standard_normal((x.shape[0], 4))
+        return super().forward(x + torch.from_numpy(noise).float(), y)
+
+
+class CountsSamples(Net):
+    seen = 0
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        self.seen += len(x)
+        return super().forward(x, y) * min(1.0, self.seen / 48)
+
+
+@pytest.mark.parametrize("kind", [DrawsBySample, CountsSamples])
+def test_state_that_follows_samples_is_refused(kind: type[Net]) -> None:
+    """Python runs on one micro-batch for all; in a single one it is that of a plain loop."""
+    with raises(ApplianceCompilationError, "host-random-in-step") as caught:
+        on_cluster(kind())
+    assert Path(__file__).name in str(caught.value.where)
+    wanted = plain(kind())
+    assert on_cluster(kind(), size=12, num_csx=1) == pytest.approx(wanted, abs=2e-6)

@@ -43,7 +43,6 @@ from wsc.compiler.capture.capture_errors import explain, recorded_lines
 from wsc.compiler.capture.captured import Captured
 from wsc.compiler.capture.constants import own_constants
 from wsc.compiler.capture.earlier_gradients import EarlierGradients
-from wsc.compiler.capture.host_draws import refuse_host_draws
 from wsc.compiler.capture.host_reads import RefuseHostReads
 from wsc.compiler.capture.known_values import KnownValues
 from wsc.compiler.capture.live_weights import live_weights, refuse_views_of_weights
@@ -192,7 +191,6 @@ def _flat_step(
             RefuseHostReads(buffers),
             KnownValues(buffers.names),
             traceable_forms(),
-            refuse_host_draws(),
         ):
             earlier.begin(live)
             results = step(batch)

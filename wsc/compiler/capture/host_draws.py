@@ -1,7 +1,8 @@
 """Refuse random numbers that a traced step draws on the host.
 
-Python runs once per trace, so every step would compute with the numbers of the trace. Numbers that
-torch draws are recorded as ops, and keyed by seed, step and micro-batch (``keyed_random``).
+Where Python runs once for all steps, every step would compute with the numbers of the trace.
+Numbers that torch draws are recorded as ops, and keyed by seed, step and micro-batch
+(``keyed_random``).
 """
 
 from __future__ import annotations
