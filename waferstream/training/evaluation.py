@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,19 +59,22 @@ class Evaluator:
             for index, config in enumerate(configs)
         ]
 
-    def evaluate_all(self, loaders: Sequence[DataLoader]) -> None:
-        """Evaluate the model as it is now on every loader."""
+    def evaluate_all(
+        self, loaders: Sequence[DataLoader], is_ending: Callable[[], bool] | None = None
+    ) -> None:
+        """Evaluate the model as it is now on every loader, until ``is_ending`` says otherwise."""
         with scoped_flags(self._init, "validate"):
             for loader in loaders:
                 try:
-                    self._evaluate(loader)
+                    self._evaluate(loader, is_ending)
                 except Exception as error:
                     self._callbacks.call("on_validate_exception", self._trainer, error)
                     raise
 
-    def _evaluate(self, loader: DataLoader) -> None:
+    def _evaluate(self, loader: DataLoader, is_ending: Callable[[], bool] | None) -> None:
         steps = self._init.loop.eval_steps or steps_of_epoch(length_of(loader), "eval_steps")
         executor = DataExecutor(loader, num_steps=steps, activation_steps=steps)
+        executor.is_ending = is_ending
         about = (self._trainer, self._model)
         metrics = [module for module in self._model.modules() if isinstance(module, Metric)]
         for metric in metrics:
@@ -79,6 +82,8 @@ class Evaluator:
         self._callbacks.call("on_validate_start", *about, loader, self._init.loop)
         loss = None
         for index, batch in enumerate(executor):
+            if is_ending is not None and is_ending():
+                return
             self._callbacks.call("on_validate_batch_start", *about, batch, index)
             loss = self._step(batch)
             outputs = {"loss": loss}

@@ -130,7 +130,8 @@ class Trainer:
                     loop.train(stage, self._profiler)
                     self._callbacks.call("on_train_end", *about, self._init.loop, number)
                 if stage.evaluates:
-                    self._evaluator.evaluate_all(evaluations)
+                    with loop.saving_when_asked(stage) as is_ending:
+                        self._evaluator.evaluate_all(evaluations, is_ending)
                 if not self._backend.is_e2e_execution:
                     return Outcome(plan.start + 1, plan.end, None, None)
         digest = self._backend.weights_digest()

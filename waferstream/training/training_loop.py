@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -135,8 +135,7 @@ class TrainingLoop:
             checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
         )
         executor.profiler = profiler
-        grace_s = self._init.checkpoint.grace_s
-        grace = Grace(grace_s, partial(_warn_of_grace, grace_s))
+        grace = self._grace()
         if plan.checkpoint_steps:
             executor.is_ending = lambda: grace.is_asked
 
@@ -168,6 +167,28 @@ class TrainingLoop:
                 self._callbacks.call("on_train_batch_end", *about, outputs, batch, index)
                 save()
         grace.end()
+
+    @contextmanager
+    def saving_when_asked(self, stage: Stage) -> Iterator[Callable[[], bool] | None]:
+        """Save the last step of a stage if a signal ends what runs after it.
+
+        Yields:
+            What says whether a signal has arrived; None where the run saves nothing.
+        """
+        if not self._work.plan.checkpoint_steps:
+            yield None
+            return
+        grace = self._grace()
+        with grace.given():
+            grace.begin()
+            yield lambda: grace.is_asked
+            if grace.is_asked and stage.last not in self._work.plan.checkpoint_steps:
+                self._save(self._objects(stage.last))
+        grace.end()
+
+    def _grace(self) -> Grace:
+        seconds = self._init.checkpoint.grace_s
+        return Grace(seconds, partial(_warn_of_grace, seconds))
 
     @property
     def _saves_initially(self) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from memoryx.store.store import WeightStore
 from tests.support.runs.tiny_run import TINY, digest_of, run_here, write_run
+from waferstream.training.evaluation import Evaluator
 from wsc.checkpoint.reader import Reader
 from wsc.host import disk
 
@@ -190,6 +191,29 @@ def test_signal_saves_the_current_step(
     found, again, err = run_here(flags, capsys)
     assert found == 0, err
     assert "checkpoint_3.mdl, step 3" in again
+    assert digest_of(again) == digest_of(whole)
+
+
+def test_signal_in_an_evaluation_saves_the_steps_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No checkpoint is due after them; the hash is that of a run to the end."""
+    flags = write_run(tmp_path, init__checkpoint={"steps": 8})
+    _, whole, _ = run_here([*flags, f"--model_dir={tmp_path / 'whole'}"], capsys)
+    evaluate = Evaluator._evaluate
+
+    def hit(self: Evaluator, *arguments: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        evaluate(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "_evaluate", hit)
+        code, out, err = run_here(flags, capsys)
+    assert code == 128 + signal.SIGINT
+    assert "checkpoint_4.mdl" in out + err
+    code, again, err = run_here(flags, capsys)
+    assert code == 0, err
+    assert "checkpoint_4.mdl, step 4" in again
     assert digest_of(again) == digest_of(whole)
 
 
