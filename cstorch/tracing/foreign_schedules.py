@@ -31,6 +31,11 @@ class LambdaSchedule:
         return self._scheduler.last_epoch
 
     @property
+    def optimizer(self) -> object:
+        """The optimizer whose groups it sets."""
+        return self._scheduler.optimizer
+
+    @property
     def num_loads(self) -> int:
         """By how much the program has changed the count, in a step of its own or by loading."""
         return self.last_epoch - self._noted
