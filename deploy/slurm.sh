@@ -19,7 +19,7 @@ seconds_to_join=300
 
 source .venv/bin/activate
 export RAY_AUTH_MODE=token RAY_worker_niceness=0
-[ -s ~/.ray/auth_token ] || ray get-auth-token --generate > /dev/null
+[ -s ~/.ray/auth_token ] || (umask 077; ray get-auth-token --generate > /dev/null)  # else all users can read it
 
 # The last host is asked for the address of the first one, which may know itself as 127.0.1.1.
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")

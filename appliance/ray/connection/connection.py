@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -74,6 +75,9 @@ _RAYS_GENERATOR = random.Random()
 
 _of_private = ExitStack()
 """What ends with the private Ray that runs: its token."""
+
+_started: list[subprocess.Popen[bytes]] = []
+"""The processes of the private Ray that runs, or starts."""
 
 _early: Future[str] | None = None
 """The start of a private Ray that nobody has used yet; its result is the address."""
@@ -188,12 +192,16 @@ def leave() -> None:
     with deferred(_LEAVE_S):
         node: Any = worker._global_node
         raylets = [] if node is None else node.all_processes.get("raylet", [])
-        groups = {info.process.pid for info in raylets}
+        groups = {info.process.pid for info in raylets} | {each.pid for each in _started}
         if raylets and lost_process() is not None:  # then a raylet does not end by itself
             for info in raylets:
                 info.process.kill()
         ray.shutdown()
         _of_private.close()
+        for process in _started:  # of a start that failed, or that Ray has not waited for
+            process.kill()
+            process.wait()
+        _started.clear()
         if groups:
             end_groups(groups)
             end_workers()
@@ -232,12 +240,11 @@ def _starts_in_own_groups() -> Callable[..., Any]:
     A signal to the user's group, as timeout(1) sends it, is for the user's process, which saves a
     checkpoint: Ray has to live until then.
     """
-    groups: list[int] = []
 
     def start(*words: Any, **options: Any) -> Any:
         process = _Popen(*words, process_group=0, **options)
-        groups.append(process.pid)
-        tell_groups(groups)
+        _started.append(process)
+        tell_groups([each.pid for each in _started])
         STOPPED_PROCESSES.watch(process)
         return process
 

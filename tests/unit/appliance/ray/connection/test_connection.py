@@ -187,6 +187,16 @@ def test_agents_of_a_raylet_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None
         other.kill()
 
 
+def test_processes_of_a_start_that_failed_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray forgets those that it has started before, and their agents."""
+    with _titled("gcs_server") as server:
+        monkeypatch.setattr(connection, "_started", [server])
+        monkeypatch.setattr(worker, "_global_node", None)
+        leave()
+        assert server.wait(10) == -signal.SIGKILL
+    assert connection._started == []
+
+
 def test_ray_draws_from_a_generator_of_its_own() -> None:
     """The start of Ray, in its own thread, leaves the global one to a step that is traced."""
     connection.give_ray_a_generator()
