@@ -254,7 +254,9 @@ class TracedStep:
                     self._put_on_cluster(backend, loop, call, with_inputs)
                 backend.installed[self.mode] = (self, loop.source)
             self._inputs = again.values(self._installed)
-        if again.changed != set():
+        if again.changed == set():
+            watch.note_cost(again.seconds)
+        else:
             watch.note_other_graph()
 
     def _retrace(self, backend: Backend, loop: Loop, call: Call) -> None:

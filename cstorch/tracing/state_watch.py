@@ -14,6 +14,7 @@ and the recording decides whether the program of the cluster stays.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,8 @@ from torch import nn
 
 from cstorch.tracing.call import Call, is_constant
 from cstorch.tracing.python_state import PythonState
+
+log = logging.getLogger("waferstream")
 
 
 class StateWatch:
@@ -37,6 +40,7 @@ class StateWatch:
         self._roots = (call.function, model, *objects)
         self._state: PythonState | None = None
         self._num_runs = 0
+        self._is_cost_noted = False
         self.has_checked_counts = False
         """Whether it is known that what a run counts does not follow the samples."""
         self._has_moved = False  # the last run has changed the state
@@ -48,6 +52,17 @@ class StateWatch:
         assert self._state is not None, "a step is installed after it has run"
         self._is_new = self._has_moved or not self._state.is_current()
         return self._num_runs < 2 or self._is_new or self._reads_hidden
+
+    def note_cost(self, seconds: float) -> None:
+        """Say once that a step changes state which decides nothing, and what that costs."""
+        if self._num_runs > 2 and self._has_moved and not self._is_cost_noted:
+            self._is_cost_noted = True
+            log.info(
+                "The traced step changes state in Python, so that its Python runs in every step"
+                " (%.2f s each); count in the loop or in a @cstorch.step_closure, where it costs"
+                " nothing",
+                seconds,
+            )
 
     @contextmanager
     def running(self) -> Iterator[PythonState]:
