@@ -56,6 +56,8 @@ class ModelHolder(ProgramSettings):
         self.has_left_loop = False
         """Whether the last loop did not come to its end, so that the program may start anew."""
         self.steps = StepCount()
+        self.notices: set[str] = set()
+        """What the log has said of differences to a plain loop (``cstorch.notices``)."""
 
     @property
     def global_step(self) -> int:

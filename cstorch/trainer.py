@@ -26,13 +26,13 @@ from cstorch.cluster.config import ClusterConfig, current_witness
 from cstorch.compile import compile
 from cstorch.current import existing_backend, replace_backend
 from cstorch.model_output import loss_in
+from cstorch.notices import say_precision
 from cstorch.optim.taken import taken
 from cstorch.terminal import log_to_terminal
 from cstorch.trace import trace
 from cstorch.tracing.closures import step_closure
 from cstorch.utils.data.data_executor import DataExecutor
-from cstorch.utils.data.dataloader import DataLoader
-from cstorch.utils.data.given_loader import GivenLoader
+from cstorch.utils.data.fit_loaders import FitLoaders
 from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError, ProgramOrderError
 
@@ -128,6 +128,7 @@ class Trainer:
         self.model = compile(model, self.backend)
         self._loss_fn = loss_fn
         self._step = trace(self._training_step)
+        self._loaders = FitLoaders()
 
     def fit(self, dataloader: Iterable[Any] | Callable[[], Iterable[Any]]) -> list[float]:
         """Train on a loader; return the losses at an interval of ``log_steps``.
@@ -149,11 +150,14 @@ class Trainer:
                 rule="shutdown, a fit that fails on the cluster, or another Trainer ends it",
                 remedy="make a Trainer of the model again: it has its trained weights",
             )
+        say_precision(self.backend, self.model)
         self._taken.take(self.optimizer)
-        loader = DataLoader(dataloader) if callable(dataloader) else GivenLoader(dataloader)
         executor = DataExecutor(
-            loader, self.config.max_steps, activation_steps=self.config.log_steps
+            self._loaders.of(dataloader),
+            self.config.max_steps,
+            activation_steps=self.config.log_steps,
         )
+        before = self.backend.global_step
         losses: list[float] = []
 
         @step_closure
@@ -170,6 +174,7 @@ class Trainer:
                     if self.referee is not None:
                         self.referee.note(loss, self._step, executor)
         finally:
+            self._loaders.note_read(self.backend.global_step - before)
             if self.backend.has_failed:
                 self.shutdown()
             self._taken.give(self.optimizer, self._trained())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cstorch.backend import Backend
 from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, target_of
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
+from cstorch.notices import say_batch_norms
 from cstorch.tracing.brief_errors import with_brief_errors
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
@@ -73,6 +74,7 @@ def fit_step(
         if start is not None:
             start.cache.store_start(start.key, compiled.program.digest, outlines)
     log_compiled(backend, compiled.program, was_cached=was_cached)
+    say_batch_norms(backend, model_of(backend), compiled.program)
     if cache is not None:
         backend.artifacts.note_compiled(compiled.program)
     job.compile_hash, job.is_cached = compiled.program.digest, was_cached
