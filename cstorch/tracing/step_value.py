@@ -188,13 +188,18 @@ class HyperValue(StepValue):
 
 
 class LeftTensor(StepValue):
-    """A tensor that a trace has left in state of Python: in an attribute, or a list of a hook."""
+    """A tensor that a trace has left in state of Python: in an attribute, or a list of a hook.
+
+    It has a shape, with 0 for samples that were a symbol, and can be copied and saved with its
+    model.
+    """
 
     _ALLOWED = frozenset({"shape", "dtype", "device", "ndim", "dim", "size", "numel"})
     _traced: torch.Tensor
 
     def __init__(self, traced: torch.Tensor) -> None:
-        self._traced = traced
+        shape = [extent if isinstance(extent, int) else 0 for extent in traced.shape]
+        self._traced = torch.empty(shape, dtype=traced.dtype, device="meta")
 
     def of(self, call: StepCall) -> StepValue:  # noqa: ARG002
         return self
@@ -213,6 +218,12 @@ class LeftTensor(StepValue):
         if name.startswith("_"):  # protocols of copy, pickle and the like, which read nothing
             raise AttributeError(name)
         return getattr(self._traced if name in self._ALLOWED else self.tensor(), name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LeftTensor:  # type: ignore[override]
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return LeftTensor, (self._traced,)
 
     def __repr__(self) -> str:
         return "<tensor of the traced step, which has no value here: return it from the step>"

@@ -24,7 +24,7 @@ from tests.support.programs.cstorch_program import (
     training_step,
 )
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import WaferStreamError
+from wsc.core.errors import ApplianceCompilationError, WaferStreamError
 from wsc.core.optimizer.loss_scale import LossScale
 
 USES = {
@@ -127,3 +127,24 @@ def test_loss_scale_value_reads_the_scale_after_the_step() -> None:
     assert (skipped.dtype, int(skipped)) == (torch.int64, 3)
     assert LossScaleValue("scale").of(call).item() == 8.0
     assert "scale" in repr(LossScaleValue("scale"))
+
+
+def test_tensor_left_by_a_trace_has_a_shape_and_no_value(backend: cstorch.Backend) -> None:
+    """A model that keeps one can be copied and pickled."""
+
+    class Keeping(Regression):
+        kept: Any = None
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            self.kept = x * 2
+            return super().forward(x, y)
+
+    model = Keeping()
+    cstorch.compile(model, backend)
+    losses(training_step(backend), executor(3))
+    for kept in (model.kept, copy.deepcopy(model.kept), pickle.loads(pickle.dumps(model.kept))):
+        assert kept.ndim == 2
+        assert "no value" in repr([kept])
+        for read in (float, str, torch.sum, lambda value: value + 1, lambda value: value.mean()):
+            with raises(ApplianceCompilationError, "tensor-left-by-trace"):
+                read(kept)
