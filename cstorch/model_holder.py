@@ -53,6 +53,8 @@ class ModelHolder(ProgramSettings):
         self.model: nn.Module | None = None
         self.weights: Weights | None = None
         self.loop: Loop | None = None
+        self.have_steps_turns = False
+        """Whether steps of training with optimizers of their own take turns."""
         self.has_left_loop = False
         """Whether the last loop did not come to its end, so that the program may start anew."""
         self.steps = StepCount()
@@ -225,6 +227,13 @@ class ModelHolder(ProgramSettings):
         self, path: Path, states: Collection[str], objects: dict[str, Any]
     ) -> tuple[Cluster, dict[str, Any]]:
         """Write what this process has; return the cluster, and all states that are no tensors."""
+        if "optimizer" in states and self.have_steps_turns:
+            raise WaferStreamError(
+                "a checkpoint has the state of one optimizer, and steps take turns",
+                code="checkpoint-of-steps-in-turn",
+                rule="MemoryX holds the state of the optimizer that has stepped last",
+                remedy="save model.state_dict() and the state_dict() of each optimizer",
+            )
         cluster, weights = self._up_to_date(), self._registered()
         held = self._execution.held.state
         if "optimizer" in states and held is not None:

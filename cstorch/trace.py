@@ -98,8 +98,12 @@ class TracedStep:
         if backend.weights is not None:
             backend.weights.adopt_replaced()
         if isinstance(backend, HostBackend):
+            loop.turn_to(self._eager)
             return self._eager.run(backend, loop, args, kwargs)
         arguments = Call.of(self._function, args, kwargs)
+        is_turn = loop.turn_to(self)
+        if is_turn and self._fitted is not None and self._source is loop.source:
+            self._take_turn(backend, loop, arguments)
         if (self, loop.source) not in backend.installed.values() or self._is_outdated(backend):
             self._install(backend, loop, arguments)
             backend.installed[self.mode] = (self, loop.source)
@@ -204,10 +208,20 @@ class TracedStep:
         self._check_counts(backend, call, fitted)
         self._put_on_cluster(backend, loop, call, fitted)
 
+    def _take_turn(self, backend: Backend, loop: Loop, call: Call) -> None:
+        """Install the program of the step again, after other steps or iterations without it."""
+        fitted, recorder = self._installed, self._installed.recorded.recorder
+        names, done = names_of(model_of(backend)), backend.global_step
+        optimizer = recorder.spec(names, loop.last_step, done, backend.steps.resumed)
+        settings = recorder.settings()
+        fitted = replace(fitted, optimizer=optimizer, settings=settings, num_steps=loop.last_step)
+        self._put_on_cluster(backend, loop, call, fitted)
+        backend.installed[self.mode] = (self, loop.source)
+
     def _put_on_cluster(self, backend: Backend, loop: Loop, call: Call, fitted: FittedStep) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
-        self._fitted = fitted
+        self._fitted, self._source = fitted, loop.source
         if backend.is_e2e_execution:
             state = fitted.compiled.program.state
             if backend.adopt_state(state.used):

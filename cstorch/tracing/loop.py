@@ -91,6 +91,14 @@ class Loop(Protocol):
     def in_mode(self, mode: Mode, arguments: Any) -> Any:
         """Return the arguments of a step with the batch that its mode reads, on CPU and GPU."""
 
+    def turn_to(self, step: Step) -> bool:
+        """Run the calls of other steps that were called before a step, if there are any.
+
+        Returns:
+            Whether the step does not simply go on: another one was called since its last call, or
+            iterations have passed without a call.
+        """
+
     def attach(self, step: Step, inputs: Mapping[str, torch.Tensor] | None = None) -> StepCall:
         """Make the loop run a step in this iteration; ConfigError if it runs another one.
 

@@ -13,7 +13,7 @@ from cstorch import backends
 from tests.support.errors import raises
 from tests.support.plain_torch.side_by_side import Net, assert_same_weights, batch
 from tests.support.programs.cstorch_program import executor, loader, running_backend
-from wsc.core.errors import ApplianceCompilationError
+from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 Optimizer = torch.optim.Optimizer
 Change = Callable[[nn.Module, Optimizer, int], object]
@@ -192,3 +192,47 @@ def test_group_that_is_added_between_two_steps_begins_to_count(name: str) -> Non
 
     model = programmed(thaw_with_a_group, make(cstorch.optim))
     assert_same_weights(model, plain(thaw_with_a_group, make(torch.optim)))
+
+
+def test_iterations_without_a_call_train_nothing() -> None:
+    twin, model = Net(), Net()
+    plain_optimizer = optimizer_of(torch.optim, "Adam", twin.parameters())
+    batches = [(x + index, labels) for index, (x, labels) in enumerate([batch()] * STEPS)]
+    for index, (x, labels) in enumerate(batches):
+        if index in (1, 2, 4):
+            plain_optimizer.zero_grad()
+            functional.cross_entropy(twin(x), labels).backward()
+            plain_optimizer.step()
+    with running_backend() as backend:
+        cstorch.compile(model, backend)
+        optimizer = optimizer_of(cstorch.optim, "Adam", model.parameters())
+
+        @cstorch.trace
+        def step(x: torch.Tensor, labels: torch.Tensor) -> None:
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x), labels).backward()
+            optimizer.step()
+
+        loop = executor(STEPS, loader(lambda: batches), activation_steps=3)
+        for index, given in enumerate(loop):
+            if index in (1, 2, 4):
+                step(*given)
+        backend.end_idle()
+    assert_same_weights(model, twin)
+
+
+def test_step_that_is_called_twice_in_an_iteration_is_refused() -> None:
+    with running_backend() as backend:
+        model = cstorch.compile(Net(), backend)
+        optimizer = cstorch_sgd(model)
+
+        @cstorch.trace
+        def step(x: torch.Tensor, labels: torch.Tensor) -> None:
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x), labels).backward()
+            optimizer.step()
+
+        with raises(ConfigError, "step-called-twice"):
+            for given in executor(STEPS, loader(lambda: [batch()])):
+                step(*given)
+                step(*given)

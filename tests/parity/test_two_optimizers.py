@@ -89,3 +89,68 @@ def test_step_that_needs_a_weight_it_has_updated_is_refused() -> None:
             for given in executor(STEPS, loader(lambda: [batch()])):
                 step(*given)
     assert "two steps" in (caught.value.remedy or "")
+
+
+def adversary(model: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the loss of the first layer, which works against the second."""
+    return -loss_of(model, x, labels) + model.get_submodule("first")(x).square().mean()
+
+
+def turns(index: int) -> bool:
+    return True
+
+
+def every_other(index: int) -> bool:
+    return index % 2 == 1
+
+
+@pytest.mark.parametrize("is_due", [turns, every_other])
+@pytest.mark.parametrize("names", [("SGD", "SGD"), ("Adam", "SGD")])
+def test_two_steps_take_turns_over_one_model(names: tuple[str, str], is_due: Any) -> None:
+    twin, expected = Net(), []
+    first = optimizer_of(torch.optim, names[0], twin, "first")
+    second = optimizer_of(torch.optim, names[1], twin, "second")
+    for index in range(STEPS):
+        second.zero_grad()
+        loss = loss_of(twin, *batch())
+        loss.backward()
+        second.step()
+        expected.append(loss.item())
+        if is_due(index):
+            first.zero_grad()
+            adversary(twin, *batch()).backward()
+            first.step()
+    with running_backend() as backend:
+        model = cstorch.compile(Net(), backend)
+        one = optimizer_of(cstorch.optim, names[0], model, "first")
+        two = optimizer_of(cstorch.optim, names[1], model, "second")
+
+        @cstorch.trace
+        def step_two(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            two.zero_grad()
+            loss = loss_of(model, x, labels)
+            loss.backward()
+            two.step()
+            return loss
+
+        @cstorch.trace
+        def step_one(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            one.zero_grad()
+            loss = adversary(model, x, labels)
+            loss.backward()
+            one.step()
+            return loss
+
+        seen: list[float] = []
+
+        @cstorch.step_closure
+        def note(loss: torch.Tensor) -> None:
+            seen.append(loss.item())
+
+        for index, given in enumerate(executor(STEPS, loader(lambda: [batch()]))):
+            note(step_two(*given))
+            if is_due(index):
+                step_one(*given)
+        backend.end_idle()
+    torch.testing.assert_close(seen, expected, rtol=0, atol=2e-6)
+    assert_same_weights(model, twin)

@@ -21,6 +21,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch.utils import _pytree as pytree
 
 from appliance.coordinator.step_results import StepResult
 from cstorch import flags
@@ -31,7 +32,7 @@ from cstorch.distributed import ClusterConfig
 from cstorch.listeners.hooks import after_transfer
 from cstorch.tracing.loop import Step
 from cstorch.tracing.loss_result import loss_of
-from cstorch.tracing.step_value import StepCall, resolve
+from cstorch.tracing.step_value import StepCall, StepValue, resolve
 from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.given_loader import loader_of
@@ -124,6 +125,7 @@ class DataExecutor:
         self._start = self._backend.global_step
         self._step: Step | None = None
         self._called = 0  # iterations whose step was called
+        self._done_elsewhere: int | None = None  # steps of training before a turn
         self._step_s = _LONGEST_JOB_S  # a step of the last job; unknown before the first
         self._calls: WeakValueDictionary[int, StepCall] = WeakValueDictionary()  # by iteration
         self._inputs: dict[int, Mapping[str, torch.Tensor]] = {}  # by iteration, where they change
@@ -247,17 +249,51 @@ class DataExecutor:
                 remedy="iterate over a new DataExecutor",
             )
 
+    def turn_to(self, step: Step) -> bool:
+        """Run the calls of other steps that were called before a step, if there are any.
+
+        Steps of training that take turns have the number of their iteration, each of its own job.
+
+        Raises:
+            ConfigError: The step is called twice in an iteration.
+        """
+        before = self.iteration
+        if self._step in (None, step) and self._called == before:
+            return False
+        if self._step is step and self._called > before:
+            raise ConfigError(
+                "a traced step is called twice in one iteration",
+                code="step-called-twice",
+                rule="an iteration has one batch, and a step of training its number",
+                remedy="let the loader yield the batch twice, or trace a function for each call",
+            )
+        self.run_pending()
+        if self._step is not None and self.is_activation_step and self._called > before:
+            call = self._call
+            for function, arguments in self._step.closures:
+                own = pytree.tree_map_only(StepValue, lambda value: value.of(call), arguments)
+                self._queued.append((function, own))
+        self._done = self._called = before
+        self._done_elsewhere = self._backend.steps.done
+        self._backend.steps.done = self._start + before
+        return True
+
     def attach(self, step: Step, inputs: Mapping[str, torch.Tensor] | None = None) -> StepCall:
         """Make the loop run a step in this iteration; ConfigError if it runs another one.
 
         ``inputs`` are values of ``Program.step_inputs`` from this iteration on.
         """
+        if step.mode == "eval" and self._done_elsewhere is not None:
+            self._backend.steps.done = self._done_elsewhere  # it counts no steps
+        self._done_elsewhere = None
         if self._step is not None and self._step is not step:
-            raise ConfigError(
-                "two traced steps are called in one executor loop",
-                code="two-steps-in-one-loop",
-                remedy="trace one function, or use a second executor",
-            )
+            if "eval" in (self._step.mode, step.mode):
+                raise ConfigError(
+                    "a loop calls steps of training and of evaluation",
+                    code="two-steps-in-one-loop",
+                    remedy="evaluate in a second executor",
+                )
+            self._backend.have_steps_turns = True
         self._step = step
         self._called = self.user_iteration
         self._call = self._calls.setdefault(self._called, StepCall(self))
@@ -315,14 +351,15 @@ class DataExecutor:
         if self._step is None or not self._backend.is_e2e_execution:
             return
         self._log.begin(self._step.mode, self._newest_iteration)
-        if not self._backend.is_csx:
+        is_called = self._called == self.user_iteration
+        if is_called and not self._backend.is_csx:
             elapsed_s = time.perf_counter() - self._iteration_started_s
             self.profiler.rate_tracker.add(self._step.batch_size, elapsed_s)
             self._pending_results.append(self._host_result(self._step))
         is_due = self.is_activation_step or self._is_left()
         if is_due or self._is_long_job:
-            self._run_to(self._step, self.user_iteration)
-            if is_due or self._is_left():
+            self._run_to(self._step, self._called)
+            if is_called and (is_due or self._is_left()):
                 self._return_values(self._step)
         self._queued.clear()
 
