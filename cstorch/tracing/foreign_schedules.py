@@ -26,11 +26,6 @@ class LambdaSchedule:
         self._num_steps = 1
 
     @property
-    def optimizer(self) -> object:
-        """The optimizer whose groups it sets."""
-        return self._scheduler.optimizer
-
-    @property
     def last_epoch(self) -> int:
         """The number of steps that it has counted."""
         return self._scheduler.last_epoch
