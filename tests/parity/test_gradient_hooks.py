@@ -229,3 +229,44 @@ def test_write_to_a_weight_in_a_step_is_refused_and_works_in_the_loop() -> None:
         programmed(clamp)
     assert "in the loop" in (caught.value.remedy or "")
     assert __file__ in (caught.value.where or "")
+
+
+def halve(_module: nn.Module, gradients: Any, _output: Any) -> Any:
+    return tuple(None if gradient is None else gradient / 2 for gradient in gradients)
+
+
+def clamp_output(_module: nn.Module, gradients: Any) -> Any:
+    return tuple(gradient.clamp(-0.01, 0.01) for gradient in gradients)
+
+
+def test_backward_hooks_of_modules_act_as_in_a_plain_loop() -> None:
+    def make() -> nn.Module:
+        model = Net()
+        model.get_submodule("second").register_full_backward_hook(halve)
+        model.get_submodule("second").register_full_backward_pre_hook(clamp_output)
+        return model
+
+    assert_like_plain(make)
+
+
+def test_hook_of_an_activation_acts_as_in_a_plain_loop() -> None:
+    class Hooked(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = torch.tanh(self.first(x))
+            hidden.register_hook(lambda gradient: gradient.clamp(-0.005, 0.005))
+            scores: torch.Tensor = self.second(hidden)
+            return scores
+
+    assert_like_plain(Hooked)
+
+
+def test_hook_that_a_step_registers_is_refused() -> None:
+    class Hooked(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.first.weight.register_hook(lambda gradient: gradient.clamp(-0.005, 0.005))
+            return super().forward(x)
+
+    model = Hooked()
+    with raises(ApplianceCompilationError, "hook-registered-in-step") as caught:
+        trained(model, sgd(model))
+    assert __file__ in (caught.value.where or "")

@@ -11,7 +11,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.capture.autocast import autocast
 from wsc.compiler.capture.capture_errors import line_of_node
-from wsc.compiler.capture.parameter_hooks import hook_like
+from wsc.compiler.capture.parameter_hooks import hook_like, hooks_of, refuse_new_hooks
 from wsc.compiler.storages import have_common_elements, in_memory
 from wsc.core.errors import ApplianceCompilationError
 from wsc.numerics.precision import StreamPrecision
@@ -37,7 +37,9 @@ def live_weights(
     everywhere = {place: live[name] for place, name in parameter_places(model).items()}
     # torch.func.functional_call can only call the model itself, not a step around it.
     with _reparametrize_module(model, everywhere), autocast(precision):
+        before = {name: hooks_of(weight) for name, weight in live.items()}
         yield live
+        refuse_new_hooks(live, before)
 
 
 def parameter_places(model: nn.Module) -> dict[str, str]:

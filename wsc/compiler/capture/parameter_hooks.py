@@ -8,7 +8,7 @@ the type of the parameter that they belong to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import unwrap
 from itertools import islice
@@ -43,6 +43,28 @@ def hook_like(weight: torch.Tensor, name: str, parameter: torch.Tensor) -> None:
         weight.register_hook(partial(_call, hook, name))
     for hook in after:
         weight.register_post_accumulate_grad_hook(partial(_call_after, hook, name))
+
+
+def refuse_new_hooks(
+    weights: Mapping[str, torch.Tensor], before: Mapping[str, tuple[tuple[Hook, ...], ...]]
+) -> None:
+    """Refuse hooks that a step has registered itself, where weights had those ``before``.
+
+    Raises:
+        ApplianceCompilationError: There is one.
+    """
+    for name, weight in weights.items():
+        hooks = [hook for some in hooks_of(weight) for hook in some]
+        known = [hook for some in before[name] for hook in some]
+        if new := [hook for hook in hooks if hook not in known]:
+            raise ApplianceCompilationError(
+                "a step registers a hook of a parameter",
+                code="hook-registered-in-step",
+                where=_line_of(new[0]),
+                value=name,
+                rule="a plain loop would call it once more in every step",
+                remedy="register it once, before the first step",
+            )
 
 
 def unhooked(node: fx.Node) -> frozenset[str]:
