@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -73,17 +74,21 @@ def digest_in(
 
 
 @contextmanager
-def another_ray(folder: Path) -> Iterator[None]:
-    """Another Ray of this user on the host, as `ray start` makes it."""
+def another_ray() -> Iterator[None]:
+    """Another Ray of this user on the host, in a folder whose path leaves room for sockets."""
     program = (
         "import sys, ray\n"
         "ray.init(include_dashboard=False, _temp_dir=sys.argv[1], num_cpus=1)\n"
         "print('ready', flush=True)\n"
         "sys.stdin.read()\n"
     )
-    command = [sys.executable, "-c", program, str(folder)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+    with (
+        TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        subprocess.Popen(
+            [sys.executable, "-c", program, folder], stdin=pipe, stdout=pipe, text=True
+        ) as process,
+    ):
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield
@@ -117,9 +122,8 @@ def test_no_assertion_is_needed(expected: str, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_another_ray_on_the_host_is_left_alone(expected: str, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    with another_ray(tmp_path / "r"):
-        assert digest_in(tmp_path / "run", {}) == expected
+    with another_ray():
+        assert digest_in(tmp_path, {}) == expected
 
 
 @needs_root
