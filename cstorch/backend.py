@@ -187,6 +187,8 @@ class Backend(ModelHolder):
         self.loop = None  # one that an exception has left, and that its traceback keeps
         try:
             self.return_model()
+            if self.model is not None:
+                self.gradients.end(self.model)
         finally:
             self.shutdown()
 

@@ -177,6 +177,7 @@ class Trainer:
             self._loaders.note_read(self.backend.global_step - before)
             if self.backend.has_failed:
                 self.shutdown()
+            self.backend.gradients.end(self.model)
             self._taken.give(self.optimizer, self._trained())
         return losses
 

@@ -55,6 +55,13 @@ class GradientsBetween:
             parameters[name].grad = pending_gradient(parameters[name])
         self._pending = set(leaves)
 
+    def end(self, model: nn.Module) -> None:
+        """Clear what is left on the parameters of a model, on which plain PyTorch may go on."""
+        self._pending.clear()
+        for parameter in model.parameters():
+            if isinstance(parameter.grad, PendingGradient):
+                parameter.grad = None
+
 
 def _refusal(function: Callable[..., Any], name: str) -> ApplianceCompilationError:
     code = function.__code__
