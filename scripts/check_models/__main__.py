@@ -39,6 +39,8 @@ from wsc.host.files import write_json
 STEPS = 2
 MICRO_BATCH_SIZE = 2
 
+KINDS = ("equal", "close", "different", "refused", "failed")
+
 LossFn = Callable[[Any, torch.Tensor], torch.Tensor] | None
 
 
@@ -175,13 +177,14 @@ def main() -> int:
     logging.getLogger("waferstream").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     result = new_result("Do models train the weights that plain PyTorch trains?")
-    found = list(outcomes(typed.families, typed.only))
-    kinds = ("equal", "close", "different", "refused", "failed")
-    result["counts"] = {kind: sum(each.outcome == kind for each in found) for kind in kinds}
-    result["models"] = [asdict(each) for each in found]
+    found: list[Outcome] = []
+    for each in outcomes(typed.families, typed.only):
+        found.append(each)
+        result["counts"] = {kind: sum(x.outcome == kind for x in found) for kind in KINDS}
+        result["models"] = [asdict(x) for x in found]
+        if typed.out is not None:
+            write_json(typed.out, result)  # a run of many models may be ended early
     print(result["counts"])
-    if typed.out is not None:
-        write_json(typed.out, result)
     return 1 if result["counts"]["different"] else 0
 
 

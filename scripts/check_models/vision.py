@@ -13,41 +13,44 @@ PIXELS = 64
 
 _SMALL_VIT = {"img_size": PIXELS, "patch_size": 16, "embed_dim": 32, "depth": 2, "num_heads": 2}
 
+_SMALL_MLP = {"img_size": PIXELS, "patch_size": 16, "embed_dim": 32, "num_blocks": 2}
+
 MODELS: dict[str, dict[str, Any]] = {
-    "torchvision.mobilenet_v2": {"width_mult": 0.25},
-    "torchvision.mobilenet_v3_small": {"width_mult": 0.5},
-    "torchvision.shufflenet_v2_x0_5": {},
-    "torchvision.squeezenet1_1": {},
-    "torchvision.mnasnet0_5": {},
-    "torchvision.resnet18": {"width_per_group": 64},
-    "torchvision.regnet_x_400mf": {},
     "timm.vit_tiny_patch16_224": _SMALL_VIT,
     "timm.deit_tiny_distilled_patch16_224": _SMALL_VIT,
     "timm.beit_base_patch16_224": _SMALL_VIT,
     "timm.cait_xxs24_224": {**_SMALL_VIT, "depth_token_only": 1},
-    "timm.mixer_s32_224": {"img_size": PIXELS, "embed_dim": 32, "num_blocks": 2},
-    "timm.resmlp_12_224": {"img_size": PIXELS, "embed_dim": 32, "num_blocks": 2},
-    "timm.convnext_atto": {"depths": (1, 1), "dims": (16, 32)},
-    "timm.resnet10t": {},
-    "timm.mobilenetv3_small_050": {},
-    "timm.lcnet_050": {},
-    "timm.tinynet_e": {},
-    "timm.ghostnet_050": {},
-    "timm.poolformer_s12": {"layers": (1, 1), "embed_dims": (16, 32), "downsamples": (False, True)},
-    "timm.convmixer_768_32": {"dim": 32, "depth": 2},
-    "timm.swin_tiny_patch4_window7_224": {
+    "timm.models.mlp_mixer.MlpMixer": _SMALL_MLP,
+    "timm.models.convmixer.ConvMixer": {"dim": 32, "depth": 2, "kernel_size": 5},
+    "timm.models.convnext.ConvNeXt": {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)},
+    "timm.models.metaformer.MetaFormer": {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)},
+    "timm.models.swin_transformer.SwinTransformer": {
         **{"img_size": PIXELS, "window_size": 4, "embed_dim": 16},
         **{"depths": (1, 1), "num_heads": (2, 2)},
     },
+    "timm.test_byobnet": {},
+    "timm.test_nfnet": {},
+    "timm.resnet10t": {},
+    "torchvision.models.squeezenet1_1": {},
+    "torchvision.models.squeezenet1_0": {},
+    "torchvision.models.resnet18": {},
+    "torchvision.models.mobilenet_v3_small": {"width_mult": 0.5},
+    "timm.lcnet_050": {},
+    "timm.mobilenetv3_small_050": {},
+    "timm.tinynet_e": {},
+    "torchvision.models.mnasnet0_5": {},
+    "torchvision.models.mobilenet_v2": {"width_mult": 0.25},
+    "torchvision.models.shufflenet_v2_x0_5": {},
 }
+"""Arguments of each: a name of ``timm.create_model``, or a class or function by its path."""
 
 
 def make_model(name: str) -> nn.Module:
     """Return a classifier with random weights; ImportError without its library."""
-    library, _, model = name.partition(".")
+    module, _, model = name.rpartition(".")
     options = {"num_classes": CLASSES, **MODELS[name]}
-    if library == "timm":
-        create: Callable[..., nn.Module] = import_module("timm").create_model
+    if module == "timm":
+        create: Callable[..., nn.Module] = import_module(module).create_model
         return create(model, **options)
-    build: Callable[..., nn.Module] = getattr(import_module("torchvision.models"), model)
+    build: Callable[..., nn.Module] = getattr(import_module(module), model)
     return build(**options)

@@ -74,7 +74,7 @@ def write_run(
         for key in path:
             section = section.setdefault(key, {})
         section[last] = value
-    if not compiles:
+    if not compiles and shared_compiles() is not None:
         backend = params["trainer"]["init"].setdefault("backend", {})
         backend.setdefault("compile_dir", str(shared_compiles()))
     for loader in params["trainer"]["fit"].values():
