@@ -67,7 +67,8 @@ def refuse_views_of_weights(module: fx.GraphModule, model: nn.Module) -> None:
         if (plain := in_memory(parameter)) is not None:
             weights.setdefault(plain.untyped_storage().data_ptr(), []).append((name, plain))
     for node in module.graph.find_nodes(op="get_attr"):
-        constant = in_memory(getattr(module, str(node.target)))
+        held = getattr(module, str(node.target))  # a generator of random numbers, too
+        constant = in_memory(held) if isinstance(held, torch.Tensor) else None
         if constant is None:
             continue
         for name, weight in weights.get(constant.untyped_storage().data_ptr(), ()):
