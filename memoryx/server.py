@@ -137,7 +137,7 @@ class ServerJob(JobState[WeightServer]):
             installed.optimizer,
             self._notes,
             role.store.masks,
-            GradientChanges(installed.gradient_kernels, role.store.weights),
+            GradientChanges(installed.gradient_kernels),
         )
         self._sparse = SparseStreams(role.store.masks, program.stream_dtype)
         self._scaling = LossScaling(installed.optimizer, job)
@@ -227,7 +227,9 @@ class ServerJob(JobState[WeightServer]):
         with self._work.doing("sum", gradient.step, bucket, gradient.round, num_bytes):
             applied = self._scaling.applied(gradient.step)
             update = self._update_of(gradient.step)
-            collected = self._collector.take(gradient, credit, self._scaling.scale, update)
+            collected = self._collector.take(
+                gradient, credit, self._scaling.scale, update, self.role.store.weights
+            )
         for index, whole in collected.sums.items():
             self._pending.append(PendingUpdate(gradient.step, applied, index, whole))
         yield from self._apply_allowed()

@@ -80,6 +80,7 @@ class GradientCollector:
         release: Callable[[], None],
         loss_scale: float,
         update: int,
+        weights: Mapping[str, torch.Tensor],
     ) -> Collected:
         """Add one subtree of a gradient bucket, and release it once it has been read.
 
@@ -88,8 +89,9 @@ class GradientCollector:
             release: Gives the payload back.
             loss_scale: That of the step, by which the sum is divided.
             update: The number of the step's update, on which masks depend.
+            weights: The masters of the server.
         """
-        whole = self._add(message, release, loss_scale, update)
+        whole = self._add(message, release, loss_scale, update, weights)
         if whole is None:
             return Collected()
         if not self._limits.waits_for_all:
@@ -137,6 +139,7 @@ class GradientCollector:
         release: Callable[[], None],
         loss_scale: float,
         update: int,
+        weights: Mapping[str, torch.Tensor],
     ) -> PartialSum | None:
         """Add a subtree; return the sum of the whole batch when complete, as the update takes it.
 
@@ -154,7 +157,7 @@ class GradientCollector:
             return None
         del self._mergers[key]
         ((_, whole),) = merger.take()
-        self._changes.apply(self.gradients(message.bucket, whole, update))
+        self._changes.apply(self.gradients(message.bucket, whole, update), weights)
         if loss_scale != 1.0:
             whole.flat.div_(loss_scale)
         self._notes.of_batch(message.step, self.pruned(message.bucket, whole, update))

@@ -42,7 +42,7 @@ class Bench:
         notes = NormNotes(PROGRAM, Job("train", 1, 1), Report("wgt-0"))
         self.program = program
         self.collector = GradientCollector(
-            0, program, PLAN.gradients, spec, notes, Masks(Dram()), GradientChanges((), {})
+            0, program, PLAN.gradients, spec, notes, Masks(Dram()), GradientChanges(())
         )
         self.released: list[tuple[int, Subtree]] = []
         self.arena = StrictArena()
@@ -66,7 +66,7 @@ class Bench:
             slab.free()
 
         ready = GradientReady(step, 0, bucket, subtree, slab)
-        return self.collector.take(ready, release, loss_scale=scale, update=step)
+        return self.collector.take(ready, release, loss_scale=scale, update=step, weights={})
 
 
 @pytest.mark.parametrize("bucket", range(NUM_BUCKETS))
