@@ -134,7 +134,7 @@ class Executor:
             for spec, start, stop in byte_ranges(self.program.inputs_of(index))
         }
         values[KEY_INPUT] = stream_key(self._seed, step, index)
-        results = range(self.program.num_results)
+        results = (*range(self.program.num_results), *self.program.guarded)
         weights = {place: self.program.weights_of(place)[index] for place in results}
         has_labels = True
         for mean, weight in zip(self.program.label_means, label_weights, strict=True):
@@ -267,7 +267,7 @@ def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:
         for index, piece in enumerate(pieces)
         for name in piece.values
     }
-    inputs = enumerate(program.inputs, len(pieces))
+    inputs = enumerate(program.inputs_of(0), len(pieces))
     return {**found, **{spec.name: (index, spec.num_bytes) for index, spec in inputs}}
 
 

@@ -18,7 +18,7 @@ def note_results(
     unread = {*program.state.results, *program.norms.results}
     if not keeps_all:
         unread |= {result.position for result in program.tensor_results}
-    places = range(program.num_results + len(program.state.contributions))
+    places = range(program.guarded.stop)
     for batch in batches:
         results = tuple(None if place in unread else batch.results[place] for place in places)
         report.results[step, batch.index] = results

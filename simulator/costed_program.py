@@ -116,7 +116,7 @@ class CostedProgram:
     @cached_property
     def input_bytes(self) -> int:
         """Bytes of the inputs of one micro-batch."""
-        return sum(spec.num_bytes for spec in self.program.inputs)
+        return sum(spec.num_bytes for spec in self.program.inputs_of(0))
 
     @cached_property
     def first_weights(self) -> tuple[str, ...]:
@@ -142,5 +142,5 @@ def _costs(program: Program, machine: MachineSpec, sparsity: StepSparsity) -> li
 
 
 def _load_ps(program: Program, machine: MachineSpec, loading: Loading) -> int:
-    elements = sum(spec.num_elements for spec in program.inputs)
+    elements = sum(spec.num_elements for spec in program.inputs_of(0))
     return machine.input.load_ps(loading, program.micro_batch_size, elements)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from appliance.coordinator.emulated_clock import EmulatedClock
-from appliance.coordinator.step_results import StepResult, combine
+from appliance.coordinator.loss_guards import LossGuards
+from appliance.coordinator.step_results import StepResult, combine, guarded
 from appliance.coordinator.step_state import StateHolder
 from appliance.health.link_waits import longest_waits
 from appliance.health.stragglers import Stragglers
@@ -43,6 +44,7 @@ class InstalledPrograms:
         self._stragglers = stragglers
         self._programs: dict[Mode, Program] = {}
         self._norms = _NormKernels()
+        self._guards = LossGuards()
 
     def of(self, mode: Mode) -> Program:
         """Return the program of a mode."""
@@ -52,6 +54,7 @@ class InstalledPrograms:
         """Take a program, in place of an earlier one of the same mode."""
         self.state.install(installation)
         self._norms.install(installation)
+        self._guards.install(installation)
         self._load(installation)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
@@ -79,6 +82,7 @@ class InstalledPrograms:
             parts = [returned[step, index] for index in range(program.num_micro_batches)]
             of_norms = self._norms.results(program, step_norms[step])
             of_coordinator = {**self.state.advance(program, parts), **of_norms}
+            self._guards.check(program, guarded(program, parts), step)
             values = combine(program, parts, of_coordinator)
             timing = self.clock.step(job.mode, step, self.training, skipped)
             watched, waits = (in_order, link_waits) if step == job.last_step else ({}, {})

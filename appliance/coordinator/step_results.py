@@ -82,6 +82,11 @@ def combine(
     return tuple(values.values())
 
 
+def guarded(program: Program, parts: Sequence[Sequence[Value]]) -> list[float]:
+    """Return the losses of the batch that ops of the program keep within limits."""
+    return [_mean([part[place] for part in parts]) for place in program.guarded]
+
+
 def _mean(parts: Sequence[Value]) -> float:
     return sum(part for part in parts if isinstance(part, float)) / len(parts)
 

@@ -68,7 +68,7 @@ class StateHolder:
         for index, part in enumerate(parts):
             update = self._updates[program.mode][program.is_short(index)]
             arguments = [self.values[name] for name in state.arguments]
-            contributions = part[program.num_results :]
+            contributions = part[program.num_results : program.guarded.start]
             returned = update(*arguments, *contributions)
             news = dict(zip((spec.name for spec in state.writes), returned, strict=False))
             # A copy, since a value may be a view of a contribution or of another buffer.

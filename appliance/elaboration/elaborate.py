@@ -189,6 +189,8 @@ def plan_installation(
         feed=feed,
         optimizer=optimizer,
         label_counts=compiled.label_counts,
+        whole=compiled.whole,
+        guards=compiled.guards,
         state_update=compiled.state_update,
         norms=compiled.norms,
         gradient_kernels=compiled.gradient_kernels,

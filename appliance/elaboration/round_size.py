@@ -80,6 +80,6 @@ def bytes_of_node(program: Program, lanes: int) -> tuple[int, int]:
         num_bytes = life.stash.footprint.of(samples) * held
         stash[life.producer] += num_bytes
         stash[life.readers[-1] + 1] -= num_bytes
-    inputs = sum(spec.num_bytes for spec in program.inputs)
+    inputs = sum(spec.num_bytes for spec in program.inputs_of(0))
     fixed = lanes * (working + gradients) + levels * gradients
     return fixed, max(1, max(accumulate(stash)) + 3 * inputs)

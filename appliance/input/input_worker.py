@@ -11,6 +11,7 @@ import torch
 
 from appliance.input.batches import GlobalBatches
 from appliance.input.label_weights import LabelWeights
+from appliance.input.whole_values import WholeValues
 from wsc.core.errors import DataError
 from wsc.core.messages.messages import (
     BatchReady,
@@ -58,6 +59,7 @@ class InputWorker:
         self.installed: dict[Mode, Installation] = {}
         self.batches: dict[Mode, GlobalBatches] = {}
         self.label_weights: dict[Mode, LabelWeights] = {}
+        self.whole_values: dict[Mode, WholeValues] = {}
 
     def install(self, installation: Installation) -> None:
         mode = installation.mode
@@ -65,6 +67,7 @@ class InputWorker:
         feed, batch_size = installation.feed, installation.program.batch_size
         self.batches[mode] = GlobalBatches(feed.source, batch_size, feed.seed)
         self.label_weights[mode] = LabelWeights(installation)
+        self.whole_values[mode] = WholeValues(installation)
 
     def begin(self, job: Job) -> WorkerJob:
         return WorkerJob(self, job)
@@ -142,6 +145,7 @@ class WorkerJob(JobState[InputWorker]):
         oldest_step = min(self._step[node] + (not left) for node, left in self._left.items())
         self.role.batches[self._job.mode].drop_before(self._batch_of(oldest_step))
         self.role.label_weights[self._job.mode].drop_before(oldest_step)
+        self.role.whole_values[self._job.mode].drop_before(oldest_step)
         yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab, weights))
 
     def _pack(self, step: int, micro_batch: int) -> Slab:
@@ -158,10 +162,14 @@ class WorkerJob(JobState[InputWorker]):
         return slab
 
     def _inputs(self, step: int, micro_batch: int) -> list[torch.Tensor]:
-        """Return the rows of a micro-batch of each input of the program."""
+        """Return each input of the program for a micro-batch."""
         leaves = self.role.batches[self._job.mode].leaves(self._batch_of(step))
-        rows = self._installed.program.rows_of(micro_batch)
-        return [leaves[leaf][rows] for leaf in self._installed.feed.leaves]
+        program, feed = self._installed.program, self._installed.feed
+        num_own = len(program.inputs) - program.num_cut
+        batch = [leaves[leaf] for leaf in feed.leaves[:num_own]]
+        rows = program.rows_of(micro_batch)
+        whole = self.role.whole_values[self._job.mode].of(step, micro_batch, batch)
+        return [*(tensor[rows] for tensor in batch), *whole]
 
     def _batch_of(self, step: int) -> int:
         return self._installed.feed.batch_of(self._job.mode, step)

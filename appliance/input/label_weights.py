@@ -27,17 +27,13 @@ class LabelWeights:
             step: The step, counted from 1.
             micro_batch: The micro-batch.
             inputs: Returns the program's inputs of a micro-batch of this step.
-
-        Raises:
-            DataError: The terms of a loss weigh the micro-batches differently.
         """
         if not self._count:
             return ()
         if step not in self._recent:
             total = self._program.num_micro_batches
             counts = [self._counts(index, inputs(index)) for index in range(total)]
-            samples = self._program.sample_weights
-            means = [mean.weights(counts, samples, step) for mean in self._program.label_means]
+            means = [mean.weights(counts) for mean in self._program.label_means]
             self._recent[step] = list(zip(*means, strict=True))
         return self._recent[step][micro_batch]
 

@@ -78,8 +78,9 @@ def record_step(
 ) -> RecordedStep:
     """Run the user's function on a micro-batch of ``size`` samples.
 
-    It runs once, and again for a program with micro-batches of a single sample among other sizes;
-    that of a known ``forward`` pass whose layers are equal runs with few layers.
+    It runs once, and again for the whole batch, and for a program with micro-batches of a single
+    sample among other sizes; that of a known ``forward`` pass whose layers are equal runs with few
+    layers.
     """
     layers = RepeatedLayers.of(model_of(backend), forward) if for_all_sizes else None
     rows: dict[str, bool] = {}  # of the tensors that hooks hear
@@ -88,14 +89,14 @@ def record_step(
     assert recorded.recording is not None, "it has just been made"
 
     @once
-    def of_one() -> Recording:
+    def of_size(size: int) -> Recording:
         _check_repeatable(call)
         with noted_rows(rows), while_traced.without_readers_of_outlines():
-            again = _record_layers(backend, call, 1, for_all_sizes, layers)
+            again = _record_layers(backend, call, size, for_all_sizes, layers)
         assert again.recording is not None, "it has just been made"
         return again.recording
 
-    return replace(recorded, recording=replace(recorded.recording, of_one=of_one))
+    return replace(recorded, recording=replace(recorded.recording, of_size=of_size))
 
 
 def _check_repeatable(call: Call) -> None:
@@ -106,9 +107,8 @@ def _check_repeatable(call: Call) -> None:
                 "a step that is recorded twice must not read an iterator",
                 code="step-reads-iterator",
                 value=type(leaf).__name__,
-                rule="Python runs again for a micro-batch of one sample beside larger ones",
-                remedy="pass a list, or set csx.performance.micro_batch_size to an integer that "
-                "divides the batch",
+                rule="Python runs again for the whole batch, to tell sums over it from means",
+                remedy="pass a list, or set csx.performance.micro_batch_size to the batch size",
             )
 
 

@@ -11,11 +11,9 @@ from torch import nn
 import cstorch
 from cstorch import backends
 from scripts import reference_loop
-from tests.support.errors import raises
 from tests.support.models.masked_tokens import Masked, gpt_digest
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.runs.tiny_training import GPT, Shape, init_config
-from wsc.core.errors import DataError
 
 ROWS, TOKENS, CLASSES = 12, 6, 5
 Batch = dict[str, torch.Tensor]
@@ -104,20 +102,6 @@ def test_batch_without_labels_changes_nothing() -> None:
     seen, digest, _ = train([BATCHES[0], empty], 2, 2)
     assert seen[1] == 0.0
     assert digest == train(BATCHES[:1], 2, 2)[1]
-
-
-def test_label_mean_beside_another_term_needs_equal_counts() -> None:
-    """The error names the step; nothing is trained with another mean."""
-
-    class Penalized(Classifier):
-        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-            return super().forward(x, labels) + 0.1 * self.hidden(x).square().mean()
-
-    with raises(DataError, "label-counts-differ") as caught:
-        train(BATCHES, 2, 2, Penalized())
-    assert caught.value.where == "step 1"
-    even = labelled(0, [3] * ROWS)
-    assert len(train([even], 2, 2, Penalized())[0]) == 1
 
 
 @pytest.mark.parametrize(

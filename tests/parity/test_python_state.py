@@ -290,7 +290,7 @@ KINDS = [
     OfClosure,
     OfRandom,
 ]
-KINDS += [OfGenerator, OfIterator, OfClock, Number, LateNumber, Array, InPlace, Part, Config]
+KINDS += [OfGenerator, Number, LateNumber, Array, InPlace, Part, Config]
 KINDS += [OfEnvironment, Method, OfPython, OfNumPy]
 
 
@@ -380,6 +380,17 @@ def test_state_has_its_values_in_micro_batches_of_any_size(kind: type[Net], size
     """Of two sizes, one of them a single sample, and of single samples alone."""
     wanted = plain(kind())
     assert on_cluster(kind(), size=size) == pytest.approx(wanted, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(OfIterator, "step-reads-iterator"), (OfClock, "number-changes-by-itself")]
+)
+def test_state_that_cannot_be_put_back_is_refused(kind: type[Net], code: str) -> None:
+    """Python runs for a micro-batch and for the batch, and must find the same; one finds it."""
+    with raises(ApplianceCompilationError, code):
+        on_cluster(kind())
+    wanted = plain(kind())
+    assert on_cluster(kind(), size=12, num_csx=1) == pytest.approx(wanted, abs=2e-6)
 
 
 class DrawsBySample(Net):

@@ -10,44 +10,51 @@ import torch
 
 import cstorch
 from cstorch import backends
+from tests.support.errors import raises
 from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.runs.tiny_training import Shape
+from wsc.core.errors import ApplianceCompilationError
 
-MICRO_BATCH_SIZE = 2
-NUM_MICRO_BATCHES = BATCH_SIZE // MICRO_BATCH_SIZE
+RELATE_SAMPLES = frozenset({"mixtral", "clip"})  # balance of experts, negatives of the batch
 STEPS = 2
 LEARNING_RATE = 0.1
 
 State = Mapping[str, torch.Tensor]
 
 
+def size_of(case: Case) -> int:
+    """Return the samples of a micro-batch: all of them where the loss is no sum over samples."""
+    return BATCH_SIZE if case.name in RELATE_SAMPLES else 2
+
+
 def plain_loop(case: Case) -> tuple[list[float], State]:
     """Train in plain PyTorch; return the mean loss of each step and the model's state."""
     model = case.model()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    means = []
+    size, means = size_of(case), []
+    count = BATCH_SIZE // size
     for step, batch in enumerate(case.batches(STEPS), start=1):
         total = 0.0
-        for index in range(NUM_MICRO_BATCHES):
-            rows = slice(index * MICRO_BATCH_SIZE, (index + 1) * MICRO_BATCH_SIZE)
+        for index in range(count):
+            rows = slice(index * size, (index + 1) * size)
             piece = {name: tensor[rows] for name, tensor in batch.items()}
             with KeyedDraws(index, step):
                 loss = model(**piece, **case.arguments).loss
-                (loss / NUM_MICRO_BATCHES).backward()
+                (loss / count).backward()
             total += loss.item()
         optimizer.step()
         optimizer.zero_grad()
-        means.append(torch.tensor(total / NUM_MICRO_BATCHES).item())
+        means.append(torch.tensor(total / count).item())
     return means, model.state_dict()
 
 
-def on_cluster(case: Case, num_csx: int) -> tuple[list[float], State]:
+def on_cluster(case: Case, num_csx: int, size: int) -> tuple[list[float], State]:
     """Train on a cluster in this process; return what ``plain_loop`` does."""
     model, batches = case.model(), case.batches(STEPS)
     with running_backend(Shape(num_csx)) as backend:
-        backends.csx.performance.micro_batch_size = MICRO_BATCH_SIZE
+        backends.csx.performance.micro_batch_size = size
         compiled = cstorch.compile(model, backend)
         optimizer = cstorch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
 
@@ -67,7 +74,7 @@ def on_cluster(case: Case, num_csx: int) -> tuple[list[float], State]:
 def check(case: Case, num_csx: int) -> None:
     """Compare losses, weights and buffers, bit for bit."""
     expected_losses, expected = plain_loop(case)
-    found_losses, found = on_cluster(case, num_csx)
+    found_losses, found = on_cluster(case, num_csx, size_of(case))
     assert found_losses == expected_losses
     assert found.keys() == expected.keys()
     initial = case.model().state_dict()
@@ -96,8 +103,17 @@ def cases() -> list[Any]:
 
 @pytest.mark.parametrize("case", cases())
 def test_model_of_transformers_trains_as_in_a_plain_loop(case: Case) -> None:
-    """Two steps on two systems give the losses and weights of the loop."""
-    check(case, num_csx=2)
+    """Two steps on two systems, or on one, give the losses and weights of the loop."""
+    check(case, num_csx=1 if case.name in RELATE_SAMPLES else 2)
+
+
+@pytest.mark.parametrize("name", sorted(RELATE_SAMPLES))
+def test_model_that_relates_samples_is_refused_for_several_micro_batches(name: str) -> None:
+    """With the line of the library."""
+    (case,) = (case for case in CASES if case.name == name)
+    with raises(ApplianceCompilationError, "loss-relates-samples") as caught:
+        on_cluster(case, 2, 2)
+    assert f"modeling_{name}.py" in str(caught.value.where)
 
 
 def test_number_of_systems_does_not_change_a_model_of_transformers() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,17 +22,15 @@ from wsc.compiler.lower_half import lowering_of
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers, recompute_regions
-from wsc.compiler.results.label_means import weigh_label_means
-from wsc.compiler.results.sample_sums import loss_adds_samples, sums_over_samples
+from wsc.compiler.results.shares import Shared, share_batch
 from wsc.compiler.segments import build_segments
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.loss_scale import LOSS_SCALE_INPUT
+from wsc.core.program.label_means import SEED_INPUT
 from wsc.core.program.program import Program, TensorResult
 from wsc.core.roles.installation import SizedKernels
 from wsc.numerics.precision import StreamPrecision
 from wsc.version import VERSION
-
-log = logging.getLogger("waferstream")
 
 
 @dataclass(frozen=True)
@@ -76,33 +73,27 @@ def compile_step(
         ApplianceCompilationError: The step cannot be captured, or an op has no kernel.
     """
 
-    def of_one() -> Recording:
-        one = [(name, tensor[:1]) for name, tensor in inputs]
-        return record(step, model, one, request.precision, buffers)
+    def of_size(size: int) -> Recording:
+        resized = [(name, tensor.new_empty(size, *tensor.shape[1:])) for name, tensor in inputs]
+        return record(step, model, resized, request.precision, buffers)
 
     several = request.num_short > 0
     recording = record(step, model, inputs, request.precision, buffers, for_all_sizes=several)
-    return compile_recorded(replace(recording, of_one=of_one), request, cache)
+    return compile_recorded(replace(recording, of_size=of_size), request, cache)
 
 
 def compile_recorded(
     recording: Recording, request: CompileRequest, cache: ArtifactCache | None = None
 ) -> tuple[Compiled, bool]:
     """Compile a recorded step at the size of the request; results and errors as above."""
-    steps, totals = _steps_of(recording, request)
-    if request.num_micro_batches > 1 and loss_adds_samples(steps[0]):
-        log.warning(
-            "The loss is a sum over samples: it is averaged over %d micro-batches, and its "
-            "gradients are, too. A mean over samples is that of the whole batch",
-            request.num_micro_batches,
-        )
+    steps = _steps_of(recording, request)
     step = step_digest(steps, request)
     digest = program_digest(step, request.target)
     if cache is not None and (found := cache.load(digest)) is not None:
         return found, True
-    compiled = replace(_lower(steps[0], request, digest, totals), step_digest=step)
-    for captured in steps[1:]:
-        compiled = replace(compiled, short=_sized_kernels(captured, request, compiled.program))
+    compiled = replace(_lower(steps[0], request, digest), step_digest=step)
+    for shared in steps[1:]:
+        compiled = replace(compiled, short=_sized_kernels(shared, request, compiled.program))
     if cache is not None:
         cache.store(compiled)
     return compiled, False
@@ -110,34 +101,40 @@ def compile_recorded(
 
 def recorded_digest(recording: Recording, request: CompileRequest) -> str:
     """Return the digest of the program that a recorded step would be compiled to."""
-    steps, _ = _steps_of(recording, request)
-    return program_digest(step_digest(steps, request), request.target)
+    return program_digest(step_digest(_steps_of(recording, request), request), request.target)
 
 
-def _steps_of(
-    recording: Recording, request: CompileRequest
-) -> tuple[list[Captured], tuple[int, ...]]:
-    """Return a recorded step at the sizes of its micro-batches, and its results that are sums."""
+def _steps_of(recording: Recording, request: CompileRequest) -> list[Shared]:
+    """Return a recorded step at the sizes of its micro-batches, which add up to the batch."""
     size, total = request.micro_batch_size, request.num_micro_batches
-    sizes = (size, size - 1) if request.num_short else (size,)
-    steps = [separated(recording.at(each)) for each in sizes]
-    totals: tuple[int, ...] = ()
-    loss_is_sum = False
-    if request.num_short:
-        totals, loss_is_sum = sums_over_samples(*steps)
     batch_size = size * total - request.num_short
-    for each, captured in zip(sizes, steps, strict=True):
-        for seed in captured.seeds:
-            seed.update_arg(1, 1.0 / total if loss_is_sum else each / batch_size)
-    return steps, totals
+    sizes = (size, size - 1) if request.num_short else (size,)
+    return [_shared(recording, each, batch_size, request) for each in sizes]
 
 
-def _lower(
-    captured: Captured, request: CompileRequest, digest: str, totals: tuple[int, ...]
-) -> Compiled:
+def _shared(recording: Recording, size: int, batch_size: int, request: CompileRequest) -> Shared:
+    """Return a recorded step at one size of its micro-batches."""
+    of_size = recording.of_size
+
+    def again() -> Captured:
+        assert of_size is not None, "so the whole batch was recorded"
+        return separated(of_size(size).at(size))
+
+    try:
+        part, whole = (separated(recording.at(each)) for each in (size, batch_size))
+        is_known = recording.shapes is not None or of_size is None
+        return share_batch(part, whole, None if is_known else again)
+    except ApplianceCompilationError:
+        run_passes(separated(recording.at(size)), request.disabled_passes)  # may say more
+        raise
+
+
+def _lower(shared: Shared, request: CompileRequest, digest: str) -> Compiled:
     """Run the passes over a captured step and cut it into segments."""
+    captured = shared.captured
     own_constants(captured.module, captured.buffers.names.__contains__)
-    label_means, label_counts = weigh_label_means(captured)
+    if any(mean.is_loss for mean in shared.label_means):
+        fill_from_input(captured, "seed", SEED_INPUT)
     fill_from_input(captured, "loss_scale", LOSS_SCALE_INPUT)
     step_inputs = replace_marked(captured)
     run_passes(captured, request.disabled_passes)
@@ -161,11 +158,14 @@ def _lower(
         segments=segments,
         micro_batch_size=request.micro_batch_size,
         num_micro_batches=request.num_micro_batches,
-        label_means=label_means,
+        label_means=shared.label_means,
         tensor_results=tuple(_tensor_results(captured)),
         state=captured.update.state,
         num_short=request.num_short,
-        totals=totals,
+        totals=shared.totals,
+        num_cut=captured.num_cut,
+        whole=captured.whole,
+        guards=tuple(place for _, place in shared.guards),
         norms=captured.norms.results,
         rounding=captured.rounding,
         step_inputs=step_inputs,
@@ -174,9 +174,11 @@ def _lower(
     return Compiled(
         program,
         kernels,
-        label_counts,
-        captured.update.kernel,
+        label_counts=shared.counts,
+        state_update=captured.update.kernel,
         norms=captured.norms.kernel,
+        whole=shared.values,
+        guards=tuple(kernel for kernel, _ in shared.guards),
         gradient_kernels=captured.gradient_kernels,
     )
 
@@ -193,9 +195,9 @@ def _tensor_results(captured: Captured) -> Iterator[TensorResult]:
             yield TensorResult(position, "samples" if is_row else "mean")
 
 
-def _sized_kernels(captured: Captured, request: CompileRequest, like: Program) -> SizedKernels:
+def _sized_kernels(shared: Shared, request: CompileRequest, like: Program) -> SizedKernels:
     """Lower the step of a micro-batch with one sample less than those of a program."""
-    compiled = _lower(captured, request, like.digest, like.totals)
+    compiled = _lower(shared, request, like.digest)
     program = compiled.program
     if _agreed(program) != _agreed(like):
         raise ApplianceCompilationError(
@@ -215,10 +217,11 @@ def _agreed(program: Program) -> tuple[object, ...]:
     state = program.state
     own = (state.reads, state.writes, state.arguments, state.results, state.means)
     buffers = (*own, len(state.contributions))
-    return streams, program.tensor_results, program.label_means, buffers
+    values = (len(program.inputs), program.whole, program.label_means, program.totals)
+    return streams, program.tensor_results, values, buffers
 
 
-def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
+def step_digest(steps: Sequence[Shared], request: CompileRequest) -> str:
     """Return a digest over the graphs of a step, one for each size of its micro-batches.
 
     Layers, constants, versions, and the request but for its target are part of it.
@@ -226,7 +229,8 @@ def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
     digest = hashlib.sha256()
     for part in (VERSION, torch.__version__, replace(request, target="")):
         digest.update(repr(part).encode())
-    for captured in steps:
+    for shared in steps:
+        captured = shared.captured
         calls: dict[int | None, int] = {None: -1}  # numbers that do not depend on earlier traces
         digest.update(repr((captured.parameters, captured.inputs)).encode())
         for node in captured.graph.nodes:
@@ -240,6 +244,9 @@ def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
                 digest.update(repr(node.meta[MARK]).encode())
         if (update := captured.update).kernel is not None or update.state.reads:
             digest.update(repr((update.state, update.kernel and update.kernel.text)).encode())
+        if shared.totals or shared.values is not None or shared.guards:
+            texts = [shared.values and shared.values.text, *(k.text for k, _ in shared.guards)]
+            digest.update(repr((shared.totals, texts)).encode())
         if captured.norms.kernel is not None:
             digest.update(repr((captured.norms.results, captured.norms.kernel.text)).encode())
         for kernel in captured.gradient_kernels:

@@ -38,6 +38,8 @@ class Compiled:
     """A program with the kernel of each of its segments.
 
     ``label_counts`` counts the labels of a micro-batch, where the step has means over labels;
+    ``whole`` computes inputs that are values of the whole batch (Program.whole); ``guards`` make of
+    a loss what Program.guards do;
     ``state_update`` computes the buffers that the step writes (StepState); ``short`` is for the
     micro-batches with one sample less, where there are any; ``norms`` computes NormResults;
     ``gradient_kernels`` change gradients of the batch before their update.
@@ -52,6 +54,8 @@ class Compiled:
     norms: KernelSource | None = None
     step_digest: str = ""
     gradient_kernels: tuple[GradientKernel, ...] = ()
+    whole: KernelSource | None = None
+    guards: tuple[KernelSource, ...] = ()
 
     def for_target(self, target: str) -> Compiled:
         """Return the program for another cluster: segments and kernels are the same."""
@@ -84,6 +88,8 @@ def compiled_to_json(compiled: Compiled) -> str:
         "label_counts": compiled.label_counts and _kernel_data(compiled.label_counts),
         "state_update": compiled.state_update and _kernel_data(compiled.state_update),
         "norms": compiled.norms and _kernel_data(compiled.norms),
+        "whole": compiled.whole and _kernel_data(compiled.whole),
+        "guards": [_kernel_data(kernel) for kernel in compiled.guards],
         "short": compiled.short and _sized_data(compiled.short),
         "gradient_kernels": [
             [each.parameter, _kernel_data(each.source), each.reads_weight]
@@ -108,10 +114,12 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
         if not is_sealed(_canonical(content), data["seal"]):
             raise DamagedArtifactError("changed, or made by another user")
         program = _PROGRAM.validate_json(json.dumps(content["program"]))
-        kernels = tuple(_kernel(kernel) for kernel in content["kernels"])
-        label_counts, state_update, norms = (
+        kernels, guards = (
+            tuple(_kernel(kernel) for kernel in content[name]) for name in ("kernels", "guards")
+        )
+        label_counts, state_update, norms, whole = (
             None if content[name] is None else _kernel(content[name])
-            for name in ("label_counts", "state_update", "norms")
+            for name in ("label_counts", "state_update", "norms", "whole")
         )
         short = None if content["short"] is None else _sized(content["short"])
         step_digest = str(content["step_digest"])
@@ -130,7 +138,16 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
     if (short is None) != (program.num_short == 0):
         raise DamagedArtifactError(f"kernels of {program.num_short} short micro-batches are absent")
     return Compiled(
-        program, kernels, label_counts, state_update, short, norms, step_digest, gradient_kernels
+        program,
+        kernels,
+        label_counts,
+        state_update,
+        short,
+        norms,
+        step_digest,
+        gradient_kernels,
+        whole,
+        guards,
     )
 
 

@@ -5,6 +5,7 @@
     │   └── ProgramOrderError            a call comes at the wrong time; also a RuntimeError
     ├── DataError                        a dataset is missing, truncated, or too short
     │   └── EmptyLoaderError             a loader yields no batch; also a RuntimeError
+    ├── CheckError                       a run computes other values than plain PyTorch
     ├── CheckpointError                  a checkpoint cannot be written, read, or matched
     ├── ApplianceCompilationError        the step cannot be captured or scheduled
     └── ApplianceError                   the cluster failed while it ran

@@ -136,7 +136,7 @@ REDUCTIONS = [
     function("cdist", lambda x: torch.cdist(x, x.flip(0)), (3, 4)),
     function("pdist", lambda x: F.pdist(x[0]), (3, 4)),
     function("addbmm", lambda x: torch.addbmm(x[0], x, x), (4, 4)),
-    function("addr", lambda x: torch.addr(x, x[0], x[1])[:2], (2,)),
+    function("addr", lambda x: torch.addr(x[:2], x[0], x[1]), (2,)),
     function("einsum", lambda x: torch.einsum("bi,bj->bij", x, x), (6,)),
 ]
 

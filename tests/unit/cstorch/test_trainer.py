@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -257,23 +256,6 @@ def test_ended_trainer_refuses_to_train(end: Callable[[cstorch.Trainer], object]
     end(trainer)
     with raises(ProgramOrderError, "trainer-ended"):
         trainer.fit(tuples())
-
-
-@pytest.mark.parametrize(("reduction", "warnings"), [("mean", 0), ("sum", 1)])
-def test_loss_that_is_a_sum_is_warned_of(
-    reduction: str, warnings: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is averaged over the micro-batches, so it is smaller than in a plain loop."""
-    backends.csx.performance.micro_batch_size = 4
-    model = layer()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    loss_fn = nn.MSELoss(reduction=reduction)
-    with caplog.at_level(logging.WARNING, "waferstream"):
-        trainer = cstorch.Trainer(
-            model=model, optimizer=optimizer, config=config(), loss_fn=loss_fn
-        )
-        trainer.fit(tuples())
-    assert len(caplog.records) == warnings
 
 
 class OfDict(nn.Module):

@@ -38,6 +38,8 @@ class Captured:
     gradient_kernels: tuple[GradientKernel, ...] = ()  # set by ``separated``
     carried: frozenset[str] = frozenset()  # weights that add to a gradient of earlier steps
     left: frozenset[str] = frozenset()  # weights whose gradient the step does not clear
+    num_cut: int = 0  # of the last inputs, which are cut from values of the whole batch
+    whole: tuple[TensorSpec, ...] = ()  # further inputs: values of the whole batch as they are
 
     @property
     def graph(self) -> fx.Graph:
@@ -54,12 +56,13 @@ class Captured:
     def batch(self) -> dict[fx.Node, str]:
         """Input name of each batch placeholder."""
         placeholders = self.graph.find_nodes(op="placeholder")[len(self.parameters) :]
-        return {node: spec.name for node, spec in zip(placeholders, self.inputs, strict=False)}
+        inputs = (*self.inputs, *self.whole)
+        return {node: spec.name for node, spec in zip(placeholders, inputs, strict=False)}
 
     @property
     def state(self) -> dict[fx.Node, str]:
         """Buffer name of each placeholder of a buffer that changes between steps."""
-        first = len(self.parameters) + len(self.inputs)
+        first = len(self.parameters) + len(self.inputs) + len(self.whole)
         placeholders = self.graph.find_nodes(op="placeholder")[first:]
         reads = self.update.state.reads
         return {node: spec.name for node, spec in zip(placeholders, reads, strict=False)}

@@ -7,7 +7,9 @@ recording, and a size that breaks it is refused.
 
 One sample is no value of that symbol: torch treats an extent of one in its own way. With it more
 tensors are contiguous, so that ``F.linear`` rounds once instead of twice, and Python's branches on
-a single sample are not seen. So a step that runs on one sample is recorded again for that size.
+a single sample are not seen. So a step that runs on one sample is recorded again for that size. A
+step that is recorded at one size only is recorded again for the whole batch, since what a loss
+reduces over the batch shows in a comparison (wsc.compiler.results.two_sizes).
 """
 
 from __future__ import annotations
@@ -50,18 +52,19 @@ class Recording:
     size: int
     shapes: ShapeEnv | None = None  # where the samples are a symbol
     depth: Depth | None = None  # where few layers were recorded
-    of_one: Callable[[], Recording] | None = None  # records the step for one sample
+    of_size: Callable[[int], Recording] | None = None  # records the step at another size
 
     def at(self, size: int) -> Captured:
         """Return a captured step of its own, at one micro-batch size.
 
-        One for all sizes gives that of one sample by ``of_one``.
+        A size for which the recording does not hold is recorded by ``of_size``.
 
         Raises:
             ApplianceCompilationError: The recording does not hold for this size.
         """
-        if size == 1 and self.shapes is not None and self.of_one is not None:
-            return self.of_one().at(1)
+        is_other = size == 1 if self.shapes is not None else size != self.size
+        if is_other and self.of_size is not None:
+            return self.of_size(size).at(size)
         captured = self._shallow_at(size)
         return captured if self.depth is None else deepened(captured, *self.depth)
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wsc.core.errors import DataError
-
 SEED_INPUT = "loss_gradient"
 """Name of the graph input with the gradient of the loss, w_i / N."""
 
@@ -26,48 +24,20 @@ SEED_INPUT = "loss_gradient"
 class LabelMean:
     """A loss or result of a step that is a mean over labels, or a sum of such means.
 
-    ``counts`` are the positions of its terms' counts among the outputs of the count kernel;
-    ``results`` are the positions of the results that it is.
+    ``count`` is the position of its count among the outputs of the count kernel; ``results`` are
+    the positions of the results that it is.
     """
 
-    counts: tuple[int, ...]
-    has_other_terms: bool  # terms that are no mean over labels
+    count: int
     results: tuple[int, ...]
     is_loss: bool  # the backward pass starts from it
 
-    def weights(
-        self, counts: Sequence[Sequence[float]], samples: Sequence[float], step: int
-    ) -> list[float]:
-        """Return the weight of each micro-batch.
+    def weights(self, counts: Sequence[Sequence[float]]) -> list[float]:
+        """Return the weight of each micro-batch; all are 0 where the batch has no label.
 
         Args:
             counts: The outputs of the count kernel for each micro-batch.
-            samples: The weight of each micro-batch in a mean over samples.
-            step: The step, for errors.
-
-        Raises:
-            DataError: The terms of a sum weigh micro-batches differently.
         """
-        terms = [_weights([own[position] for own in counts]) for position in self.counts]
-        if self.has_other_terms:
-            terms.append(list(samples))
-        first, *others = terms
-        if any(other != first for other in others):
-            raise DataError(
-                "the terms of a loss must weigh the micro-batches alike",
-                code="label-counts-differ",
-                where=f"step {step}",
-                value="; ".join(str([own[position] for own in counts]) for position in self.counts),
-                rule="a sum of a mean over labels and other terms needs equally many labels in "
-                "every micro-batch; the value lists their numbers",
-                remedy="divide the sum of the labels' losses by a constant (loss_scaling: "
-                "batch_size of a model of the zoo; reduction='sum' and a quotient of your own), or "
-                "train without the other terms (load_balancing_loss_coef: 0 of moe)",
-            )
-        return first
-
-
-def _weights(counts: Sequence[float]) -> list[float]:
-    """Return the weight of each micro-batch; all are 0 where the batch has no label."""
-    total = sum(counts)
-    return [count * len(counts) / total if total else 0.0 for count in counts]
+        own = [outputs[self.count] for outputs in counts]
+        total = sum(own)
+        return [count * len(own) / total if total else 0.0 for count in own]

@@ -157,6 +157,9 @@ class Program:
     state: StepState = StepState()
     num_short: int = 0  # micro-batches at the end that have one sample less
     totals: tuple[int, ...] = ()  # positions of results that are sums over samples, not means
+    num_cut: int = 0  # of the last inputs, which are cut from values of the whole batch
+    whole: tuple[TensorSpec, ...] = ()  # further inputs: values of the whole batch as they are
+    guards: tuple[str, ...] = ()  # ops that keep a loss within limits, with their lines
     norms: NormResults = NormResults()
     rounding: Rounding = "nearest"
     gradient_dtype: str = "float32"  # of one micro-batch, as kernels return it
@@ -174,6 +177,12 @@ class Program:
         fp32, so sums have the same bits, and nothing is cast before it is added.
         """
         return self.gradient_dtype if num_micro_batches == 1 else "float32"
+
+    @property
+    def guarded(self) -> range:
+        """Positions of the losses that ``guards`` keep within limits, behind all other results."""
+        first = self.num_results + len(self.state.contributions)
+        return range(first, first + len(self.guards))
 
     @property
     def batch_size(self) -> int:
@@ -196,16 +205,20 @@ class Program:
 
     def inputs_of(self, micro_batch: int) -> tuple[TensorSpec, ...]:
         """Return the inputs of one micro-batch."""
-        return self._short_inputs if self.is_short(micro_batch) else self.inputs
+        own = self._short_inputs if self.is_short(micro_batch) else self.inputs
+        return (*own, *self.whole) if self.whole else own
 
     @cached_property
     def _short_inputs(self) -> tuple[TensorSpec, ...]:
-        samples = self.micro_batch_size - 1
-        return tuple(TensorSpec(i.name, (samples, *i.shape[1:]), i.dtype) for i in self.inputs)
+        size = self.micro_batch_size  # an input may have several rows for each sample
+        rows = ((i, i.shape[0] // size * (size - 1)) for i in self.inputs)
+        return tuple(TensorSpec(i.name, (count, *i.shape[1:]), i.dtype) for i, count in rows)
 
     def weights_of(self, result: int) -> tuple[float, ...]:
         """Return the weight of each micro-batch in a result that is no mean over labels."""
-        return (1.0,) * self.num_micro_batches if result in self.totals else self.sample_weights
+        if result in self.totals:  # results are means over the micro-batches
+            return (float(self.num_micro_batches),) * self.num_micro_batches
+        return self.sample_weights
 
     @cached_property
     def sample_weights(self) -> tuple[float, ...]:

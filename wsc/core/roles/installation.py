@@ -81,6 +81,8 @@ class Installation:
     feed: InputFeed
     optimizer: OptimizerSpec | None  # None where nothing is trained
     label_counts: KernelSource | None = None  # counts the labels of a micro-batch
+    whole: KernelSource | None = None  # computes inputs that are values of the whole batch
+    guards: tuple[KernelSource, ...] = ()  # make of a loss what Program.guards do
     state_update: KernelSource | None = None  # computes the buffers that the step writes
     norms: KernelSource | None = None  # computes the results that depend on norms
     gradient_kernels: tuple[GradientKernel, ...] = ()
@@ -106,7 +108,7 @@ class Installation:
         buckets = (*self.plan.weights, *self.plan.gradients)
         contributions = payload_bytes(self.program.state.contributions)
         return max(
-            payload_bytes(self.program.inputs),
+            payload_bytes(self.program.inputs_of(0)),
             *(b.num_bytes for b in buckets),
             contributions * self.program.num_micro_batches,  # of a StepDone
         )

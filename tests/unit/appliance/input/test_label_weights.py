@@ -43,7 +43,7 @@ def weights_of_two(*means: LabelMean) -> LabelWeights:
 
 def test_label_weights_count_a_step_once() -> None:
     """All micro-batches are read at the first call, none afterwards until the step is dropped."""
-    weights = weights_of_two(LabelMean((0,), has_other_terms=False, results=(0,), is_loss=False))
+    weights = weights_of_two(LabelMean(0, results=(0,), is_loss=False))
     one, two = Asked(1), Asked(2)
     assert weights.of(1, 1, one) == (1.5,)
     assert weights.of(2, 0, two) == (0.0,)

@@ -85,8 +85,9 @@ class Steep(Regression):
     """Its first gradients are infinite: the loss is beyond fp32 at scales above 1."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        loss = super().forward(x, y)
-        return loss * (3e38 / loss.detach())
+        hidden = self.layers[1](torch.tanh(self.layers[0](x)))
+        losses = (hidden - y).square().mean(1)
+        return (losses * (3e38 / losses.detach())).mean()  # of one sample
 
 
 class Broken(Regression):

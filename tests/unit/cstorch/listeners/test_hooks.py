@@ -34,8 +34,9 @@ def test_hooks_see_what_modules_return(backend: cstorch.Backend) -> None:
     inside = [
         path for path, module in model_of(backend).named_modules() if not [*module.children()]
     ]
-    assert [name.removesuffix(".fwd") for name in names] == inside
-    assert len(sums) == len(names)
+    called = dict.fromkeys(name.removesuffix(".fwd") for name in names)  # in each recording
+    assert list(called) == inside
+    assert len(sums) == len(inside)
     assert min(sums) > 0
 
 

@@ -59,7 +59,10 @@ def captures() -> Iterator[list[object]]:
 def run(
     folder: Path, capsys: pytest.CaptureFixture[str], model_dir: str, *flags: str, **changes: Any
 ) -> tuple[str, int]:
-    """Train and evaluate; return the digest of the weights, and how many steps were recorded."""
+    """Train and evaluate; return the digest of the weights, and the recordings of steps.
+
+    A step is recorded for a micro-batch, and for the batch.
+    """
     words = write_run(folder, **changes)
     cache = f"--compile_dir={folder / 'cache'}"
     model = f"--model_dir={folder / model_dir}"
@@ -74,7 +77,7 @@ def test_second_run_imports_no_compiler_and_has_the_same_weights(
 ) -> None:
     """Neither does the process that forks the roles; pictures wait for the end of the run."""
     first, recorded = run(tmp_path, capsys, "one", **SHORT)
-    assert recorded == 2
+    assert recorded == 4
     words = [*write_run(tmp_path, **SHORT)[:2], f"--model_dir={tmp_path / 'two'}"]
     again = subprocess.run(
         [sys.executable, "-c", WITHOUT_COMPILER, *words, f"--compile_dir={tmp_path / 'cache'}"],
@@ -92,7 +95,7 @@ def test_second_run_records_nothing_and_has_the_same_weights(
     """Clipping, schedules, loss scale and optimizer follow from the rest of the step."""
     mode = "--mode=train_and_eval"
     first, recorded = run(tmp_path, capsys, "one", mode, **SCALED)
-    assert recorded == 2
+    assert recorded == 4
     again, recorded = run(tmp_path, capsys, "two", mode, **SCALED)
     assert (again, recorded) == (first, 0)
     one, two = (
@@ -111,9 +114,9 @@ def test_a_start_is_found_by_the_same_step_only(
     def recorded(name: str, *flags: str, **changes: Any) -> int:
         return run(tmp_path, capsys, name, TRAIN, *flags, **{**SHORT, **changes})[1]
 
-    assert recorded("model", init__model__filter_size=48) == 1
+    assert recorded("model", init__model__filter_size=48) == 2
     with mock.patch("waferstream.training.setup.steps.sources_digest", return_value="changed"):
-        assert recorded("source") == 1
+        assert recorded("source") == 2
     assert recorded("other steps", init__loop__max_steps=2) == 0
 
 
@@ -122,7 +125,7 @@ def test_another_number_of_systems_records_nothing(
 ) -> None:
     """Its program is a new one all the same, and is found the next time."""
     first, recorded = run(tmp_path, capsys, "one", TRAIN, **SHORT)
-    assert recorded == 1
+    assert recorded == 2
     names = []
     for model_dir in ("two", "again"):
         assert run(tmp_path, capsys, model_dir, TRAIN, "--num_csx=2", **SHORT) == (first, 0)

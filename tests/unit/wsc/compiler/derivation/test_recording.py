@@ -143,25 +143,29 @@ def test_recording_refuses_sizes_that_python_would_treat_otherwise(
 def test_recording_asks_for_another_one_of_one_sample() -> None:
     """The symbol of a recording stands for two samples and more, and shows no decision on one."""
 
-    def of_one() -> Recording:
-        asked.append(1)
-        return recorded(model, 1)
+    def of_size(size: int) -> Recording:
+        asked.append(size)
+        return recorded(model, size)
 
     asked: list[int] = []
     model = Changed(lambda x: x * 2 if x.shape[0] == 1 else x)
     with raises(ApplianceCompilationError, "step-depends-on-micro-batch-size"):
         recorded(model, 3).at(1)
-    recording = replace(recorded(model, 3), of_one=of_one)
+    recording = replace(recorded(model, 3), of_size=of_size)
     assert lines(recording.at(2)) == lines(recorded(model, 2).at(2))
     assert not asked
     assert lines(recording.at(1)) == lines(recorded(model, 1, for_all_sizes=False).at(1))
-    assert asked
+    assert asked == [1]
 
 
-def test_recording_of_one_size_has_no_other() -> None:
-    """It would need another run of the user's Python."""
+def test_recording_of_one_size_asks_for_any_other() -> None:
+    """It needs another run of the user's Python."""
+    model = Regression()
+    alone = recorded(model, 4, for_all_sizes=False)
     with raises(ApplianceCompilationError, "step-depends-on-micro-batch-size"):
-        recorded(Regression(), 4, for_all_sizes=False).at(3)
+        alone.at(3)
+    recording = replace(alone, of_size=lambda size: recorded(model, size, for_all_sizes=False))
+    assert lines(recording.at(3)) == lines(recorded(model, 3, for_all_sizes=False).at(3))
 
 
 def test_failed_recording_for_all_sizes_names_the_way_out() -> None:

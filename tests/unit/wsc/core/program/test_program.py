@@ -40,11 +40,11 @@ def test_rows_of_micro_batches_are_those_of_tensor_split(batch_size: int, count:
     assert tiny.cut == cut
 
 
-def test_weights_of_a_sum_are_one() -> None:
-    """Micro-batches count alike in it, and by their samples in a mean."""
+def test_weights_of_a_sum_make_up_for_the_mean_of_results() -> None:
+    """Micro-batches count in full in it, and by their samples in a mean."""
     uneven = replace(program(), micro_batch_size=2, num_micro_batches=2, num_short=1, totals=(1,))
     assert uneven.weights_of(0) == (4 / 3, 2 / 3)
-    assert uneven.weights_of(1) == (1.0, 1.0)
+    assert uneven.weights_of(1) == (2.0, 2.0)
 
 
 def test_program_trained_is_in_master_order() -> None:

@@ -44,7 +44,7 @@ def compiled(loss: Loss, *, trains: bool = True) -> Compiled:
         value = model(*batch)
         if trains:
             value.backward()
-        return [value, batch[2].sum()]
+        return [value, model.linear(batch[0]).mean()]
 
     inputs = [("input_0", X), ("input_1", LABELS), ("input_2", MASK)]
     return compile_step(step, model, inputs, CompileRequest(FP32, 2, 3, "test"))[0]
@@ -114,9 +114,9 @@ def test_label_mean_is_found_with_its_count(loss: Loss, count: float) -> None:
     found = compiled(loss)
     (label_mean,) = found.program.label_means
     assert counts(found) == [count]
+    assert label_mean.count == 0
     assert label_mean.results == (0,)
     assert label_mean.is_loss
-    assert not label_mean.has_other_terms
     assert any(SEED_INPUT in segment.inputs for segment in found.program.segments)
 
 
@@ -129,27 +129,28 @@ def summed(scores: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor) -> to
 
 
 def per_sample(scores: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    losses = token_losses(scores, labels).view(2, 3) * mask
+    losses = token_losses(scores, labels).view(len(labels), 3) * mask
     return (losses.sum(1) / mask.sum(1)).mean()
 
 
 @pytest.mark.parametrize("loss", [square, summed, per_sample])
 def test_other_losses_are_left_as_they_are(loss: Loss) -> None:
-    """Means over samples, and sums, count every micro-batch alike."""
+    """Means over samples, and sums, count no labels."""
     found = compiled(loss)
     assert found.program.label_means == ()
     assert found.label_counts is None
     assert all(SEED_INPUT not in segment.inputs for segment in found.program.segments)
 
 
-def test_label_mean_beside_another_term_is_noted() -> None:
-    """Its weights then must be equal, which is known when the batch is."""
-    found = compiled(lambda *batch: mean(*batch) + 0.1 * square(*batch))
-    (label_mean,) = found.program.label_means
-    assert label_mean.has_other_terms
-    (two,) = compiled(lambda *batch: mean(*batch) + masked(*batch)).program.label_means
-    assert len(two.counts) == 2
-    assert not two.has_other_terms
+def test_label_mean_beside_another_term_becomes_a_quotient() -> None:
+    """Both terms are sums then: the labels of the batch are an input."""
+    for other in (square, masked):
+        found = compiled(lambda *batch, other=other: mean(*batch) + 0.1 * other(*batch))
+        program = found.program
+        assert program.label_means == ()
+        assert program.totals == (0,)
+        assert program.whole
+        assert found.whole is not None
 
 
 def test_both_terms_of_label_smoothing_count_the_same_labels() -> None:
