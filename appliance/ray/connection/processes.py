@@ -100,13 +100,18 @@ def lost_process() -> str | None:
         return None
     for name in ("gcs_server", "raylet"):
         for info in node.all_processes.get(name, ()):
-            while info.process.poll() is None and any(stopped_of(info.process.pid)):
+            while info.process.poll() is None and _ends_or_stands(info.process.pid):
                 time.sleep(_LOOK_S)
             if info.process.poll() is not None:
                 return name
     if not node.all_processes and not answers(node.gcs_address):
         return "gcs_server"
     return None
+
+
+def _ends_or_stands(pid: int) -> bool:
+    """Return whether a process or an agent of it is stopped, or was killed and still ends."""
+    return pid in STOPPED_PROCESSES.ended or any(stopped_of(pid))
 
 
 def why_lost() -> str:

@@ -83,7 +83,7 @@ def test_stopped_agent_of_a_process_is_ended(watch: StoppedProcesses) -> None:
         assert process.stdout is not None
         agent = int(process.stdout.readline())
         watch.watch(process)
-        while b"ray::" not in Path(f"/proc/{agent}/cmdline").read_bytes():
+        while not Path(f"/proc/{agent}/cmdline").read_bytes().startswith(b"ray::"):
             time.sleep(0.01)
         os.kill(agent, signal.SIGSTOP)
         assert process.wait(20) == 0
