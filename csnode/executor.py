@@ -38,7 +38,7 @@ from wsc.core.roles.activities import Place
 from wsc.core.roles.installation import Installation
 from wsc.core.roles.role import Job, RoleContext
 from wsc.numerics.half_types import nearest
-from wsc.numerics.keyed_random import KEY_INPUT
+from wsc.numerics.keyed_random import BATCH_KEY_INPUT, KEY_INPUT
 from wsc.numerics.precision import DTYPES, dtype_in_program
 
 Examine = Callable[[Segment, MicroBatch], str | None]
@@ -134,6 +134,7 @@ class Executor:
             for spec, start, stop in byte_ranges(self.program.inputs_of(index))
         }
         values[KEY_INPUT] = stream_key(self._seed, step, index)
+        values[BATCH_KEY_INPUT] = stream_key(self._seed, step, 0)
         results = (*range(self.program.num_results), *self.program.guarded)
         weights = {place: self.program.weights_of(place)[index] for place in results}
         has_labels = True

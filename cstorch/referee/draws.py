@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,15 +23,15 @@ class BatchDraws(TorchDispatchMode):
         cut: The micro-batches.
         step: The step, counted from 1.
         seed: The seed of the backend.
+        batch_draws: The random ops, counted, that draw for all samples.
     """
 
-    def __init__(self, cut: Cut, step: int, seed: int) -> None:
+    def __init__(self, cut: Cut, step: int, seed: int, batch_draws: Collection[int] = ()) -> None:
         TorchDispatchMode.__init__(self)
         self._cut = cut
         self._keys = [stream_key(seed, step, index) for index in range(cut.num_micro_batches)]
+        self._batch_draws = batch_draws
         self._position = 0
-        self.undivided: list[str] = []
-        """Ops that draw numbers for the batch as a whole, which each micro-batch draws anew."""
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -46,9 +46,8 @@ class BatchDraws(TorchDispatchMode):
         kwargs.pop("generator", None)
         self._position += 1
         position = self._position - 1
-        pieces = self._pieces(args)
+        pieces = None if position in self._batch_draws else self._pieces(args)
         if pieces is None:
-            self.undivided.append(name)
             return kernel(self._keys[0], position, *args, **kwargs)
         results = [
             kernel(key, position, *piece, **kwargs)

@@ -16,7 +16,6 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from cstorch.referee.draws import BatchDraws
 from cstorch.referee.op_log import LoggedOp, OpLog, RanStep
 from cstorch.referee.rounds import Rounds
 from cstorch.referee.verdict import LOSS, Verdict
@@ -91,7 +90,7 @@ def run_recording(
     streamed = [weight.to(rounds.precision.stream_dtype) for weight in weights]
     tensors = [x for x in pytree.tree_leaves(batch) if isinstance(x, torch.Tensor)]
     recorded = _Recorded(captured.module)
-    with torch.no_grad(), recorded.log, BatchDraws(rounds.cut, step, rounds.seed):
+    with torch.no_grad(), recorded.log, rounds.draws(step):
         outputs = recorded.run(*streamed, *tensors)
     gradients = outputs[captured.num_results :]
     named = zip(captured.trained, gradients, strict=False)

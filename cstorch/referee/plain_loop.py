@@ -14,7 +14,6 @@ from torch import nn
 
 from cstorch.optim.optimizer import Optimizer
 from cstorch.referee.batch_norm import norms_of_micro_batches
-from cstorch.referee.draws import BatchDraws
 from cstorch.referee.op_log import OpLog, RanStep
 from cstorch.referee.rounding import RandomRounding
 from cstorch.referee.rounds import Rounds
@@ -112,7 +111,7 @@ def like_a_run(rounds: Rounds, step: int, rounding: int | None = None) -> Iterat
         stack.enter_context(norms_of_micro_batches(rounds.cut))
         if rounding is not None:
             stack.enter_context(RandomRounding(rounding))
-        stack.enter_context(BatchDraws(rounds.cut, step, rounds.seed))
+        stack.enter_context(rounds.draws(step))
         yield
 
 

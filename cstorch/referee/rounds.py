@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
+from cstorch.referee.draws import BatchDraws
 from wsc.core.errors import ConfigError
 from wsc.core.program.micro_batches import Cut
 from wsc.numerics.precision import StreamPrecision
@@ -13,11 +14,16 @@ from wsc.numerics.precision import StreamPrecision
 
 @dataclass(frozen=True)
 class Rounds:
-    """Precision, micro-batches and seed of a run."""
+    """Precision, micro-batches and seed of a run; the random ops that draw for all samples."""
 
     precision: StreamPrecision
     cut: Cut
     seed: int
+    batch_draws: tuple[int, ...] = ()
+
+    def draws(self, step: int) -> BatchDraws:
+        """Return the draws of a step, for the whole batch."""
+        return BatchDraws(self.cut, step, self.seed, self.batch_draws)
 
 
 def rounds_of(backend: Backend) -> Rounds:
@@ -34,4 +40,6 @@ def rounds_of(backend: Backend) -> Rounds:
             rule="on CPU and GPU steps are plain PyTorch already",
             remedy="train on CSX",
         )
-    return Rounds(stream_precision(backend.model), backend.training.program.cut, backend.seed)
+    program = backend.training.program
+    precision = stream_precision(backend.model)
+    return Rounds(precision, program.cut, backend.seed, program.batch_draws)

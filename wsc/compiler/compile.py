@@ -169,6 +169,7 @@ def _lower(shared: Shared, request: CompileRequest, digest: str) -> Compiled:
         norms=captured.norms.results,
         rounding=captured.rounding,
         step_inputs=step_inputs,
+        batch_draws=tuple(sorted(captured.batch_draws)),
         gradient_dtype=request.precision.compute if lowering_of(captured) is None else "float32",
     )
     return Compiled(

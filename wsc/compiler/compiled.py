@@ -22,7 +22,7 @@ from wsc.core.program.segment import Segment
 from wsc.core.roles.installation import GradientKernel, SizedKernels
 from wsc.host.user_state import is_sealed, sealed
 
-FORMAT = 7
+FORMAT = 8
 """Version of the JSON form; other versions are not read."""
 
 _PROGRAM = TypeAdapter(Program)

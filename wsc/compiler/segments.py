@@ -24,11 +24,12 @@ from wsc.core.optimizer.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program.kernel_source import KernelSource, kernel_source
 from wsc.core.program.label_means import SEED_INPUT
 from wsc.core.program.segment import Segment, Stash
-from wsc.numerics.keyed_random import KEY_INPUT
+from wsc.numerics.keyed_random import BATCH_KEY_INPUT, KEY_INPUT
 
 Key = TypeVar("Key")
 
-_KEPT = {KEY_INPUT, SEED_INPUT, LOSS_SCALE_INPUT}  # numbers that every micro-batch keeps to its end
+_KEPT = {KEY_INPUT, BATCH_KEY_INPUT, SEED_INPUT, LOSS_SCALE_INPUT}
+"""Numbers that every micro-batch keeps to its end."""
 
 
 @dataclass(frozen=True)

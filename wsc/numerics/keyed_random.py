@@ -16,6 +16,9 @@ from wsc.core.rng import stream_key
 KEY_INPUT = "random_key"
 """Name of the graph input that carries a micro-batch's key."""
 
+BATCH_KEY_INPUT = "random_key_of_batch"
+"""Name of the graph input that carries the batch's key: that of its first micro-batch."""
+
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 

@@ -40,6 +40,7 @@ class Captured:
     left: frozenset[str] = frozenset()  # weights whose gradient the step does not clear
     num_cut: int = 0  # of the last inputs, which are cut from values of the whole batch
     whole: tuple[TensorSpec, ...] = ()  # further inputs: values of the whole batch as they are
+    batch_draws: frozenset[int] = frozenset()  # random ops, counted, that draw for all samples
 
     @property
     def graph(self) -> fx.Graph:

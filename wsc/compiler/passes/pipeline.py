@@ -3,7 +3,7 @@
     replace_view_writes   x.unsqueeze_(0) and the like become views
     drop_aliases          remove detach and alias, which only autograd needs
     split_random_writes   rrelu_ becomes rrelu and a copy
-    key_random_ops        random ops draw from (seed, step, micro-batch, op)
+    key_random_ops        random ops draw from (seed, step, micro-batch or batch, op)
     key_roundings         so does stochastic rounding
     eliminate_dead_code   remove ops that no output needs
     check_kernels         every op has a kernel, or the error names op, line and remedy
@@ -33,6 +33,7 @@ from wsc.compiler.passes.views import merge_views
 from wsc.compiler.storages import overwritten
 from wsc.core.errors import ApplianceCompilationError
 from wsc.numerics import keyed_random
+from wsc.numerics.keyed_random import KEY_INPUT
 from wsc.numerics.precision import dtype_in_program
 
 _ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
@@ -88,8 +89,8 @@ def split_random_writes(captured: Captured) -> None:
 def key_random_ops(captured: Captured) -> None:
     """Replace every random op by a keyed kernel, which draws by (seed, step, micro-batch, op).
 
-    The kernel gets the micro-batch's key (a graph input named ``random_key``) and the op's position
-    among the random ops.
+    The kernel gets the micro-batch's key, or that of the batch where it draws no sample's numbers
+    (``Captured.batch_draws``), and the op's position among the random ops.
 
     Raises:
         ApplianceCompilationError: An op draws from a torch.Generator.
@@ -98,9 +99,10 @@ def key_random_ops(captured: Captured) -> None:
     random_nodes = [node for node in graph.nodes if op_name(node) in RANDOM_OPS]
     if not random_nodes:
         return
-    key = _key_input(graph)
     for position, node in enumerate(random_nodes):
         _refuse_generator(captured, node)
+        is_for_batch = position in captured.batch_draws
+        key = _key_input(graph, keyed_random.BATCH_KEY_INPUT if is_for_batch else KEY_INPUT)
         options = {name: given for name, given in node.kwargs.items() if name != "generator"}
         with graph.inserting_before(node):
             keyed = graph.call_function(
@@ -111,13 +113,13 @@ def key_random_ops(captured: Captured) -> None:
         graph.erase_node(node)
 
 
-def _key_input(graph: fx.Graph) -> fx.Node:
-    """Return the graph input with the micro-batch's key; add it where it is not there."""
-    found: list[fx.Node] = graph.find_nodes(op="placeholder", target=keyed_random.KEY_INPUT)
+def _key_input(graph: fx.Graph, name: str = KEY_INPUT) -> fx.Node:
+    """Return the graph input with a key; add it where it is not there."""
+    found: list[fx.Node] = graph.find_nodes(op="placeholder", target=name)
     if found:
         return found[0]
     with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
-        key = graph.placeholder(keyed_random.KEY_INPUT)
+        key = graph.placeholder(name)
     key.meta.update(layer="", backward=False)
     return key
 

@@ -18,7 +18,7 @@ from torch import fx
 
 from wsc.compiler.capture.capture_errors import line_of_node
 from wsc.compiler.capture.captured import Captured
-from wsc.compiler.ops import op_name
+from wsc.compiler.ops import RANDOM_OPS, op_name
 from wsc.compiler.results.batch_forms import Form, Share, Term, Value
 from wsc.compiler.results.form_rules import FormRules
 from wsc.compiler.results.label_counts import LabelCounts
@@ -124,6 +124,7 @@ class _Editor:
             for position, count in enumerate(counted)
         )
         captured, whole = given_whole(self._sizes, self._rules)
+        captured = replace(captured, batch_draws=self._batch_draws())
         labels = LabelCounts(captured, self._quotients)
         return Shared(
             captured,
@@ -179,6 +180,13 @@ class _Editor:
                     op_name(culprit),
                     line_of_node(culprit.meta.get("stack_trace")) or "outside the model",
                 )
+
+    def _batch_draws(self) -> frozenset[int]:
+        """Return the random ops, counted, whose numbers belong to no sample: plain PyTorch draws
+        them once for the batch.
+        """
+        drawing = [node for node in self._part.graph.nodes if op_name(node) in RANDOM_OPS]
+        return frozenset(i for i, node in enumerate(drawing) if not self._sizes.samples(node))
 
     def _uneven(self) -> Iterator[Value]:
         """Yield the loss and the results whose terms count differently.

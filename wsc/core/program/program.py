@@ -164,6 +164,7 @@ class Program:
     rounding: Rounding = "nearest"
     gradient_dtype: str = "float32"  # of one micro-batch, as kernels return it
     step_inputs: tuple[StepInput, ...] = ()
+    batch_draws: tuple[int, ...] = ()  # random ops, counted, that draw for all samples
 
     @property
     def holds_fp32(self) -> bool:

@@ -38,10 +38,12 @@ def test_batch_draws_what_micro_batches_draw(rows: int) -> None:
     assert torch.equal(whole, torch.cat(parts))
 
 
-def test_draw_for_the_batch_as_a_whole_is_noted() -> None:
-    with BatchDraws(UNEVEN, step=1, seed=0) as draws:
-        torch.rand(3)
-    assert draws.undivided == ["rand"]
+def test_a_draw_for_all_samples_is_that_of_the_first_micro_batch() -> None:
+    """Also where it could be cut into rows of samples."""
+    with BatchDraws(UNEVEN, step=1, seed=0, batch_draws={1}):
+        drawn = [torch.rand(3), torch.rand(7)]
+    with KeyedDraws(0, step=1):
+        assert all(torch.equal(torch.rand(len(each)), each) for each in drawn)
 
 
 def test_batch_norm_is_that_of_micro_batches_in_order() -> None:
