@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from validation.families.prediction import Skipped
@@ -40,11 +41,13 @@ def write_document(path: Path, report: Report, notes: Path, picture: Path | None
 def write_error_table(path: Path, report: Report) -> None:
     """Replace the error table between the markers ``TABLE_BEGIN`` and ``TABLE_END`` of a page.
 
+    The new table has the families of the old one, or all if that names none of the report's.
+
     Raises ConfigError if the page cannot be read or lacks a marker.
     """
     text = _read(path)
     before, begin, rest = text.partition(TABLE_BEGIN)
-    _, end, after = rest.partition(TABLE_END)
+    old, end, after = rest.partition(TABLE_END)
     if not (begin and end):
         raise ConfigError(
             "the page must contain both markers of the error table",
@@ -52,13 +55,15 @@ def write_error_table(path: Path, report: Report) -> None:
             where=str(path),
             rule=f"a line {TABLE_BEGIN} and, below it, a line {TABLE_END}",
         )
+    full = report.error_table
+    rows = [row for row in full.rows if f"\n| {row[0]} |" in old]
     with replacing(path) as partial:
-        table = _error_table(report)
+        table = _marked(replace(full, rows=rows or full.rows))
         partial.write_text(f"{before}{table}{after}", encoding="utf-8")
 
 
-def _error_table(report: Report) -> str:
-    return f"{TABLE_BEGIN}\n{report.error_table.markdown()}\n{TABLE_END}"
+def _marked(table: Table) -> str:
+    return f"{TABLE_BEGIN}\n{table.markdown()}\n{TABLE_END}"
 
 
 def _read(path: Path) -> str:
@@ -81,7 +86,7 @@ def _chapters(report: Report, limits: str, picture: str | None) -> Iterator[str]
     yield "## Goals\n\nOn validation rows, to which no constant was fitted."
     yield goal_table(report.goals).markdown()
     yield "## Errors on validation rows, per family\n\nAbsolute, relative to the published value."
-    yield _error_table(report)
+    yield _marked(report.error_table)
     yield "## Errors per family, evidence and use\n\nAbsolute, relative to the published value."
     yield summary_table(report.summaries).markdown()
     yield limits
