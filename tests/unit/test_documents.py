@@ -18,6 +18,7 @@ DOCUMENTS = sorted(
     for pattern in (
         "*.md",
         "*/README.md",
+        "benchmarks/notebook.md",
         "validation/data/README.md",
         "docs/*.md",
     )

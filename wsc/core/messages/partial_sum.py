@@ -16,7 +16,7 @@ from wsc.core.messages.messages import Envelope
 from wsc.core.messages.payload import Payload
 
 _CAST_ELEMENTS = 1 << 18
-"""Elements that are cast at a time: 1 MiB in fp32 (docs/performance.md)."""
+"""Elements that are cast at a time: 1 MiB in fp32 (docs/host.md)."""
 
 Operands = Iterable[tuple[torch.Tensor, ...]]
 ForEach = Callable[[Callable[..., object], Operands], object]
