@@ -52,7 +52,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         target = page_of(posixpath.normpath(posixpath.join(folder, path)))
         if target is None:
             return f"{text} (`{path}`)" if text != path else f"`{path}`"
-        return f"{image}[{text}]({target}{anchor})"
+        place = posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or ".")
+        return f"{image}[{text}]({place}{anchor})"
 
     return _LINK.sub(rewritten, markdown)
 

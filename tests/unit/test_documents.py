@@ -21,6 +21,7 @@ DOCUMENTS = sorted(
         "benchmarks/notebook.md",
         "validation/data/README.md",
         "docs/*.md",
+        "docs/decisions/*.md",
     )
     for path in ROOT.glob(pattern)
     if path.name != "CHANGELOG.md" and not path.parent.name.startswith(".")
