@@ -72,7 +72,7 @@ def level_of(role: str, log: RoleLogSpec) -> str | int | None:
 
 def open_log(folder: Path, role: str, level: str | int) -> logging.Logger:
     """Return a logger that appends to ``<folder>/<role>.log``."""
-    with suppress(OSError):  # told when a line is to be written
+    with suppress(OSError):  # reported when a line is to be written
         folder.mkdir(parents=True, exist_ok=True)
     logger = logging.Logger(role, level)  # unknown to other loggers: nothing is printed twice
     logger.addHandler(LogFile(folder / f"{role}.log", _FORMAT))

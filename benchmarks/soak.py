@@ -159,7 +159,7 @@ def _killed(minutes: float) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, print what each process has gained and what was left behind, and write JSON.
+    """Train, print the gain of each process and all that was left behind, and write JSON.
 
     The exit status is 1 if no step was done or if something was left.
     """

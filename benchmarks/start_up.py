@@ -70,8 +70,8 @@ def _run(folder: Path, num_csx: int) -> dict[str, tuple[float, float]]:
                     ends.setdefault(phase, (perf_counter() - begin, _busy_s(process.pid)))
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    told = (f"{phase} {at:.1f} ({busy:.1f} busy)" for phase, (at, busy) in ends.items())
-    print(", ".join(told), flush=True)
+    parts = (f"{phase} {at:.1f} ({busy:.1f} busy)" for phase, (at, busy) in ends.items())
+    print(", ".join(parts), flush=True)
     return ends
 
 

@@ -50,7 +50,8 @@ class _Work:
     """What every micro-batch of one started segment shares.
 
     ``sums`` are given by their owner; ``written`` are the weights whose gradients kernels write
-    into the slabs of sums. ``measured`` is a micro-batch than which none holds more bytes.
+    into the slabs of sums. ``measured`` is the largest micro-batch of the round; its bytes
+    are reported as the peak.
     """
 
     step: int
@@ -217,7 +218,7 @@ class Executor:
                 where = f"{work.segment_step.label}, micro-batch {batch.index} of step {work.step}"
                 raise _kernel_failed(where, error) from error
             found = None if work.examine is None else work.examine(segment, batch)
-            batch.is_finite &= found is None  # the next segment may run before this is told
+            batch.is_finite &= found is None  # the next segment may run before this is known
             sums.offer(batch.index, batch.take_gradients(), memory)
             stop = self._device.mark()
         is_measured = batch is work.measured and work.segment_step.stashes

@@ -112,7 +112,7 @@ class Holder:
         return None if job is None or not job.attempt else job.progress()
 
     def rollback(self, attempt: int, step: int) -> None:
-        """Take back what a protected job has updated after a step, if it was the last job here."""
+        """Undo updates after ``step`` of job ``attempt``, if that was the last job here."""
         if self.last_job is not None and self.last_job.attempt == attempt:
             self.journal.rollback(step)
 

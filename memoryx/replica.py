@@ -75,7 +75,7 @@ class Replica(Holder):
 
 
 class ReplicaJob(JobState[Replica]):
-    """One job of a replica: the updates that its server has told."""
+    """One job of a replica: the updates that its server has announced."""
 
     def __init__(self, role: Replica, job: Job) -> None:
         super().__init__(role)

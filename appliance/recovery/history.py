@@ -1,4 +1,4 @@
-"""What another cluster needs to come to where a lost one stood.
+"""The calls and the checkpoint from which a replacement cluster is rebuilt.
 
 base    the newest checkpoint with weights and optimizer state, or a private one of the moment
         before the first step; with it the standing of the coordinator

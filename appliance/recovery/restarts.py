@@ -51,7 +51,7 @@ class Restarts:
         max_restarts: The failures that may be answered, those inside a cluster included: the
             failures in a row of every cluster that was lost since the newest checkpoint, and those
             since the last finished step.
-        history: What another cluster needs to come to where a lost one stood.
+        history: The calls and the checkpoint from which a replacement cluster is rebuilt.
     """
 
     def __init__(self, starter: Starter, max_restarts: int, history: History) -> None:

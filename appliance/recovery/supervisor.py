@@ -1,4 +1,4 @@
-"""Roles that survive losses: the shell of ``Policy`` and ``Story`` around the roles of a cluster.
+"""Wrap the roles of a cluster, and repair it after a failure as ``Policy`` decides.
 
 To the coordinator these are ``Roles`` like all others. When a call fails, the cluster is made whole
 again and the call goes on: a job after its last finished step, any other call from the start.

@@ -46,7 +46,7 @@ class FabricArray(WaferArray):
         rows: Rows of PEs that hold tokens.
         columns: PEs of a row.
         defects: Dead PEs and links around which the region lies.
-        on_run: Is told of every kernel that was simulated.
+        on_run: Called with every kernel that was simulated.
         keeps_history: Whether outcomes have what every PE did.
     """
 

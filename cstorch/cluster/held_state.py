@@ -44,7 +44,7 @@ class HeldState:
     def take(self, state: OptimizerState, cluster: Cluster, restored: Restored | None) -> None:
         """Let MemoryX hold the state of an optimizer, whose rule has been installed.
 
-        First masks give way to those that MemoryX has read from a checkpoint.
+        If MemoryX has read masks from a checkpoint, the initial ones are dropped first.
         """
         self.state = state
         if state.masks is not None and restored is not None and restored.mask_names:

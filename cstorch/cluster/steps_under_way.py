@@ -16,6 +16,6 @@ class StepsUnderWay:
     last: int
     before: int
 
-    def newest(self, told: int) -> int:
-        """Return the newest step that has begun, from the step that the cluster reports now."""
-        return self.first if told == self.before else min(max(told, self.first), self.last)
+    def newest(self, reported: int) -> int:
+        """Return the newest step that has begun, from the newest one that the cluster reports."""
+        return self.first if reported == self.before else min(max(reported, self.first), self.last)

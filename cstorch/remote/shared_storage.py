@@ -24,7 +24,7 @@ _REMEDY = "tie them as PyTorch does (b.weight = a.weight), or clone() one before
 
 @dataclass(frozen=True)
 class Tie:
-    """A parameter of a module that gives way to another one of the same memory."""
+    """A parameter of a module, and the one of the same memory that replaces it."""
 
     module: nn.Module
     attribute: str

@@ -24,7 +24,7 @@ class MaskView:
     def put(self, parameter: torch.Tensor, words: torch.Tensor, *, is_first: bool = False) -> None:
         """Take a mask, as words, that is sent before the next step.
 
-        One that ``is_first`` gives way to the mask of a checkpoint.
+        The mask of a checkpoint replaces one that ``is_first``.
         """
         self._given[parameter] = words
         if is_first:

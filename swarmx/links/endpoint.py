@@ -200,9 +200,9 @@ def stalled(role: str, timeout_s: float) -> ApplianceDeadlockError:
 
 
 def aborted(role: str) -> ApplianceRuntimeServerError:
-    """Return the error for a role that was told to end its job."""
+    """Return the error for a role that was asked to end its job."""
     return ApplianceRuntimeServerError(
-        f"{role} was told to end its job",
+        f"{role} was asked to end its job",
         code="job-aborted",
         where=role,
         rule="a job ends on every role when one of them fails",

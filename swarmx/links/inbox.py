@@ -39,7 +39,7 @@ class Inbox:
 
     @property
     def is_aborted(self) -> bool:
-        """Whether the role is told to end its job, by a message that may still wait here."""
+        """Whether a message, which may still wait here, asks the role to end its job."""
         return self._is_aborted
 
     @property

@@ -172,7 +172,7 @@ class SharedPayload(NamedTuple):
 
 
 class SharedSlab:
-    """A payload in a block of this process; ``place`` is what other processes are told."""
+    """A payload in a block of this process; other processes receive its ``place``."""
 
     def __init__(self, arena: SharedArena, payload: SharedPayload) -> None:
         self.num_bytes = payload.num_bytes

@@ -99,11 +99,11 @@ def test_skipped_updates_change_nothing() -> None:
         if party != "rpl-0":
             list(job.handle(Envelope(party, "rpl-0", StepDone(1))))
     buckets = [bucket.index for bucket in collected_by(replica.installed["train"].schedule, 0)]
-    told: list[Envelope] = []
+    sent: list[Envelope] = []
     for step in (1, 2):
         assert not job.finished
         for bucket in buckets:
-            told += job.handle(Envelope("wgt-0", "rpl-0", UpdateSkipped(step, bucket)))
+            sent += job.handle(Envelope("wgt-0", "rpl-0", UpdateSkipped(step, bucket)))
     assert job.finished
-    assert {e.target for e in told if e.message == StepDone(1)} == {"wgt-0", "wgt-1", "rpl-1"}
+    assert {e.target for e in sent if e.message == StepDone(1)} == {"wgt-0", "wgt-1", "rpl-1"}
     assert_same(contents(replica), before)

@@ -104,7 +104,7 @@ def test_address_with_port_finds_the_token_by_itself(hosts: MiniatureHosts, expe
     assert digest_of(done) == expected
 
 
-def test_slow_link_is_told_and_changes_no_weight(
+def test_slow_link_is_reported_and_changes_no_weight(
     hosts: MiniatureHosts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """20 ms in each direction and 100 Mbit/s to and from the third host, in a run of six steps.

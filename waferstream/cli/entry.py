@@ -35,7 +35,7 @@ def run(home: Path | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Lead nowhere what a process that was started without standard streams reads and prints.
+    """Open /dev/null for standard streams that are closed.
 
     Else the next files that it opens would have the numbers of these streams.
     """

@@ -90,7 +90,7 @@ def measure_zeros(
 def zeros_of(params: Params) -> ActivationZeros:
     """Return the zeros that the model of a configuration reads on a few training samples.
 
-    The weights are those of the checkpoint that training is told to start from, else initial ones.
+    The weights are those of the checkpoint that is named for training, else initial ones.
 
     Raises:
         ConfigError: The model does not fit into the free memory of this host.

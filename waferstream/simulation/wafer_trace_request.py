@@ -10,7 +10,7 @@ from wsc.core.errors import ConfigError, did_you_mean
 
 FLAG = "--wafer_trace"
 MOST_PES = 256
-"""PEs of the largest region: more cannot be told apart on a screen."""
+"""PEs of the largest region: more cannot be distinguished on a screen."""
 
 _SIDE = r"\d{1,9}"  # int() refuses thousands of digits
 _FORM = re.compile(

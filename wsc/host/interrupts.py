@@ -100,7 +100,7 @@ def raising() -> Iterator[None]:
 
 @contextmanager
 def deferred(seconds: float | None = None) -> Iterator[None]:
-    """Handle signals after the block, which must not be cut in two, with the handlers of before.
+    """Handle signals after the block, which must not be cut in two, with the previous handlers.
 
     Handlers that the block itself sets are dropped. With ``seconds`` the process ends if the block
     takes longer than that after a signal.
@@ -165,7 +165,7 @@ class Grace:
     """Time for the current steps to end when a signal arrives, so that they can be saved.
 
     The first signal after ``begin`` sets ``is_asked``; a second one, or the end of the time, goes
-    to the handlers of before, as any signal does before ``begin``.
+    to the previous handlers, as any signal does before ``begin``.
 
     Args:
         seconds: How long the work may take from the first signal on.
@@ -251,7 +251,7 @@ class _Arrivals:
 
 @contextmanager
 def _handled_by(handler: _Handler) -> Iterator[Mapping[int, _Found]]:
-    """Handle signals by a function, and give the block the handlers of before.
+    """Handle signals by a function, and give the block the previous handlers.
 
     Without effect on another thread than the first one.
     """
@@ -265,7 +265,7 @@ def _handled_by(handler: _Handler) -> Iterator[Mapping[int, _Found]]:
 
 
 def _handle(handler: _Handler) -> Mapping[int, _Found]:
-    """Handle the signals that are not ignored by a function; return their handlers of before."""
+    """Handle the signals that are not ignored by a function; return their previous handlers."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     heard: list[int] = [

@@ -21,7 +21,7 @@ log = logging.getLogger("waferstream")
 LIMIT_S = 120.0
 """How long a process waits for another one."""
 
-_TOLD_S = 5.0  # after which it says so
+_REPORTED_S = 5.0  # of waiting, after which it is logged
 _POLL_S = 0.05
 _OTHERS = 0o077
 # Not through a link, which would create or open a file elsewhere.
@@ -41,14 +41,14 @@ def locked(path: Path, limit_s: float | None = None) -> Iterator[None]:
         OSError: The file cannot be opened.
     """
     limit_s = LIMIT_S if limit_s is None else limit_s
-    begin_s, is_told = time.monotonic(), False
+    begin_s, is_reported = time.monotonic(), False
     while (descriptor := _taken(path)) is None:
         waited_s = time.monotonic() - begin_s
         if waited_s >= limit_s:
             text = f"process {_holder(path)} has held the lock for {waited_s:.0f} s"
             raise TimeoutError(errno.ETIMEDOUT, text, str(path))
-        if waited_s >= _TOLD_S and not is_told:
-            is_told = True
+        if waited_s >= _REPORTED_S and not is_reported:
+            is_reported = True
             log.warning("Waiting for process %s, which holds the lock %s", _holder(path), path)
         time.sleep(_POLL_S)
     try:

@@ -235,7 +235,7 @@ def _config() -> dict[str, object]:
 
 
 def _starts_in_own_groups() -> Callable[..., Any]:
-    """Return what starts a process of Ray in a process group of its own, as the fork server knows.
+    """Return a process starter for Ray that uses new process groups, known to the fork server.
 
     A signal to the user's group, as timeout(1) sends it, is for the user's process, which saves a
     checkpoint: Ray has to live until then.

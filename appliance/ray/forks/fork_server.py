@@ -205,15 +205,15 @@ def serve(listener_fd: int) -> None:
         import_module(module)
     gc.freeze()  # what is never collected stays shared
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave no zombies
-    told = b""
+    received = b""
     while True:
         ready, _, _ = select.select([listener_fd, 0], [], [])
         if 0 in ready:
             line = os.read(0, _READ_BYTES)
             if not line:
-                _end_instance(told)
+                _end_instance(received)
                 return
-            told += line
+            received += line
             continue
         connection, _ = listener.accept()
         with connection, suppress(OSError, ValueError, EOFError):
@@ -229,9 +229,9 @@ def serve(listener_fd: int) -> None:
     _become_worker(request, streams)
 
 
-def _end_instance(told: bytes) -> None:
+def _end_instance(received: bytes) -> None:
     """End all that is left of the instance of Ray of a process that was killed."""
-    *lines, _ = told.split(b"\n")
+    *lines, _ = received.split(b"\n")
     groups = [int(word) for word in lines[-1].split()] if lines else []
     if groups:  # the workers of a joined Ray have a raylet of their own
         end_groups(groups)

@@ -12,7 +12,7 @@ from typing import Any
 from csnode.engine.kernels import attention, norms, products, sums
 
 PRODUCTS = frozenset({"mm", "addmm", "bmm"})
-"""Ops that are told which of their operands stream."""
+"""Ops that take the numbers of the operands that stream."""
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "mm": products.mm,

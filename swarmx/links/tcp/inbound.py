@@ -188,7 +188,7 @@ class InboundStreams:
                 pass
         except DamagedMessageError as error:
             self._inbox.fail(damaged(self._role, peer, error))
-        except ssl.SSLError as error:  # what arrives is not what the peer has sent
+        except ssl.SSLError as error:  # damaged on the way
             self._inbox.fail(damaged(self._role, peer, error.reason or error))
         except StalledFrameError:
             self._inbox.fail(stalled_peer(self._role, peer, self._stall_timeout_s))

@@ -130,7 +130,7 @@ class SocketEndpoint:
         self._selector.close()
 
     def is_aborted(self) -> bool:
-        """Read what has arrived; return whether the role is told to end its job."""
+        """Read what has arrived; return whether a message asks the role to end its job."""
         self._poll(0.0)
         return any(isinstance(each.message, Abort) for each in self._inbox)
 

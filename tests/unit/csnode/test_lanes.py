@@ -42,7 +42,7 @@ def test_lanes_raise_a_failure_with_its_result(count: int) -> None:
         failed.result()
 
 
-def test_end_of_a_thread_is_told_with_its_result() -> None:
+def test_end_of_a_thread_is_reported_with_its_result() -> None:
     """Whoever waits for the work does not wait for ever."""
     with pytest.raises(SystemExit):
         Lanes(2, "lane").submit(sys.exit).result(10)

@@ -131,7 +131,7 @@ def test_model_with_a_mistake_leaves_nothing_behind() -> None:
     assert caught.value
 
 
-def test_weights_of_half_an_update_are_told_as_lost(
+def test_weights_of_half_an_update_are_reported_as_lost(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The model is whole all the same, with the weights that were known before."""

@@ -139,7 +139,7 @@ def test_simulation_follows_a_training() -> None:
 
 
 def test_names_taken_before_the_end_follow_it() -> None:
-    """A state dict of before the fit has the trained values, as in PyTorch."""
+    """A state dict from before the fit has the trained values, as in PyTorch."""
     model = Normed()
     state = model.state_dict()
     trainer = fitted(model, sgd(model))

@@ -146,7 +146,7 @@ def driven_steps(machine: MachineSpec, micro_batch_size: int, count: int) -> lis
     return [cluster.step("train", step) for step in range(1, count + 1)]
 
 
-def test_the_first_steps_are_told_until_they_settle(program: ScalableProgram) -> None:
+def test_the_first_steps_are_reported_until_they_settle(program: ScalableProgram) -> None:
     """All that follow are as long as the one that is predicted."""
     prediction = Simulator(program, MACHINE).predict(24 * 4, 4, 3)
     steps_ps = [timing.duration_ps for timing in driven_steps(MACHINE, 4, 8)]

@@ -33,7 +33,7 @@ def test_weights_are_sent_while_the_device_is_programmed() -> None:
     assert StartUp(10, 7, 3).total_ps == StartUp(10, 3, 7).total_ps == 17
 
 
-def test_a_start_is_told_in_one_line() -> None:
+def test_a_start_is_described_in_one_line() -> None:
     """Each part with its unit."""
     line = str(start_up(MachineSpec(), LLAMA2_7B, 66))
     assert line == "compile 780.00 s unless cached, programming 110.00 s, initial weights 13.20 s"

@@ -53,13 +53,13 @@ def _is_cause(name: str) -> bool:
 
 
 class Log:
-    """A stand-in for wandb's run and for the module mlflow; it notes what it is told."""
+    """A stand-in for wandb's run and for the module mlflow; it notes its calls."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *given, **named: self.told.append((name, given, named))
+        return lambda *given, **named: self.calls.append((name, given, named))
 
 
 def test_wandb_logger_logs_offline_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_wandb_logger_logs_offline_by_default(monkeypatch: pytest.MonkeyPatch) -
     logger.evaluated(EvaluationLog(3, 1, 0.5, {"eval/accuracy": 0.25}, 1.0))
     logger.close()
     assert started == [{"project": "mine", "mode": "offline", "tags": ["a"]}]
-    assert run.told == [("log", (EVALUATED,), {"step": 3}), ("finish", (), {})]
+    assert run.calls == [("log", (EVALUATED,), {"step": 3}), ("finish", (), {})]
 
 
 def test_mlflow_logger_logs_to_its_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +85,9 @@ def test_mlflow_logger_logs_to_its_experiment(monkeypatch: pytest.MonkeyPatch) -
     logger = MlflowLogger("mine", uri="file:runs")
     logger.evaluated(EvaluationLog(3, 1, 0.5, {"eval/accuracy": 0.25}, 1.0))
     logger.close()
-    names = [name for name, _, _ in mlflow.told]
+    names = [name for name, _, _ in mlflow.calls]
     assert names == ["set_tracking_uri", "set_experiment", "start_run", "log_metrics", "end_run"]
-    assert mlflow.told[3] == ("log_metrics", (EVALUATED,), {"step": 3})
+    assert mlflow.calls[3] == ("log_metrics", (EVALUATED,), {"step": 3})
 
 
 def test_logger_without_its_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class ConfigSchema(GenerateJsonSchema):
         return name
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> Any:
-        """Return what a validator accepts besides what its type does."""
+        """Return the values that a validator accepts besides those of its type."""
         function = schema["function"]["function"]
         if function is one_or_many.func:
             return _one_or_many(self.generate_inner(schema["schema"]))

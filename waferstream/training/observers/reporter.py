@@ -31,35 +31,37 @@ class TrainingReporter:
         self._profiler = profiler
         self._rate = rate
         self._observers = observers
-        self._untold: list[StepResult] = []
+        self._unreported: list[StepResult] = []
         self._position = 0  # of the loss among the results
-        self._told_s = 0.0  # of the profiler's time
+        self._reported_s = 0.0  # of the profiler's time
         for observer in observers:
             observer.began(plan.start + 1, plan.end)
 
     def take(self, results: Sequence[StepResult], stage: Stage, position: int = 0) -> None:
         """Take the results of the newest steps of ``stage``; ``position`` is that of the loss."""
         self._position = position
-        self._untold.extend(results)
-        if self._untold[-1].step not in self._plan.log_steps:
+        self._unreported.extend(results)
+        if self._unreported[-1].step not in self._plan.log_steps:
             return
         log = self._log(stage)
-        self._untold.clear()
-        self._told_s += log.seconds
+        self._unreported.clear()
+        self._reported_s += log.seconds
         for observer in self._observers:
             observer.trained(log)
 
     def forget_after(self, step: int) -> None:
         """Forget results of steps that run again."""
-        self._untold = [result for result in self._untold if result.step <= step]
+        self._unreported = [result for result in self._unreported if result.step <= step]
 
     def _log(self, stage: Stage) -> TrainingLog:
-        newest, tracker = self._untold[-1], self._profiler.rate_tracker
+        newest, tracker = self._unreported[-1], self._profiler.rate_tracker
         scale = newest.loss_scale
         applied = newest.step if scale is None else newest.step - scale.num_skipped_steps
         return TrainingLog(
             step=newest.step,
-            losses=tuple((result.step, result.scalar(self._position)) for result in self._untold),
+            losses=tuple(
+                (result.step, result.scalar(self._position)) for result in self._unreported
+            ),
             gradient_norm=newest.gradient_norm,
             tensor_norms=newest.tensor_norms,
             learning_rate=None if self._rate is None else self._rate.at(max(applied - 1, 0)),
@@ -67,10 +69,10 @@ class TrainingReporter:
             rate=tracker.rate,
             global_rate=tracker.global_rate,
             emulated_rate=self._profiler.emulated_rate,
-            seconds=tracker.elapsed_s - self._told_s,
-            timings=tuple(result.timing for result in self._untold if result.timing),
-            stragglers=tuple(name for result in self._untold for name in result.stragglers),
-            link_waits=tuple(result.link_waits for result in self._untold),
+            seconds=tracker.elapsed_s - self._reported_s,
+            timings=tuple(result.timing for result in self._unreported if result.timing),
+            stragglers=tuple(name for result in self._unreported for name in result.stragglers),
+            link_waits=tuple(result.link_waits for result in self._unreported),
             steps_left_in_stage=stage.last - newest.step,
             steps_left=self._plan.end - newest.step,
         )

@@ -30,7 +30,7 @@ from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
 
-_TOLD_SHARE = 0.01  # of the time of a run: shorter waits for a link are not logged
+_LOGGED_SHARE = 0.01  # of the time of a run: shorter waits for a link are not logged
 
 PICTURE_NAME = "loss.png"
 """The picture of a run's losses in its folder, and of all losses in the folder of the model."""
@@ -115,7 +115,7 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
             "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
         )
     for link, seconds in history.link_waits.items():
-        if seconds > _TOLD_SHARE * history.seconds:
+        if seconds > _LOGGED_SHARE * history.seconds:
             log.info("Roles waited %.2f seconds for the link %s.", seconds, link)
     if history.timed.last is not None:
         if history.timed.last.attribution.shares()["overhead"] > 0.5:

@@ -36,7 +36,7 @@ def test_recovery_ends_with_the_next_reported_step(tmp_path: Path) -> None:
     ]
 
 
-def test_faults_between_two_reports_are_told_apart(tmp_path: Path) -> None:
+def test_faults_between_two_reports_are_distinguished(tmp_path: Path) -> None:
     """Steps whose gradients arrive end a recovery; those that are repeated do not."""
     log = FaultLog(tmp_path)
     for fault, at in ((KILLED, 112), (SLOW, 124)):

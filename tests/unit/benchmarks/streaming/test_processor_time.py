@@ -1,4 +1,4 @@
-"""Processor time of a step is told by the kind of process that takes it."""
+"""Processor time of a step is stated by the kind of process that takes it."""
 
 from __future__ import annotations
 

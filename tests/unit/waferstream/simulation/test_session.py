@@ -19,7 +19,7 @@ def test_system_of_the_cluster_keeps_its_numbers() -> None:
     assert machines_of(cluster, ()) == [cluster]
 
 
-def test_numbers_that_no_named_system_has_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_numbers_that_no_named_system_has_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     """A file may change what the command line leaves out."""
     with caplog.at_level(logging.WARNING):
         machines_of(ClusterSpec(machine=MachineSpec(system=CS3)), ("CS-2",))

@@ -68,7 +68,7 @@ def test_interrupted_run_that_does_not_take_the_newest_checkpoint_says_so(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the same command starts, and what it would have to be told to go on from."""
+    """Where the same command starts, and the flag with which it goes on from another checkpoint."""
     flags = write_run(tmp_path, init__loop={"max_steps": 2}, init__checkpoint=checkpoint)
     model_dir = tmp_path / "model_dir"
     assert run_here([*flags, "--mode=train"], capsys)[0] == 0

@@ -97,7 +97,7 @@ def test_a_checkpoint_of_another_model_is_taken_on_request_only(
 
 
 @pytest.mark.parametrize("steps", [2, pytest.param(4, marks=pytest.mark.nightly)])
-def test_a_changed_model_is_told_to_take_a_folder_of_its_own(
+def test_a_changed_model_must_take_a_folder_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: int
 ) -> None:
     """Before anything is compiled, and also where no step is left to train."""

@@ -22,7 +22,7 @@ def test_lines_are_appended(tmp_path: Path) -> None:
     assert path.read_text() == "INFO first\nINFO second \\udcff\n"
 
 
-def test_line_that_cannot_be_written_is_told_once(
+def test_line_that_cannot_be_written_is_reported_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And the next one is written once there is a place for it."""

@@ -47,14 +47,14 @@ def test_program_goes_on_without_readers() -> None:
             print("a line that the buffer holds")
 
 
-def test_lost_reader_is_told_on_the_other_stream(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_reader_is_reported_on_the_other_stream(capsys: pytest.CaptureFixture[str]) -> None:
     """Once: who looks at the terminal learns that the program still runs."""
     with unread() as stream, redirect_stdout(stream), outlasting_readers():
         print_and_go_on()
     assert capsys.readouterr().err.count("Warning: standard output: Broken pipe") == 1
 
 
-def test_full_disk_is_told_after_the_block() -> None:
+def test_full_disk_is_reported_after_the_block() -> None:
     """The block runs to its end; then the error names the stream."""
     done = []
 

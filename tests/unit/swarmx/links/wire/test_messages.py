@@ -123,7 +123,7 @@ def test_header_excludes_the_payload() -> None:
     assert len(encode_header(Envelope("a", "b", WeightsReady(1, 1, 1, slab)))) < 64
 
 
-def test_shared_payload_is_told_by_its_place() -> None:
+def test_shared_payload_is_sent_as_its_place() -> None:
     """A payload in shared memory travels as its block and its offset."""
     slab = SharedArena().allocate(48)
     envelope = Envelope("wgt-0", "csx-1", WeightsReady(1, 2, 3, slab))

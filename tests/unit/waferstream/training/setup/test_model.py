@@ -17,10 +17,10 @@ DECAY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("lr", "tags", "is_told"), [(0.5, None, True), (None, None, False), (0.5, ["decay"], False)]
+    ("lr", "tags", "is_reported"), [(0.5, None, True), (None, None, False), (0.5, ["decay"], False)]
 )
-def test_rate_beside_a_scheduler_is_told(
-    caplog: pytest.LogCaptureFixture, lr: float | None, tags: list[str] | None, is_told: bool
+def test_rate_beside_a_scheduler_is_reported(
+    caplog: pytest.LogCaptureFixture, lr: float | None, tags: list[str] | None, is_reported: bool
 ) -> None:
     """Unless the scheduler is for some parameters alone, whose rate it sets."""
     scheduler = {**DECAY, **({"param_group_tags": tags} if tags else {})}
@@ -28,4 +28,4 @@ def test_rate_beside_a_scheduler_is_told(
     init = init_config(optimizer=optimizer, schedulers=[{"LinearLR": scheduler}])
     with caplog.at_level(logging.WARNING):
         make_optimizer(init, build_model(GPT, seed=0))
-    assert ("LinearLR sets the learning rate of every step" in caplog.text) is is_told
+    assert ("LinearLR sets the learning rate of every step" in caplog.text) is is_reported
