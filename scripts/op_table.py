@@ -1,18 +1,15 @@
-"""Write docs/ops.md, the table of aten ops that run: ``python -m scripts.op_table``."""
+"""The page of aten ops that run, and of what to write instead of others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import yaml
 
 from wsc.compiler.ops import KIND_OF, REMEDIES, kind_of_overload
-
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "ops.md"
 
 _HEAD = """\
 # Ops
@@ -21,7 +18,7 @@ Look here whether an op of your model runs, and
 [what to write instead](#refused-and-what-to-write-instead) where it does not;
 `run.py --params FILE --validate_only` checks a whole model. PyTorch reduces modules and functions
 to the aten ops below (`nn.Linear` to `addmm`, `nn.Conv2d` to `convolution`), in the version that
-`pyproject.toml` pins. `python -m scripts.op_table` writes this page; a test compares the two.
+`pyproject.toml` pins. The page is made from the tables of the compiler when the site is built.
 
 - **kind**: the cost function by which the op takes emulated time (`timing/kernels/op_costs.py`).
   A view costs nothing.
@@ -125,7 +122,3 @@ def page() -> str:
     lines += ["", "## Refused, and what to write instead", "", "| op | instead |", "|---|---|"]
     lines += [f"| `{name}` | {remedy} |" for name, remedy in sorted(REMEDIES.items())]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

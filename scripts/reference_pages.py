@@ -1,7 +1,7 @@
-"""Write the pages and schemas that follow from the code: ``python -m scripts.reference_pages``.
+"""Write what follows from the code: ``python -m scripts.reference_pages [--pages FOLDER]``.
 
-docs/configuration.md lists the keys of params.yaml and cluster.yaml, docs/commands.md all commands
-with their flags; docs/schema holds the JSON schemas of both files.
+docs/schema holds the JSON schemas of params.yaml and cluster.yaml. The pages of keys, commands, ops
+and error codes are made when the site is built (scripts.website.hooks), or written to a folder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+from scripts.error_pages import error_pages
+from scripts.op_table import page as ops_page
 from waferstream.cli.arguments import build_parser
 from waferstream.cli.check import check_parser
 from waferstream.cli.execute import exec_parser
@@ -27,8 +29,7 @@ _CONFIGURATION = """\
 # Configuration
 
 All keys of params.yaml and cluster.yaml, with type, default and unit, and the source of each number
-of the emulated machine. `python -m scripts.reference_pages` writes this page from the typed
-configuration; a test compares the two.
+of the emulated machine. The page is made from the typed configuration when the site is built.
 
 - `waferstream config explain KEY [FILE]` prints the same for one key, with its value in a file.
 - `waferstream config validate FILE` checks a params file.
@@ -43,9 +44,9 @@ A key without default is required. Entries of a list have the path of the list.
 _COMMANDS = """\
 # Commands
 
-All commands and their flags. `python -m scripts.reference_pages` writes this page from the parsers
-of the command line; a test compares the two. `run.py` is `waferstream` from a checkout. A flag
-overrides the same key of the params file ([configuration.md](configuration.md)).
+All commands and their flags, made from the parsers of the command line when the site is built.
+`run.py` is `waferstream` from a checkout. A flag overrides the same key of the params file
+([configuration.md](configuration.md)).
 """
 
 
@@ -154,20 +155,43 @@ def _argument(action: argparse.Action) -> tuple[str, str, str]:
     return name, values, (action.help or "").replace("%%", "%")
 
 
-def pages() -> Mapping[Path, str]:
-    """Return the content of every generated file by its path."""
+def pages() -> dict[str, str]:
+    """Return the generated pages of the site by the names of their files."""
+    return {
+        "configuration.md": configuration_page(),
+        "commands.md": commands_page(),
+        "ops.md": ops_page(),
+        **error_pages(),
+    }
+
+
+def schemas() -> Mapping[Path, str]:
+    """Return the content of every schema by its path."""
     kinds: tuple[FileKind, ...] = get_args(FileKind)
-    schemas = {
+    return {
         DOCS / "schema" / f"{kind}.json": json.dumps(schema_of(kind), indent=1) + "\n"
         for kind in kinds
     }
-    return {
-        DOCS / "configuration.md": configuration_page(),
-        DOCS / "commands.md": commands_page(),
-        **schemas,
-    }
+
+
+def write_pages(folder: Path) -> None:
+    """Write the generated pages into a folder."""
+    for name, text in pages().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Write the schemas, and the pages if a folder is given."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--pages", type=Path, metavar="FOLDER", help="write the pages, too")
+    options = parser.parse_args()
+    for path, text in schemas().items():
+        path.write_text(text, encoding="utf-8")
+    if options.pages is not None:
+        write_pages(options.pages)
 
 
 if __name__ == "__main__":
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
+    main()

@@ -1,4 +1,4 @@
-"""Hooks of the documentation site (mkdocs.yml): pages from outside of docs, links, equations."""
+"""Hooks of the documentation site (mkdocs.yml): further pages, links, equations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # mkdocs.yml names functions of this module
 
+from scripts.reference_pages import pages  # noqa: E402
 from scripts.website.sequence_diagram import sequence_svg  # noqa: E402
 
 SOURCES = {
@@ -32,9 +33,11 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[\w-]+)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages from outside of docs."""
+    """Add the pages from outside of docs, and those that follow from the code."""
     for name, source in SOURCES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, name, content=text))
+    for name, text in pages().items():
         files.append(File.generated(config, name, content=text))
     contributing = (ROOT / SOURCES["contributing.md"]).read_text(encoding="utf-8")
     glossary = contributing.partition("## Glossary")[2].partition("\n## ")[0]

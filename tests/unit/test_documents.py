@@ -12,6 +12,8 @@ import pytest
 from waferstream.config.schema.keys import all_keys
 
 ROOT = Path(__file__).parents[2]
+GENERATED = ("configuration.md", "commands.md", "ops.md", "errors/index.md")
+"""Pages that are made when the site is built, to which other pages of docs may lead."""
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 DOCUMENTS = sorted(
     path.relative_to(ROOT)
@@ -57,7 +59,10 @@ def _exists(name: str) -> bool:
 def test_paths_of_a_document_exist(document: Path) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     missing = [name for name in PATH.findall(text) if not _exists(name)]
-    missing += [link for link in LINK.findall(text) if not (ROOT / document.parent / link).exists()]
+    links = (
+        link for link in LINK.findall(text) if document.parts[0] != "docs" or link not in GENERATED
+    )
+    missing += [link for link in links if not (ROOT / document.parent / link).exists()]
     assert missing == []
 
 

@@ -2,7 +2,7 @@
 
 Kinds: matmul, convolution, attention, norm, softmax, reduction, window (pooling and resampling),
 gather, random, copy, elementwise, view. An op without a kind has no kernel: it is a compile error,
-not a slow path. docs/ops.md lists all ops that run (``scripts/op_table.py`` writes it).
+not a slow path. The page Ops of the site lists all ops that run (``scripts/op_table.py``).
 """
 
 from __future__ import annotations

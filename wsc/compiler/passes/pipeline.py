@@ -178,7 +178,7 @@ def check_kernels(captured: Captured) -> None:
             f"no kernel for {', '.join(missing)}",
             code="op-without-kernel",
             where="; ".join(_place(node) for node in missing.values()),
-            rule="every op of the step needs a kernel on the wafer (docs/ops.md lists them)",
+            rule="every op of the step needs a kernel on the wafer (the page Ops lists them)",
             remedy="; ".join(remedies)
             or "write it with supported ops, or move it into the input function",
         )
