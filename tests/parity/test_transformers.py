@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -29,8 +29,11 @@ def size_of(case: Case) -> int:
     return BATCH_SIZE if case.name in RELATE_SAMPLES else 2
 
 
-def plain_loop(case: Case) -> tuple[list[float], State]:
-    """Train in plain PyTorch; return the mean loss of each step and the model's state."""
+def plain_loop(case: Case, batch_draws: Collection[int]) -> tuple[list[float], State]:
+    """Train in plain PyTorch; return the mean loss of each step and the model's state.
+
+    ``batch_draws`` are the random ops, counted, that draw once for the batch.
+    """
     model = case.model()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     size, means = size_of(case), []
@@ -40,7 +43,7 @@ def plain_loop(case: Case) -> tuple[list[float], State]:
         for index in range(count):
             rows = slice(index * size, (index + 1) * size)
             piece = {name: tensor[rows] for name, tensor in batch.items()}
-            with KeyedDraws(index, step):
+            with KeyedDraws(index, step, batch_draws=batch_draws):
                 loss = model(**piece, **case.arguments).loss
                 (loss / count).backward()
             total += loss.item()
@@ -50,8 +53,8 @@ def plain_loop(case: Case) -> tuple[list[float], State]:
     return means, model.state_dict()
 
 
-def on_cluster(case: Case, num_csx: int, size: int) -> tuple[list[float], State]:
-    """Train on a cluster in this process; return what ``plain_loop`` does."""
+def on_cluster(case: Case, num_csx: int, size: int) -> tuple[list[float], State, Collection[int]]:
+    """Train on a cluster in this process; return what ``plain_loop`` does, and what it takes."""
     model, batches = case.model(), case.batches(STEPS)
     with running_backend(Shape(num_csx)) as backend:
         backends.csx.performance.micro_batch_size = size
@@ -68,13 +71,15 @@ def on_cluster(case: Case, num_csx: int, size: int) -> tuple[list[float], State]
 
         means = losses(step, executor(STEPS, loader(lambda: batches)))
         trained = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    return means, trained
+        assert backend.training is not None
+        batch_draws = backend.training.program.batch_draws
+    return means, trained, batch_draws
 
 
 def check(case: Case, num_csx: int) -> None:
     """Compare losses, weights and buffers, bit for bit."""
-    expected_losses, expected = plain_loop(case)
-    found_losses, found = on_cluster(case, num_csx, size_of(case))
+    found_losses, found, batch_draws = on_cluster(case, num_csx, size_of(case))
+    expected_losses, expected = plain_loop(case, batch_draws)
     assert found_losses == expected_losses
     assert found.keys() == expected.keys()
     initial = case.model().state_dict()

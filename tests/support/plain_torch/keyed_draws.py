@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -13,11 +13,17 @@ from wsc.numerics.keyed_random import KERNELS
 
 
 class KeyedDraws(TorchDispatchMode):
-    """Runs every random op by its keyed kernel, as one micro-batch of a step does."""
+    """Runs every random op by its keyed kernel, as one micro-batch of a step does.
 
-    def __init__(self, micro_batch: int, step: int = 1, seed: int = 0) -> None:
+    The random ops at the positions ``batch_draws`` draw once for the batch.
+    """
+
+    def __init__(
+        self, micro_batch: int, step: int = 1, seed: int = 0, batch_draws: Collection[int] = ()
+    ) -> None:
         TorchDispatchMode.__init__(self)
-        self._key = stream_key(seed, step, micro_batch)
+        self._key, self._key_of_batch = (stream_key(seed, step, i) for i in (micro_batch, 0))
+        self._batch_draws = batch_draws
         self._position = 0
 
     def __torch_dispatch__(
@@ -30,6 +36,7 @@ class KeyedDraws(TorchDispatchMode):
         kernel = KERNELS.get(name)
         if kernel is None:
             return op(*args, **(kwargs or {}))
+        key = self._key_of_batch if self._position in self._batch_draws else self._key
         self._position += 1
         options = {name: given for name, given in (kwargs or {}).items() if name != "generator"}
-        return kernel(self._key, self._position - 1, *args, **options)
+        return kernel(key, self._position - 1, *args, **options)

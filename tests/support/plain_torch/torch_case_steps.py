@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 
 import torch
@@ -34,16 +34,21 @@ def compiled(case: Case) -> Compiled:
 
 
 def plain_step(
-    model: CaseModel, batch: Mapping[str, torch.Tensor], count: int, share: float
+    model: CaseModel,
+    batch: Mapping[str, torch.Tensor],
+    count: int,
+    share: float,
+    batch_draws: Collection[int],
 ) -> float:
     """Run one SGD step of a plain PyTorch loop over ``count`` micro-batches; return the loss.
 
-    ``share`` is that of a micro-batch in the loss of the batch: 1 of a sum.
+    ``share`` is that of a micro-batch in the loss of the batch: 1 of a sum. ``batch_draws`` are the
+    random ops, counted, that draw once for the batch.
     """
     losses = []
     pieces = zip(*(tensor.chunk(count) for tensor in batch.values()), strict=True)
     for index, piece in enumerate(pieces):
-        with KeyedDraws(index):
+        with KeyedDraws(index, batch_draws=batch_draws):
             loss = model(**dict(zip(batch, piece, strict=True)))
             (loss * share).backward()
         losses.append(loss.item())
@@ -61,7 +66,7 @@ def check_step(case: Case) -> None:
         (result,) = cluster.run("train", 1, 1)
         count = num_micro_batches(case)
         share = 1.0 if installed.program.totals else 1 / count
-        loss = plain_step(plain, batch, count, share)
+        loss = plain_step(plain, batch, count, share, installed.program.batch_draws)
         trained = cluster.masters([name for name, _ in plain.named_parameters()])
     finally:
         cluster.shutdown()
