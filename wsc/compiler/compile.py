@@ -121,8 +121,11 @@ def _shared(recording: Recording, size: int, batch_size: int, request: CompileRe
         return separated(of_size(size).at(size))
 
     try:
-        part, whole = (separated(recording.at(each)) for each in (size, batch_size))
+        part = separated(recording.at(size))
+        if size == batch_size:
+            return Shared(part)
         is_known = recording.shapes is not None or of_size is None
+        whole = separated(recording.at(batch_size))
         return share_batch(part, whole, None if is_known else again)
     except ApplianceCompilationError:
         run_passes(separated(recording.at(size)), request.disabled_passes)  # may say more

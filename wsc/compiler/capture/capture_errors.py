@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from unittest import mock
@@ -28,6 +29,7 @@ _BLAMED_LINE = "waferstream_line"
 """Attribute of an exception with the line of the user's program that it is due to."""
 
 _OWN = Path(__file__).resolve().parents[3]
+_CAPTURE = str(Path(__file__).with_name("capture.py"))
 _TORCH = Path(torch.__file__).parent
 # Ray replaces print() by a function of its own in every process that imports it.
 _LIBRARIES = tuple(
@@ -124,6 +126,7 @@ def blame_line(error: Exception, stack_trace: str | None) -> None:
         error.where = line
 
 
+@cache
 def is_library(path: str) -> bool:
     """Return whether a file is no part of the user's program."""
     return path.startswith((*_LIBRARIES, "<"))
@@ -156,10 +159,15 @@ class _ForwardLine:
         return cls(sys._getframe(1))
 
     def summary(self) -> traceback.StackSummary:
-        """Return the innermost frame of a ``forward`` in the user's code, else of other code."""
+        """Return the innermost frame of a ``forward`` in the user's code, else of other code.
+
+        The frames around the capture have made no node.
+        """
         frame, found = self._frame, None
         while frame is not None:
             code = frame.f_code
+            if found is not None and code.co_filename == _CAPTURE:
+                break
             if not is_library(code.co_filename):
                 is_forward = code.co_name == "forward"
                 if found is None or is_forward:

@@ -12,7 +12,7 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType, SimpleNamespace
+from types import CodeType, MappingProxyType, SimpleNamespace
 from typing import Any, Protocol
 
 import torch
@@ -44,8 +44,9 @@ class KernelSource:
         }
         for name, (module, attribute) in self.modules.items():
             scope[name] = getattr(importlib.import_module(module), attribute)
-        tree = ast.fix_missing_locations(_OpsByName(scope).visit(ast.parse(self.text)))
-        exec(compile(tree, "<kernel>", "exec"), scope)  # noqa: S102 - text of our compiler
+        code, ops = _compiled(self.text)
+        scope |= ops
+        exec(code, scope)  # noqa: S102 - text of our compiler
         kernel = scope["forward"]
         constants = SimpleNamespace(**self.constants)
 
@@ -55,11 +56,19 @@ class KernelSource:
         return run
 
 
+@functools.lru_cache(maxsize=256)
+def _compiled(text: str) -> tuple[CodeType, Mapping[str, Any]]:
+    """Return the code of a kernel and the ops among its globals; systems build the same kernels."""
+    ops = _OpsByName()
+    tree = ast.fix_missing_locations(ops.visit(ast.parse(text)))
+    return compile(tree, "<kernel>", "exec"), ops.found
+
+
 class _OpsByName(ast.NodeTransformer):
     """Replaces ``torch.ops.aten.mm.default`` by a global, so that a call looks up one name."""
 
-    def __init__(self, scope: dict[str, Any]) -> None:
-        self._scope = scope
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """Add an op to the globals."""
@@ -68,7 +77,7 @@ class _OpsByName(ast.NodeTransformer):
             return node
         name = "_".join(path[2:])
         op = functools.reduce(getattr, path[1:], torch)
-        self._scope[name] = op._op  # what OpOverload.__call__ calls
+        self.found[name] = op._op  # what OpOverload.__call__ calls
         return ast.Name(name, ast.Load())
 
 
