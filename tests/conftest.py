@@ -87,9 +87,13 @@ def hang_up_ends() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Take what imports and collection have made, which stays, out of later garbage collections."""
+    """Take what imports and collection have made, which stays, out of later garbage collections.
+
+    These are rare, too: the graphs that tests record live on, and each collection reads them all.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types

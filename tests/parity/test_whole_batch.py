@@ -1,6 +1,7 @@
 """Every way to write a loss gives the loss of the whole batch, or is refused with its line."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -199,7 +200,8 @@ CHANGED: dict[str, Loss] = {
     "clamp of a sum in place": lambda s, b, _: (each(s, b).sum() / 16).clamp_(max=50.0) / 2,
     "chosen by a number": in_place(lambda loss, s: torch.where(torch.tensor(True), loss, s.sum())),
 }
-ALL = MEANS | SUMS | POSITIVES | TERMS | CHANGED
+KINDS = (MEANS, SUMS, POSITIVES, TERMS, CHANGED)
+ALL = {name: loss for kind in KINDS for name, loss in kind.items()}
 RELATED: dict[str, Loss] = {
     "scores between samples": lambda s, b, _: F.cross_entropy(
         s.flatten(1) @ s.flatten(1).T, torch.arange(rows_of(b))
@@ -257,8 +259,17 @@ def plain(loss: Loss) -> tuple[list[float], dict[str, torch.Tensor]]:
     return seen, {name: p.detach() for name, p in model.named_parameters()}
 
 
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("name", ALL)
+def losses_and_sizes() -> list[Any]:
+    """Return every loss at both sizes; at the second one, two thirds of a kind are nightly."""
+    daily = {name for kind in KINDS for name in list(kind)[::3]}
+    return [
+        pytest.param(name, size, marks=[] if size == 1 or name in daily else [pytest.mark.nightly])
+        for size in (1, 3)
+        for name in ALL
+    ]
+
+
+@pytest.mark.parametrize(("name", "size"), losses_and_sizes())
 def test_loss_is_that_of_the_whole_batch(name: str, size: int) -> None:
     """Losses and weights are those of a plain loop, for micro-batches of a sample, and of 3 and 2."""
     (seen, weights), (expected, model) = train(ALL[name], size), plain(ALL[name])

@@ -45,7 +45,6 @@ SOURCES = sorted(
     if path.is_file()
 )
 FILE = re.compile(rf"(?<![\w./-])((?:{'|'.join([*PACKAGES, 'docs'])})/[\w/]+\.(?:py|md|yaml))\b")
-SETTINGS = tuple(key.path.removeprefix("machine.") for key in all_keys())
 IN_QUOTES = re.compile(rf"[\"']((?:{'|'.join(PACKAGES)})\.[a-z_]\w*(?:\.\w+)*)[\"':]")
 NAMES = ("name", "asname", "id", "attr")  # fields of syntax that hold a name
 
@@ -103,11 +102,12 @@ def _is_named(name: str) -> bool:
 
 def test_modules_that_strings_of_the_code_name_exist() -> None:
     """Modules to import at need, to load beforehand, to patch in a test."""
+    settings = [key.path.removeprefix("machine.") for key in all_keys()]
     names = {
         name: source.relative_to(ROOT)
         for source in SOURCES
         for name in IN_QUOTES.findall(source.read_text(encoding="utf-8"))
-        if not any(key.startswith(name) for key in SETTINGS)
+        if not any(key.startswith(name) for key in settings)
     }
     assert len(names) > 50
     assert [f"{source}: {name}" for name, source in names.items() if not _is_named(name)] == []
