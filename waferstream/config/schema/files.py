@@ -6,7 +6,8 @@ that a run accepts in the Trainer layout is valid here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
@@ -19,12 +20,16 @@ from waferstream.config.schema.generator import ConfigSchema
 from waferstream.config.sections.backend import DeviceType
 from waferstream.config.sections.callbacks import REMOVABLE_CALLBACKS
 from waferstream.config.sections.optimizer import OPTIMIZERS
+from wsc.core.config import load_yaml
 from wsc.core.hyper_schedules.base import SCHEDULES, Key, scheduler_name
 from wsc.core.hyper_schedules.build import argument_names
 
 Schema = dict[str, Any]
 FileKind = Literal["params", "cluster"]
 """A file that has a schema."""
+
+MEANINGS = Path(__file__).with_name("meanings.yaml")
+"""Meanings of keys without a docstring, by name."""
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _DEFS = "#/$defs/"
@@ -34,7 +39,31 @@ _PRODUCTS = {"CS2": "CS-2", "CS3": "CS-3", "WSE2": "WSE-2", "WSE3": "WSE-3"}
 
 def schema_of(kind: FileKind) -> Schema:
     """Return the JSON schema of params.yaml (Trainer layout) or of cluster.yaml."""
-    return _params_schema() if kind == "params" else _cluster_schema()
+    schema = _params_schema() if kind == "params" else _cluster_schema()
+    _state_meanings(schema)
+    return schema
+
+
+def _state_meanings(schema: Schema) -> None:
+    """Describe the keys that have neither docstring nor source."""
+    meanings = load_yaml(MEANINGS)
+    for section in _sections(schema):
+        for key, entry in section["properties"].items():
+            meaning = meanings.get(f"{section.get('title')}.{key}", meanings.get(key))
+            if meaning is not None and not {"description", "x-source"} & entry.keys():
+                entry["description"] = meaning
+
+
+def _sections(schema: Any) -> Iterator[Schema]:
+    """Yield every mapping with keys that a schema describes."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("properties"), dict):
+            yield schema
+        for each in schema.values():
+            yield from _sections(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _sections(each)
 
 
 def _generated(kind: type[BaseModel]) -> Schema:

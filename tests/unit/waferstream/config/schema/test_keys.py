@@ -8,7 +8,9 @@ import pytest
 
 from tests.support.errors import raises
 from waferstream.config.params import Params
+from waferstream.config.schema.files import MEANINGS
 from waferstream.config.schema.keys import ConfigKey, all_keys, find_keys
+from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError
 
 KEYS = cache(all_keys)
@@ -77,3 +79,13 @@ def test_unknown_key_is_refused_with_the_nearest(name: str) -> None:
 )
 def test_entry_of_a_list_and_the_list_are_one_kind(name: str, kind: str) -> None:
     assert {key.type for key in find_keys(name, KEYS())} == {kind}
+
+
+def test_every_key_has_a_meaning_or_a_source() -> None:
+    """Its docstring, or the line for its name in meanings.yaml."""
+    assert [key.path for key in KEYS() if not (key.meaning or key.source)] == []
+
+
+def test_every_line_of_the_meanings_is_shown() -> None:
+    shown = {key.meaning for key in KEYS()}
+    assert [name for name, text in load_yaml(MEANINGS).items() if text not in shown] == []
