@@ -103,6 +103,25 @@ def written(loss: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     return both.sum()
 
 
+def places(order: torch.Tensor) -> torch.Tensor:
+    """Return the place of each sample in an order."""
+    back = torch.empty_like(order)
+    back[order] = torch.arange(order.size(0))
+    return back
+
+
+def ordered(scores: torch.Tensor) -> torch.Tensor:
+    """Return the samples in the order of their classes."""
+    return torch.sort(scores.argmax(-1)[:, 0]).indices
+
+
+def without_first(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return scores where that of each sample's first label is 0."""
+    changed = scores.clone()
+    changed[torch.arange(rows_of(batch)), 0, batch["labels"][:, 0].clamp(min=0)] = 0.0
+    return changed
+
+
 MEANS: dict[str, Loss] = {
     "quotient of sums": lambda s, b, _: (each(s, b) * b["mask"]).sum() / b["mask"].sum(),
     "quotient of means": lambda s, b, _: (
@@ -134,6 +153,8 @@ MEANS: dict[str, Loss] = {
     "picked by row": lambda s, b, _: (
         s[torch.arange(rows_of(b)), b["labels"][:, 0].clamp(min=0)].square().mean()
     ),
+    "written by row": lambda s, b, _: mean(without_first(s, b), b),
+    "put back in order": lambda s, b, _: mean(s[ordered(s)][places(ordered(s))], b),
 }  # fmt: skip
 SUMS: dict[str, Loss] = {
     "a number": lambda s, b, _: each(s, b).sum() / 16,
@@ -221,6 +242,9 @@ RELATED: dict[str, Loss] = {
     "balance of experts": lambda s, b, _: (
         s.softmax(-1).mean((0, 1)) * F.one_hot(s.argmax(-1), CLASSES).float().mean((0, 1))
     ).sum(),
+    "numbers of rows that are put in order": lambda s, b, _: (
+        places(ordered(s)) * per_sample(s)
+    ).mean(),
     "unlabelled count of the model": lambda s, b, _: (
         each(s, b) * (s.amax(-1) > 0)
     ).sum() / (s.amax(-1) > 0).sum().clamp(min=1),

@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from wsc.compiler.derivation.step_inputs import MARK
-from wsc.compiler.ops import RANDOM_OPS, op_kind, op_name
+from wsc.compiler.ops import RANDOM_OPS, op_kind
 from wsc.compiler.results.batch_forms import (
     PLACES,
     ROWS,
@@ -35,10 +35,11 @@ from wsc.compiler.results.batch_forms import (
     term,
 )
 from wsc.compiler.results.label_counts import MEAN, NLL, NONE, SUM, LabelCounts, nll_of
+from wsc.compiler.results.row_places import COPIES, RowPlaces, are_places
 from wsc.compiler.results.sample_relations import base_name, relates_samples
 from wsc.compiler.results.two_sizes import TwoSizes
 
-_SAME_VALUES = frozenset({"clone", "_to_copy", "contiguous", "neg", "lift_fresh_copy"})
+_SAME_VALUES = COPIES | {"neg"}
 _PRODUCTS = frozenset({"mm", "bmm", "dot", "mv"})
 _LINEAR = _SAME_VALUES | _PRODUCTS | {"mul", "div", "sum", "mean", "add", "sub", "rsub"}
 _SCATTERED = frozenset({"scatter_add", "index_add"})
@@ -88,6 +89,7 @@ class FormRules:
         self.sizes = sizes
         self.labels = labels
         self.forms = Forms()
+        self._places = RowPlaces(sizes, labels.of_inputs)
         self.whole: dict[fx.Node, dict[fx.Node, None]] = {}
         self.guards: dict[fx.Node, fx.Node] = {}
         for node in sizes.part.graph.nodes:
@@ -137,7 +139,9 @@ class FormRules:
         value = self.forms[node]
         if node not in self.labels.of_inputs or value.form in {Form.SAME, Form.ROWS}:
             return value
-        keeps = value.form is Form.PLACES and reader is not None and self._picks(reader, node)
+        keeps = (
+            value.form is Form.PLACES and reader is not None and self._places.picks(reader, node)
+        )
         if keeps or not self._can_be_given(node):
             return value
         if reader is not None:
@@ -149,17 +153,6 @@ class FormRules:
         is_tensor = isinstance(node.meta["val"], torch.Tensor)
         samples = self.sizes.samples(node)
         return is_tensor and samples in {(), (0,)} and self.sizes.is_in_proportion(node)
-
-    def _picks(self, reader: fx.Node, place: fx.Node) -> bool:
-        """Return whether an op picks something from each sample, by the number of its row."""
-        if op_name(reader).startswith("_embedding_bag"):  # of its own indices
-            return True
-        if op_name(reader) != "index":
-            return False
-        source, index = reader.args[:2]
-        samples = self.sizes.samples(source)  # type: ignore[arg-type]
-        places = [dim for dim, part in enumerate(index) if part is place]  # type: ignore[arg-type]
-        return all(dim in samples for dim in places)
 
     # Rules of ops.
 
@@ -264,14 +257,16 @@ class FormRules:
             return self._of_nll(node)
         if len(samples) > 1 or not self.sizes.is_in_proportion(node):
             return mixed(node)
-        if isnan(factor) or relates_samples(self.sizes, node, self._says_samples):
+        pairs = zip(node.all_input_nodes, operands, strict=False)
+        places = [each for each, value in pairs if value.form is Form.PLACES]
+        is_known = all(self._places.keeps(node, each) for each in places)
+        if not is_known or isnan(factor) or relates_samples(self.sizes, node, self._says_samples):
             return mixed(node)
         if name in RANDOM_OPS or all(value.form is Form.SAME for value in operands):
             return Value(Form.ROWS if samples else Form.SAME, factor)
         if not samples:
             return self._reduced(node, name, factor)
-        is_place = any(value.form is Form.PLACES for value in operands) and name != "index"
-        return PLACES if is_place else Value(Form.ROWS, factor)
+        return PLACES if are_places(node, places) else Value(Form.ROWS, factor)
 
     def _of_nll(self, node: fx.Node) -> Value:
         """Return the form of a cross entropy that is no mean over labels of the inputs."""
