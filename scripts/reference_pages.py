@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+from scripts.configuration_tasks import TASKS, task_of
 from scripts.error_pages import error_pages
 from scripts.op_table import page as ops_page
 from waferstream.cli.arguments import build_parser
@@ -51,13 +52,17 @@ All commands and their flags, made from the parsers of the command line when the
 
 
 def configuration_page() -> str:
-    """Return the reference of all keys as Markdown."""
+    """Return the reference of all keys as Markdown, by task, with an example of each."""
     kinds: tuple[FileKind, ...] = get_args(FileKind)
     parts = [_CONFIGURATION]
     for kind in kinds:
         parts.append(f"## {kind}.yaml\n")
-        for keys in _sections(keys_of(kind)).values():
-            parts += _section(keys)
+        sections = _sections(keys_of(kind)).values()
+        for task in (task for task in TASKS if task.file == kind):
+            parts += [f"### {task.title}\n", f"```yaml\n{task.example}```\n"]
+            for keys in sections:
+                if task_of(kind, keys[0].place) is task:
+                    parts += _section(keys)
     return "\n".join(parts)
 
 
@@ -72,7 +77,7 @@ def _section(keys: Sequence[ConfigKey]) -> Iterator[str]:
     """Yield the lines of a section, which may be in several places of a file."""
     first = keys[0]
     places = list(dict.fromkeys(key.place for key in keys if key.place))
-    yield f"### {first.section}\n"
+    yield f"#### {first.section}\n"
     if first.about:
         yield f"{_markdown(first.about)}\n"
     if places:
