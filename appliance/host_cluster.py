@@ -38,7 +38,7 @@ class HostCluster(Coordinator):
         spec = ServerSpec(0, 1, root="", parameters=tuple(parameters), window=1)
         roles = LocalRoles([spec])
         super().__init__(parameters, 1, ClusterTiming(machine, 1, 1), roles)
-        server = roles.holder(spec.name)
+        server = roles.role(spec.name)
         assert isinstance(server, WeightServer)
         self._server = server
         server.store.packs = False  # the user's program has views of the masters

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
-import numpy as np
 import torch
 
 from appliance.placement.cores import UnlimitedCores
@@ -19,18 +17,16 @@ from wsc.core.errors import (
 )
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Envelope, is_server
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import TensorSpec
-from wsc.core.roles.installation import Installation
+from wsc.core.roles.commands import ReadStepsHeld
 from wsc.core.roles.role import (
+    Command,
     Job,
-    Progress,
     Report,
+    Result,
     Role,
     RoleContext,
     RoleSpec,
     RunningJob,
-    WeightHolder,
 )
 from wsc.host.disk import LOCAL_DISK
 
@@ -95,58 +91,15 @@ class LocalRoles:
                 with self._failures_of(name):
                     mail.extend(map(self._numbers[name].numbered, states[name].work()))
 
-    def install(self, installation: Installation) -> None:
-        self.install_on(self._roles, installation)
-
-    def install_on(self, roles: Collection[str], installation: Installation) -> None:
-        for name in roles:
+    def do(self, to: Collection[str] | None, command: Command[Result]) -> dict[str, Result]:
+        found = {}
+        for name in self._roles if to is None else to:
             with self._failures_of(name):
-                self._roles[name].install(installation)
-
-    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
-        with self._failures_of(server):
-            self.holder(server).train_with(optimizer)
-
-    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        with self._failures_of(server):
-            self.holder(server).fill(values, state)
-
-    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
-        with self._failures_of(server):
-            return self.holder(server).layout(states)
-
-    def save(
-        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
-    ) -> None:
-        with self._failures_of(server):
-            self.holder(server).save(path, offsets, is_background)
-
-    def finish_saving(self, server: str) -> None:
-        with self._failures_of(server):
-            self.holder(server).finish_saving()
-
-    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
-        with self._failures_of(server):
-            self.holder(server).restore(path, state, strict)
-
-    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        with self._failures_of(server):
-            return self.holder(server).masters(names, state)
+                found[name] = self._roles[name].do(command)
+        return found
 
     def settle(self, servers: Collection[str]) -> frozenset[int]:
-        held: set[int] = set()
-        for server in servers:
-            with self._failures_of(server):
-                held |= self.holder(server).steps_held()
-        return frozenset(held)
-
-    def progress(self, server: str) -> Progress | None:
-        with self._failures_of(server):
-            return self.holder(server).progress()
-
-    def rollback(self, server: str, attempt: int, step: int) -> None:
-        with self._failures_of(server):
-            self.holder(server).rollback(attempt, step)
+        return frozenset().union(*self.do(servers, ReadStepsHeld()).values())
 
     def prepare(self) -> None:
         """Do nothing: a new role is there at once."""
@@ -172,12 +125,9 @@ class LocalRoles:
     def shutdown(self) -> None:
         self._roles.clear()
 
-    def holder(self, server: str) -> WeightHolder:
-        """Return the role of a weight server."""
-        role = self._roles[server]
-        if not isinstance(role, WeightHolder):
-            raise TypeError(f"{server} holds no weights")
-        return role
+    def role(self, name: str) -> Role:
+        """Return a role."""
+        return self._roles[name]
 
     @contextmanager
     def _failures_of(self, role: str) -> Iterator[None]:

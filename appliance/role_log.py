@@ -16,26 +16,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import torch
+from typing import Any
 
 from appliance.coordinator.roles import Roles
 from appliance.spec import RoleLogSpec
 from wsc.core.messages.messages import COORDINATOR, Envelope
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import TensorSpec
-from wsc.core.roles.installation import Installation
 from wsc.core.roles.role import (
+    Command,
     Job,
-    Progress,
     Report,
+    Result,
     Role,
     RoleContext,
     RoleSpec,
     RunningJob,
     Waiting,
-    WeightHolder,
 )
 from wsc.host.log_file import LogFile
 
@@ -109,9 +104,7 @@ class LoggedSpec:
         log = open_log(self.folder, self.name, self.level)
         with _logged(log, "Build"):
             role = self.spec.build(context)
-        return (
-            LoggedHolder(role, role, log) if isinstance(role, WeightHolder) else Logged(role, log)
-        )
+        return Logged(role, log)
 
 
 class Logged:
@@ -122,58 +115,14 @@ class Logged:
         self._role = role
         self._log = log
 
-    def install(self, installation: Installation) -> None:
-        with _logged(self._log, f"Install the {installation.mode} program"):
-            self._role.install(installation)
+    def do(self, command: Command[Any]) -> Any:
+        """Let the role do what a command says."""
+        with _logged(self._log, str(command)):
+            return self._role.do(command)
 
     def begin(self, job: Job) -> RunningJob:
         self._log.info("Begin %s steps %d to %d", job.mode, job.first_step, job.last_step)
         return LoggedJob(self._role.begin(job), self._log)
-
-
-class LoggedHolder(Logged):
-    """The shell of a role that holds weights."""
-
-    def __init__(self, role: Role, holder: WeightHolder, log: logging.Logger) -> None:
-        super().__init__(role, log)
-        self._holder = holder
-
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        with _logged(self._log, f"Train with {optimizer.rule}"):
-            self._holder.train_with(optimizer)
-
-    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        with _logged(self._log, f"Fill {len(values)} tensors of {state}"):
-            self._holder.fill(values, state)
-
-    def layout(self, states: Collection[str]) -> list[TensorSpec]:
-        return self._holder.layout(states)
-
-    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
-        with _logged(self._log, f"Begin to save {len(offsets)} tensors to {path}"):
-            self._holder.save(path, offsets, is_background)
-
-    def finish_saving(self) -> None:
-        with _logged(self._log, "Finish saving"):
-            self._holder.finish_saving()
-
-    def restore(self, path: Path, state: str, strict: bool) -> None:
-        with _logged(self._log, f"Restore {state} from {path}"):
-            self._holder.restore(path, state, strict)
-
-    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        with _logged(self._log, f"Return {len(names)} tensors of {state}"):
-            return self._holder.masters(names, state)
-
-    def progress(self) -> Progress | None:
-        return self._holder.progress()
-
-    def steps_held(self) -> frozenset[int]:
-        return self._holder.steps_held()
-
-    def rollback(self, attempt: int, step: int) -> None:
-        with _logged(self._log, f"Take back what came after step {step}"):
-            self._holder.rollback(attempt, step)
 
 
 class LoggedJob:
@@ -233,38 +182,10 @@ class LoggedRoles:
         with _logged(self._log, f"Run {job.mode} steps {job.first_step} to {job.last_step}"):
             return self._roles.run(job)
 
-    def install(self, installation: Installation) -> None:
-        with _logged(self._log, f"Install the {installation.mode} program on all roles"):
-            self._roles.install(installation)
-
-    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
-        with _logged(self._log, f"Train with {optimizer.rule} on {server}"):
-            self._roles.train_with(server, optimizer)
-
-    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        with _logged(self._log, f"Fill {len(values)} tensors of {state} of {server}"):
-            self._roles.fill(server, values, state)
-
-    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
-        return self._roles.layout(server, states)
-
-    def save(
-        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
-    ) -> None:
-        with _logged(self._log, f"Begin to save {len(offsets)} tensors of {server} to {path}"):
-            self._roles.save(server, path, offsets, is_background)
-
-    def finish_saving(self, server: str) -> None:
-        with _logged(self._log, f"Finish saving of {server}"):
-            self._roles.finish_saving(server)
-
-    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
-        with _logged(self._log, f"Restore {state} of {server} from {path}"):
-            self._roles.restore(server, path, state, strict)
-
-    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        with _logged(self._log, f"Fetch {len(names)} tensors of {state} of {server}"):
-            return self._roles.masters(server, names, state)
+    def do(self, to: Collection[str] | None, command: Command[Result]) -> dict[str, Result]:
+        who = "all roles" if to is None else ", ".join(to)
+        with _logged(self._log, f"{command} on {who}"):
+            return self._roles.do(to, command)
 
     def settle(self, servers: Collection[str]) -> frozenset[int]:
         with _logged(self._log, "End the failed job"):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from csnode.corruption import corrupt_next_gradient
 from csnode.devices import DeviceName
 from csnode.devices.device import device_of
 from csnode.engine.spec import TORCH, EngineSpec
@@ -38,8 +39,8 @@ from wsc.core.messages.payload import Payload
 from wsc.core.messages.reduce_order import Subtree
 from wsc.core.program.program import Mode
 from wsc.core.program.schedule import SegmentStep
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, JobState, Report, RoleContext, Waiting
+from wsc.core.roles.commands import CorruptNextGradient, Install
+from wsc.core.roles.role import Command, Job, JobState, Report, RoleContext, Waiting, not_taken
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,18 @@ class CSNode:
         # pass short segments (embeddings) while the last micro-batch is still in a long one.
         self.most_running = 2 if self._device.is_staged else 3 if spec.lanes > 1 else 1
 
-    def install(self, installation: Installation) -> None:
-        self.executors[installation.mode] = Executor(
-            installation, self.spec.seed, self._context, self._lanes, self._device, self.spec.engine
-        )
+    def do(self, command: Command[Any]) -> Any:
+        """Do what a command says."""
+        match command:
+            case Install(installation):
+                self.executors[installation.mode] = Executor(
+                    *(installation, self.spec.seed, self._context),
+                    *(self._lanes, self._device, self.spec.engine),
+                )
+            case CorruptNextGradient():
+                corrupt_next_gradient(self.executors)
+            case _:
+                raise not_taken(self.name, command)
 
     def begin(self, job: Job) -> NodeJob:
         return NodeJob(self, job)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
-
-import numpy as np
-import torch
+from typing import Any, Protocol
 
 from memoryx.memory.flash import FlashMemory
 from memoryx.memory.flash_spec import FlashSpec
@@ -18,8 +14,21 @@ from memoryx.store.store import WeightStore
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.program.stream_plan import assign_servers
+from wsc.core.roles.commands import (
+    Fill,
+    FinishSaving,
+    Install,
+    ReadLayout,
+    ReadMasters,
+    ReadProgress,
+    ReadStepsHeld,
+    Restore,
+    Rollback,
+    Save,
+    TrainWith,
+)
 from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Progress
+from wsc.core.roles.role import Command, Job, Progress, not_taken
 from wsc.host.disk import LOCAL_DISK, Disk
 
 
@@ -56,14 +65,45 @@ class Holder:
         self.journal = Journal(self.store)
         self.last_job: HeldJob | None = None
 
-    def install(self, installation: Installation) -> None:
+    def do(self, command: Command[Any]) -> Any:  # noqa: PLR0912 (a case for each command)
+        """Do what a command says; return its result."""
+        match command:
+            case Install(installation):
+                self._install(installation)
+            case TrainWith(optimizer):
+                self._train_with(optimizer)
+            case Fill(values, state):
+                self.store.fill(values, state)
+            case ReadLayout(states):
+                return self.persistence.layout(states)
+            case Save(path, offsets, is_background):
+                self.persistence.save(path, offsets, is_background)
+            case FinishSaving():
+                self.persistence.finish_saving()
+            case Restore(path, state, strict):
+                self.persistence.restore(path, state, strict)
+            case ReadMasters(names, state):
+                own = self.store.tensors(state)
+                return [own[name].numpy().copy() for name in names]
+            case ReadProgress():
+                job = self.last_job
+                return None if job is None or not job.attempt else job.progress()
+            case ReadStepsHeld():
+                return frozenset() if self.last_job is None else self.last_job.steps_held()
+            case Rollback(attempt, step):
+                if self.last_job is not None and self.last_job.attempt == attempt:
+                    self.journal.rollback(step)
+            case _:
+                raise not_taken(self.name, command)
+        return None
+
+    def _install(self, installation: Installation) -> None:
         self.installed[installation.mode] = installation
         if installation.optimizer is not None:
             self._store_for(installation.optimizer)
             self.persistence.catch_up()
 
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        """Let further training steps end with another update of the same parameters."""
+    def _train_with(self, optimizer: OptimizerSpec) -> None:
         self.installed["train"] = replace(self.installed["train"], optimizer=optimizer)
         self._store_for(optimizer)
         self.store.make_masks()
@@ -71,33 +111,8 @@ class Holder:
     def _store_for(self, optimizer: OptimizerSpec) -> None:
         """Let the store take the form of an optimizer; tensors that move are not being saved."""
         if optimizer.sparsity or self.store.packings:
-            self.finish_saving()
+            self.persistence.finish_saving()
         self.store.train_with(optimizer)
-
-    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        """Overwrite tensors of one checkpoint state."""
-        self.store.fill(values, state)
-
-    def layout(self, states: Collection[str]) -> list[TensorSpec]:
-        """Return key, shape and dtype of every tensor of some checkpoint states."""
-        return self.persistence.layout(states)
-
-    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
-        """Begin to write tensors to a file, as they are now."""
-        self.persistence.save(path, offsets, is_background)
-
-    def finish_saving(self) -> None:
-        """Wait until everything is written that ``save`` has begun."""
-        self.persistence.finish_saving()
-
-    def restore(self, path: Path, state: str, strict: bool) -> None:
-        """Read the tensors of one checkpoint state from a file."""
-        self.persistence.restore(path, state, strict)
-
-    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        """Return copies of fp32 tensors of one checkpoint state."""
-        own = self.store.tensors(state)
-        return [own[name].numpy().copy() for name in names]
 
     def note_begin(self, begun: HeldJob, job: Job) -> None:
         """Note a job that begins; a full disk is found now, not when the journal is written."""
@@ -105,17 +120,3 @@ class Holder:
         self.last_job = begun
         if job.is_protected and self.store.memory.is_bounded:
             self.journal.reserve(self.store.states)
-
-    def progress(self) -> Progress | None:
-        """Return how far the last job came, if it was protected."""
-        job = self.last_job
-        return None if job is None or not job.attempt else job.progress()
-
-    def rollback(self, attempt: int, step: int) -> None:
-        """Undo updates after ``step`` of job ``attempt``, if that was the last job here."""
-        if self.last_job is not None and self.last_job.attempt == attempt:
-            self.journal.rollback(step)
-
-    def steps_held(self) -> frozenset[int]:
-        """Return the steps of the last job after which the weights stand."""
-        return frozenset() if self.last_job is None else self.last_job.steps_held()

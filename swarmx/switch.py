@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -27,8 +28,9 @@ from wsc.core.messages.reduce_order import Merger, Subtree
 from wsc.core.program.program import Mode
 from wsc.core.program.stream_plan import Bucket
 from wsc.core.roles.activities import NOWHERE, ActivityLog, Interval, Place, place_of
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, JobState, Report, RoleContext, Waiting
+from wsc.core.roles.role import Command, Job, JobState, Report, RoleContext, Waiting, not_taken
 from wsc.numerics.precision import DTYPES
 
 BucketKey = tuple[int, int, int]  # step, round, bucket
@@ -68,8 +70,13 @@ class Switch:
         self.context = context
         self.installed: dict[Mode, Installation] = {}
 
-    def install(self, installation: Installation) -> None:
-        self.installed[installation.mode] = installation
+    def do(self, command: Command[Any]) -> Any:
+        """Do what a command says."""
+        match command:
+            case Install(installation):
+                self.installed[installation.mode] = installation
+            case _:
+                raise not_taken(self.name, command)
 
     def begin(self, job: Job) -> SwitchJob:
         return SwitchJob(self, job)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,16 @@ from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.roles.activities import Place
+from wsc.core.roles.commands import (
+    Fill,
+    FinishSaving,
+    Install,
+    ReadLayout,
+    ReadMasters,
+    Restore,
+    Save,
+    TrainWith,
+)
 from wsc.core.roles.installation import Installation
 from wsc.core.roles.role import Job, Report
 from wsc.core.roles.verification import UNVERIFIED, Verification
@@ -78,7 +87,7 @@ class Coordinator:
     def install(self, installation: Installation) -> None:
         """Give every role its part of a program."""
         with self._measured.log.during("install", Place(installation.mode)):
-            self._roles.install(installation)
+            self._roles.do(None, Install(installation))
         self._programs.install(installation)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
@@ -86,8 +95,7 @@ class Coordinator:
 
         Only the weight servers hear of it, so that hyper-parameters may change between steps.
         """
-        for server in self._servers:
-            self._roles.train_with(server, optimizer)
+        self._roles.do(self._servers, TrainWith(optimizer))
         self._programs.train_with(optimizer)
 
     def run(
@@ -189,7 +197,7 @@ class Coordinator:
             buffers = {n: v for n, v in values.items() if not self._owners.is_owned(n)}
             self._programs.state.fill(buffers)
         for server, names in self._owners.by_server(values, state).items():
-            self._roles.fill(server, {name: values[name] for name in names}, state)
+            self._roles.do([server], Fill({name: values[name] for name in names}, state))
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         """Write a new checkpoint file: the servers write their tensors, then come ``objects``.
@@ -226,17 +234,16 @@ class Coordinator:
         Raises:
             CheckpointError: The file cannot be written.
         """
-        layouts = {server: self._roles.layout(server, states) for server in self._servers}
+        layouts = self._roles.do(self._servers, ReadLayout(states))
         offsets = reserve_tensors(path, [spec for specs in layouts.values() for spec in specs])
         for server, specs in layouts.items():
             own = {spec.name: offsets[spec.name] for spec in specs}
-            self._roles.save(server, path, own, is_background)
+            self._roles.do([server], Save(path, own, is_background))
         return self._servers
 
     def finish_saving(self) -> None:
         """Wait until every server has reported about the last save that was begun."""
-        for server in self._servers:
-            self._roles.finish_saving(server)
+        self._roles.do(self._servers, FinishSaving())
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
         """Let each server read its tensors of ``states`` from a checkpoint file.
@@ -246,8 +253,8 @@ class Coordinator:
         """
         wanted = [state for state in CLUSTER_STATES if state in states]
         with self._measured.log.during("restore"):
-            for state, server in product(wanted, self._servers):
-                self._roles.restore(server, path, state, strict)
+            for state in wanted:
+                self._roles.do(self._servers, Restore(path, state, strict))
 
     def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
         """Return copies of fp32 tensors, and of buffers.
@@ -258,7 +265,8 @@ class Coordinator:
         """
         found = self._programs.state.arrays(names) if state == "model" else {}
         for server, owned in self._owners.by_server(names, state).items():
-            found.update(zip(owned, self._roles.masters(server, owned, state), strict=True))
+            masters = self._roles.do([server], ReadMasters(owned, state))[server]
+            found.update(zip(owned, masters, strict=True))
         return found
 
     def standing(self) -> Standing:

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
-import numpy as np
-import torch
-
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import TensorSpec
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Report
+from wsc.core.roles.role import Command, Job, Report, Result
 from wsc.core.units import MIB
 
 PART_BYTES = 16 * MIB
@@ -20,7 +13,7 @@ PART_BYTES = 16 * MIB
 
 
 class Roles(Protocol):
-    """The roles of one running cluster; ``server`` is the name of a weight server.
+    """The roles of one running cluster.
 
     Every method raises a WaferStreamError: the role's own, or an ApplianceRuntimeServerError for
     any other exception and for a role that died. After a failed ``run`` the roles are unusable
@@ -30,31 +23,12 @@ class Roles(Protocol):
     def run(self, job: Job) -> list[Report]:
         """Run a job on every role; return when all have finished."""
 
-    def install(self, installation: Installation) -> None:
-        """Give every role its part of a program, in parallel where possible."""
+    def do(self, to: Collection[str] | None, command: Command[Result]) -> dict[str, Result]:
+        """Let roles do what a command says, in parallel where possible; None means every role.
 
-    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
-        """Call ``WeightHolder.train_with`` of one weight server."""
-
-    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        """Call ``WeightHolder.fill`` of one weight server."""
-
-    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
-        """Call ``WeightHolder.layout`` of one weight server."""
-
-    def save(
-        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
-    ) -> None:
-        """Call ``WeightHolder.save`` of one weight server."""
-
-    def finish_saving(self, server: str) -> None:
-        """Call ``WeightHolder.finish_saving`` of one weight server."""
-
-    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
-        """Call ``WeightHolder.restore`` of one weight server."""
-
-    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        """Call ``WeightHolder.masters`` of one weight server."""
+        Returns:
+            The result of each role, by its name.
+        """
 
     def settle(self, servers: Collection[str]) -> frozenset[int]:
         """End a failed job on every role, so that the servers answer; return what they hold.

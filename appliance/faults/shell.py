@@ -5,17 +5,15 @@ A role without a fault has no shell.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import torch
+from typing import Any
 
 from appliance.faults.log import FaultLog
 from appliance.faults.plan import NEEDS_A_PROCESS, OF_MESSAGES, Fault, FaultPlan, Moment
-from appliance.faults.strike import damaged, flip_next_gradient, full_disk, strike
-from csnode.node import CSNode
+from appliance.faults.strike import damaged, full_disk, strike
+from memoryx.holder import Holder
 from wsc.core.errors import ConfigError
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import (
@@ -31,19 +29,17 @@ from wsc.core.messages.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.roles.installation import Installation
+from wsc.core.program.program import Mode
+from wsc.core.roles.commands import CorruptNextGradient, FinishSaving, Save
 from wsc.core.roles.role import (
+    Command,
     Job,
-    Progress,
     Report,
     Role,
     RoleContext,
     RoleSpec,
     RunningJob,
     Waiting,
-    WeightHolder,
 )
 
 _MOMENTS: Mapping[Moment, tuple[type[Message], ...]] = {
@@ -125,17 +121,12 @@ class FaultySpec:
 
     def build(self, context: RoleContext) -> Role:
         """Build the role in its shell."""
-        role, log = self.spec.build(context), FaultLog(self.folder)
-        given = role, self.faults, log, context.numbers
-        if isinstance(role, WeightHolder):
-            return FaultyHolder(*given)
-        if isinstance(role, CSNode):
-            return FaultyNode(*given)
-        return Faulty(*given)
+        role = self.spec.build(context)
+        return Faulty(role, self.faults, FaultLog(self.folder), context.numbers)
 
 
 class Faulty:
-    """The shell of a role."""
+    """The shell of a role; that of a weight server notes the progress of the training, too."""
 
     def __init__(
         self, role: Role, faults: Sequence[Fault], log: FaultLog, numbers: MessageNumbers
@@ -146,9 +137,19 @@ class Faulty:
         self._role = role
         self._faults = faults
         self._log = log
+        self._noted = 0
 
-    def install(self, installation: Installation) -> None:
-        self._role.install(installation)
+    def do(self, command: Command[Any]) -> Any:
+        """Let the role do what a command says, on a full disk if that is due."""
+        if not isinstance(command, Save) or not self._fills_disk():
+            return self._role.do(command)
+        with full_disk(min(command.offsets.values(), default=0)):
+            self._role.do(command)
+            return self._role.do(FinishSaving())
+
+    def _fills_disk(self) -> bool:
+        due = (f for f in self._faults if f.kind == "disk" and self.step >= f.step)
+        return any(map(self._log.claim, due))
 
     def begin(self, job: Job) -> RunningJob:
         self.step = job.first_step
@@ -157,11 +158,16 @@ class Faulty:
         return FaultyJob(self, self._role.begin(job))
 
     def strike(self, fault: Fault) -> None:
-        """Let a fault happen to the role's process."""
-        strike(fault)
+        """Let a fault happen: wrong bits to the role, others to its process."""
+        if fault.kind == "wrong_bits":
+            self._role.do(CorruptNextGradient())
+        else:
+            strike(fault)
 
     def due(self, message: Message) -> Iterator[Fault]:
         """Yield the faults that happen now, on a message of a step."""
+        if isinstance(self._role, Holder):
+            self._note(message)
         self.step = max(self.step, message.step)
         for fault in self._faults:
             fits = fault.moment == "any" or isinstance(message, _MOMENTS[fault.moment])
@@ -169,70 +175,10 @@ class Faulty:
             if is_due and self._log.claim(fault):
                 yield fault
 
-
-class FaultyHolder(Faulty):
-    """The shell of a role that holds weights; it notes the progress of the training, too."""
-
-    _noted = 0
-
-    def due(self, message: Message) -> Iterator[Fault]:
+    def _note(self, message: Message) -> None:
         if isinstance(message, GradientReady) and message.step != self._noted:
             self._noted = message.step
             self._log.note_progress(message.step)
-        yield from super().due(message)
-
-    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
-        due = (f for f in self._faults if f.kind == "disk" and self.step >= f.step)
-        if not any(map(self._log.claim, due)):
-            self._holder.save(path, offsets, is_background)
-            return
-        with full_disk(min(offsets.values(), default=0)):
-            self._holder.save(path, offsets, is_background)
-            self._holder.finish_saving()
-
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        self._holder.train_with(optimizer)
-
-    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        self._holder.fill(values, state)
-
-    def layout(self, states: Collection[str]) -> list[TensorSpec]:
-        return self._holder.layout(states)
-
-    def finish_saving(self) -> None:
-        self._holder.finish_saving()
-
-    def restore(self, path: Path, state: str, strict: bool) -> None:
-        self._holder.restore(path, state, strict)
-
-    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        return self._holder.masters(names, state)
-
-    def progress(self) -> Progress | None:
-        return self._holder.progress()
-
-    def steps_held(self) -> frozenset[int]:
-        return self._holder.steps_held()
-
-    def rollback(self, attempt: int, step: int) -> None:
-        self._holder.rollback(attempt, step)
-
-    @property
-    def _holder(self) -> WeightHolder:
-        assert isinstance(self._role, WeightHolder)
-        return self._role
-
-
-class FaultyNode(Faulty):
-    """The shell of a CS node."""
-
-    def strike(self, fault: Fault) -> None:
-        """Let a fault happen: wrong bits to the node's executor, others to its process."""
-        if fault.kind != "wrong_bits":
-            super().strike(fault)
-            return
-        assert isinstance(self._role, CSNode)
-        flip_next_gradient(self._role)
 
 
 def faults_of_coordinator(plan: FaultPlan, roles: Sequence[str]) -> FaultyCoordinator | None:

@@ -8,20 +8,13 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import replace
-from itertools import chain
-
-import torch
 
 from appliance.faults.plan import Fault
-from csnode.node import CSNode
-from csnode.running import Executed, Running
 from wsc.core.messages.messages import Envelope
 
 _FOREVER_S = 1e9
 _STRANGER = "nobody-0"
-_EXPONENT_BIT = 1 << 26  # of a float: it becomes 256 times as large, or as small
 
 
 def strike(fault: Fault) -> None:
@@ -64,23 +57,6 @@ def damaged(fault: Fault, message: Envelope) -> Iterator[Envelope]:
         case _:
             message = replace(message, source=_STRANGER)
     yield message
-
-
-def flip_next_gradient(node: CSNode) -> None:
-    """Let a node flip a bit of the next gradient that it computes."""
-    right = node.executors["train"]
-    wrong = copy(right)
-
-    def finish(running: Running) -> Executed:
-        executed = right.finish(running)
-        for gradient in chain(*executed.gradients.values()):
-            node.executors["train"] = right
-            gradient.part.payload.view(torch.int32)[0] ^= _EXPONENT_BIT
-            break
-        return executed
-
-    wrong.finish = finish  # type: ignore[method-assign]
-    node.executors["train"] = wrong
 
 
 @contextmanager

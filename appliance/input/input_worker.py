@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -28,8 +29,9 @@ from wsc.core.messages.payload import (
 )
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.roles.activities import ActivityLog, Place
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, JobState, Report, RoleContext, Waiting
+from wsc.core.roles.role import Command, Job, JobState, Report, RoleContext, Waiting, not_taken
 from wsc.numerics.precision import NAMES
 
 
@@ -61,7 +63,15 @@ class InputWorker:
         self.label_weights: dict[Mode, LabelWeights] = {}
         self.whole_values: dict[Mode, WholeValues] = {}
 
-    def install(self, installation: Installation) -> None:
+    def do(self, command: Command[Any]) -> Any:
+        """Do what a command says."""
+        match command:
+            case Install(installation):
+                self._install(installation)
+            case _:
+                raise not_taken(self.name, command)
+
+    def _install(self, installation: Installation) -> None:
         mode = installation.mode
         self.installed[mode] = installation
         feed, batch_size = installation.feed, installation.program.batch_size

@@ -27,8 +27,8 @@ from swarmx.links.link import Link, open_link
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Abort, Envelope
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
+from wsc.core.roles.commands import Install
+from wsc.core.roles.role import Command, Job, Report, Role, RoleContext, RoleSpec, RunningJob
 from wsc.host.disk import LOCAL_DISK, Disk
 
 _NO_LINK = Address("", "")
@@ -262,18 +262,15 @@ class RoleActor(HostedProcess):
                 raise aborted(self._role.name) from None
             return None
 
-    def install(self, installation: Installation) -> None:
-        """Give the role its part of a program."""
-        with self._calling(f"install the {installation.mode} program"):
-            self._payload_bytes = max(self._payload_bytes, installation.payload_bytes)
+    def do(self, command: Command[Any]) -> Any:
+        """Let the role do what a command says."""
+        if isinstance(command, Install):
+            self._payload_bytes = max(self._payload_bytes, command.installation.payload_bytes)
             self._endpoint.limit_payloads(self._payload_bytes)
-            self._role.install(installation)
-
-    def call(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """Call a method of the role by name; ``RayRoles.call`` is the typed side of this call."""
-        self._was_called = True
-        with self._calling(method):
-            return getattr(self._role, method)(*args, **keywords)
+        else:
+            self._was_called = True
+        with self._calling(str(command)):
+            return self._role.do(command)
 
 
 def own_address(runtime: RuntimeSpec) -> str:

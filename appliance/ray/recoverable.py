@@ -27,8 +27,8 @@ from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
 from wsc.core.errors import WaferStreamError
 from wsc.core.messages.messages import COORDINATOR, Abort, Envelope
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import RoleSpec, WeightHolder
+from wsc.core.roles.commands import ReadStepsHeld
+from wsc.core.roles.role import RoleSpec
 
 _PATIENCE_S = 0.3  # between two orders to end a job
 _REACHED_S = 1.0
@@ -60,8 +60,7 @@ class RecoverableRayRoles(RayRoles):
         lost = self.abort()
         if gone := lost.keys() & {*servers}:
             raise lost[min(gone)]
-        held = (self.call(server, WeightHolder.steps_held) for server in servers)
-        return frozenset().union(*held)
+        return frozenset().union(*self.do(servers, ReadStepsHeld()).values())
 
     def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
         assert self._places is not None, "a place comes first"
@@ -82,10 +81,6 @@ class RecoverableRayRoles(RayRoles):
         self._open(session)
         self._connect(kept)
         return frozenset(self._specs) - kept
-
-    def install_on(self, roles: Collection[str], installation: Installation) -> None:
-        shared = ray.put(installation)
-        self._gather({role: self._actors[role].install.remote(shared) for role in roles})
 
     def shutdown(self) -> None:
         self._close_link()

@@ -9,13 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
-import numpy as np
 import ray
-import torch
 
 from appliance.health.diagnosis import all_wait
 from appliance.health.link_waits import between_hosts
@@ -31,14 +28,7 @@ from appliance.ray.hosts.survey import placer_on, survey
 from appliance.spec import RuntimeSpec
 from swarmx.links.endpoint import Address
 from wsc.core.errors import ApplianceDeadlockError
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import TensorSpec
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Progress, Report, RoleSpec, WeightHolder
-
-P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
+from wsc.core.roles.role import Command, Job, Report, Result, RoleSpec
 
 
 class RayRoles:
@@ -105,50 +95,11 @@ class RayRoles:
             for role, report in reports.items()
         ]
 
-    def install(self, installation: Installation) -> None:
-        shared = ray.put(installation)  # sent once per host, not once per role
-        self._gather({role: a.install.remote(shared) for role, a in self._actors.items()})
-
-    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
-        self.call(server, WeightHolder.train_with, optimizer)
-
-    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        self.call(server, WeightHolder.fill, values, state)
-
-    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
-        return self.call(server, WeightHolder.layout, states)
-
-    def save(
-        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
-    ) -> None:
-        self.call(server, WeightHolder.save, path, offsets, is_background)
-
-    def finish_saving(self, server: str) -> None:
-        self.call(server, WeightHolder.finish_saving)
-
-    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
-        self.call(server, WeightHolder.restore, path, state, strict)
-
-    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        return self.call(server, WeightHolder.masters, names, state)
-
-    def progress(self, server: str) -> Progress | None:
-        return self.call(server, WeightHolder.progress)
-
-    def rollback(self, server: str, attempt: int, step: int) -> None:
-        self.call(server, WeightHolder.rollback, attempt, step)
-
-    def call(
-        self,
-        role: str,
-        method: Callable[Concatenate[R, P], T],
-        *args: P.args,
-        **keywords: P.kwargs,
-    ) -> T:
-        """Call a method of one role between jobs and return its result."""
-        future = self._actors[role].call.remote(method.__name__, args, keywords)
-        result: T = self._gather({role: future})[role]
-        return result
+    def do(self, to: Collection[str] | None, command: Command[Result]) -> dict[str, Result]:
+        names = list(self._actors if to is None else to)
+        # Once per host, not once per role, where several get it.
+        shared = ray.put(command) if len(names) > 1 else command
+        return self._gather({name: self._actors[name].do.remote(shared) for name in names})
 
     def shutdown(self) -> None:
         if self._watch is not None:

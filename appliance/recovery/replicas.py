@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 
 from appliance.coordinator.roles import in_parts
@@ -18,16 +18,25 @@ from appliance.recovery.roles import RecoverableRoles
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.messages.watch import NOTHING
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, TensorSpec
+from wsc.core.program.program import Mode
+from wsc.core.roles.commands import (
+    Fill,
+    FinishSaving,
+    Install,
+    ReadLayout,
+    ReadMasters,
+    ReadProgress,
+    Restore,
+    Rollback,
+)
 from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Progress, Report, RoleSpec
+from wsc.core.roles.role import Command, Job, Progress, Report, RoleSpec
 
 
 class ReplicatedRoles:
     """Roles of one cluster, in which every weight server has a replica.
 
-    New roles get the programs by ``install_on`` and their weights before the next call that needs
+    New roles get the programs by ``Install``, and their weights before the next command that needs
     some.
 
     Args:
@@ -52,39 +61,34 @@ class ReplicatedRoles:
         self._notes_norms = False
         return reports
 
-    def install(self, installation: Installation) -> None:
-        self._filled().install(installation)
-        self._installed[installation.mode] = installation
-        if installation.mode == "train":
-            self._postponed.clear()
+    def do(self, to: Collection[str] | None, command: Command[Any]) -> dict[str, Any]:
+        """Let roles do what a command says; what changes a server changes its replica."""
+        if to is None:
+            found = self._filled().do(None, command)
+            self._note(command)
+            return found
+        match command:
+            case Install() | FinishSaving():  # neither needs weights
+                return self._roles.do(to, command)
+            case ReadProgress():
+                return {server: self._progress(server) for server in to}
+            case Rollback():
+                return self._roles.do([n for n in self._pairs(to) if n not in self._empty], command)
+        found = self._filled().do(self._pairs(to) if command.changes else to, command)
+        self._note(command, to)
+        return {server: found[server] for server in to}
 
-    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
-        for name in self._pair(server):
-            self._filled().train_with(name, optimizer)
-
-    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        for name in self._pair(server):
-            self._filled().fill(name, values, state)
-
-    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
-        return self._filled().layout(server, states)
-
-    def save(
-        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
-    ) -> None:
-        self._filled().save(server, path, offsets, is_background)
-
-    def finish_saving(self, server: str) -> None:
-        self._roles.finish_saving(server)
-
-    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
-        for name in self._pair(server):
-            self._filled().restore(name, path, state, strict)
-        if state != "model" and "train" not in self._installed:
-            self._postponed[server, state] = path, strict
-
-    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        return self._filled().masters(server, names, state)
+    def _note(self, command: Command[Any], to: Collection[str] = ()) -> None:
+        """Note what new roles have to get, too."""
+        match command:
+            case Install(installation):
+                self._installed[installation.mode] = installation
+                if installation.mode == "train":
+                    self._postponed.clear()
+            case Restore(path, state, strict) if (
+                state != "model" and "train" not in self._installed
+            ):
+                self._postponed |= {(server, state): (path, strict) for server in to}
 
     def abort(self) -> Mapping[str, WaferStreamError]:
         """End the job on every role; return the roles that are lost, each with its error.
@@ -111,13 +115,10 @@ class ReplicatedRoles:
     def prepare(self) -> None:
         self._roles.prepare()
 
-    def install_on(self, roles: Collection[str], installation: Installation) -> None:
-        self._roles.install_on(roles, installation)
-
-    def progress(self, server: str) -> Progress | None:
+    def _progress(self, server: str) -> Progress | None:
         """Return how far a server and its replica came, as far as they live."""
         living = [name for name in self._pair(server) if name not in self._empty]
-        found = [self._roles.progress(name) for name in living]
+        found = list(self._roles.do(living, ReadProgress()).values())
         known = [one for one in found if one is not None]
         if not known or len(known) < len(found):
             return None
@@ -130,16 +131,14 @@ class ReplicatedRoles:
         applied_step = min(one.applied_step for one in known)
         return Progress(oldest.attempt, applied_step, max(o.kept_step for o in known), report)
 
-    def rollback(self, server: str, attempt: int, step: int) -> None:
-        for name in self._pair(server):
-            if name not in self._empty:
-                self._roles.rollback(name, attempt, step)
-
     def shutdown(self) -> None:
         self._roles.shutdown()
 
     def _pair(self, server: str) -> tuple[str, str]:
         return server, self._replica[server]
+
+    def _pairs(self, servers: Collection[str]) -> list[str]:
+        return [name for server in servers for name in self._pair(server)]
 
     def _filled(self) -> RecoverableRoles:
         """Return the roles, of which none is empty."""
@@ -149,21 +148,21 @@ class ReplicatedRoles:
                 raise _is_empty(name)
             for state in CLUSTER_STATES:
                 for part in self._parts(source, state):
-                    values = self._roles.masters(source, part, state)
+                    values = self._roles.do([source], ReadMasters(part, state))[source]
                     tensors = map(torch.from_numpy, values)
-                    self._roles.fill(name, dict(zip(part, tensors, strict=True)), state)
+                    self._roles.do([name], Fill(dict(zip(part, tensors, strict=True)), state))
             server = name if name in self._replica else source
             for state in CLUSTER_STATES:
                 if (server, state) in self._postponed:
                     path, strict = self._postponed[server, state]
-                    self._roles.restore(name, path, state, strict)
+                    self._roles.do([name], Restore(path, state, strict))
             self._empty.discard(name)
         return self._roles
 
     def _parts(self, source: str, state: str) -> Iterator[list[str]]:
         """Yield the names of all tensors of a state, a few at a time."""
         prefix = f"{CLUSTER_STATES[state]}."
-        layout = self._roles.layout(source, (state,))
+        layout = self._roles.do([source], ReadLayout((state,)))[source]
         sizes = {spec.name: spec.num_bytes for spec in layout if spec.name.startswith(prefix)}
         yield from in_parts({name.removeprefix(prefix): size for name, size in sizes.items()})
 

@@ -7,15 +7,14 @@ from typing import Protocol
 
 from appliance.coordinator.roles import Roles
 from wsc.core.errors import WaferStreamError
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Progress, RoleSpec
+from wsc.core.roles.role import RoleSpec
 
 
 class RecoverableRoles(Roles, Protocol):
     """Roles of a cluster that can be made whole again after a failed call.
 
-    The order is: ``abort``, ``rebuild``, ``install_on`` the new roles, ``progress`` and
-    ``rollback`` of the weight servers, ``run`` of the rest of the job.
+    The order is: ``abort``, ``rebuild``, ``Install`` on the new roles, ``ReadProgress`` and
+    ``Rollback`` of the weight servers, ``run`` of the rest of the job.
     """
 
     def prepare(self) -> None:
@@ -36,12 +35,3 @@ class RecoverableRoles(Roles, Protocol):
         Raises:
             ClusterJobInitError: A new role does not start.
         """
-
-    def install_on(self, roles: Collection[str], installation: Installation) -> None:
-        """Give some roles their part of a program, in parallel where possible."""
-
-    def progress(self, server: str) -> Progress | None:
-        """Call ``WeightHolder.progress`` of one weight server."""
-
-    def rollback(self, server: str, attempt: int, step: int) -> None:
-        """Call ``WeightHolder.rollback`` of one weight server."""

@@ -6,14 +6,10 @@ again and the call goes on: a job after its last finished step, any other call f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
-from typing import TypeVar
-
-import numpy as np
-import torch
+from typing import Any
 
 from appliance.recovery.jury import WRONG, Jury
 from appliance.recovery.policy import LOST_HOST, Policy
@@ -22,12 +18,11 @@ from appliance.recovery.salvage import Salvage
 from appliance.recovery.states import State, Story
 from wsc.core.errors import CheckpointError, WaferStreamError
 from wsc.core.messages.messages import server_name
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, TensorSpec
+from wsc.core.program.program import Mode
+from wsc.core.roles.commands import Install, ReadProgress, Rollback, TrainWith
 from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Report, RoleSpec
+from wsc.core.roles.role import Command, Job, Report, RoleSpec
 
-Result = TypeVar("Result")
 Elaborate = Callable[[int], Sequence[RoleSpec]]
 """Returns the specs of all roles for a number of systems."""
 
@@ -74,33 +69,19 @@ class SupervisedRoles:
                 self._policy.note_steps(len(attempt.steps))
                 return [*reports, salvage.report]
 
-    def install(self, installation: Installation) -> None:
-        self._installed[installation.mode] = installation
-        self._done(lambda roles: roles.install(self._fitted(installation)))
-
-    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
-        self._installed["train"] = replace(self._installed["train"], optimizer=optimizer)
-        self._done(lambda roles: roles.train_with(server, optimizer))
-
-    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        self._done(lambda roles: roles.fill(server, values, state))
-
-    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
-        return self._done(lambda roles: roles.layout(server, states))
-
-    def save(
-        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
-    ) -> None:
-        self._done(lambda roles: roles.save(server, path, offsets, is_background))
-
-    def finish_saving(self, server: str) -> None:
-        self._done(lambda roles: roles.finish_saving(server))
-
-    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
-        self._done(lambda roles: roles.restore(server, path, state, strict))
-
-    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        return self._done(lambda roles: roles.masters(server, names, state))
+    def do(self, to: Collection[str] | None, command: Command[Any]) -> dict[str, Any]:
+        match command:
+            case Install(installation):
+                self._installed[installation.mode] = installation
+            case TrainWith(optimizer):
+                self._installed["train"] = replace(self._installed["train"], optimizer=optimizer)
+        while True:
+            try:
+                return self._roles.do(to, self._fitted(command))
+            except CheckpointError:  # of a file: all roles are there, and may do something else
+                raise
+            except WaferStreamError as error:
+                self._recovered(error, None, Salvage())
 
     def settle(self, servers: Collection[str]) -> frozenset[int]:
         return self._roles.settle(servers)
@@ -108,24 +89,16 @@ class SupervisedRoles:
     def shutdown(self) -> None:
         self._roles.shutdown()
 
-    def _done(self, call: Callable[[RecoverableRoles], Result]) -> Result:
-        """Return the result of a call between jobs; call again after each recovery."""
-        while True:
-            try:
-                return call(self._roles)
-            except CheckpointError:  # of a file: all roles are there, and may do something else
-                raise
-            except WaferStreamError as error:
-                self._recovered(error, None, Salvage())
-
     def _attempt_of(self, job: Job) -> Job:
         verification = replace(job.verification, dispute=self._jury.dispute)
         return replace(job, attempt=next(self._attempts), verification=verification)
 
-    def _fitted(self, installation: Installation) -> Installation:
-        """Return a program for the systems that the cluster has now."""
-        rounds = replace(installation.rounds, num_nodes=self._num_csx)
-        return replace(installation, rounds=rounds)
+    def _fitted(self, command: Command[Any]) -> Command[Any]:
+        """Return a command for the systems that the cluster has now."""
+        if not isinstance(command, Install):
+            return command
+        rounds = replace(command.installation.rounds, num_nodes=self._num_csx)
+        return Install(replace(command.installation, rounds=rounds))
 
     def _recovered(self, error: WaferStreamError, job: Job | None, salvage: Salvage) -> Job | None:
         """Make the cluster whole again after a failure; return the rest of the job.
@@ -161,9 +134,9 @@ class SupervisedRoles:
         self.story.enter(State.ROLLING_BACK)
         rest = job
         if job is not None:
-            rest = salvage.take(job, [self._roles.progress(server) for server in self._servers])
-            for server in self._servers:
-                self._roles.rollback(server, job.attempt, rest.first_step - 1)
+            progress = self._roles.do(self._servers, ReadProgress())
+            rest = salvage.take(job, list(progress.values()))
+            self._roles.do(self._servers, Rollback(job.attempt, rest.first_step - 1))
             self._policy.note_steps(rest.first_step - job.first_step)
             rest = self._attempt_of(rest)
         self.story.enter(State.RUNNING)
@@ -191,7 +164,8 @@ class SupervisedRoles:
         self._roles.rebuild(list(specs.values()), specs.keys() - self._built.keys())
         self._built = specs
         for installation in self._installed.values():
-            self._roles.install_on(sorted(specs.keys() - self._ready), self._fitted(installation))
+            new = sorted(specs.keys() - self._ready)
+            self._roles.do(new, self._fitted(Install(installation)))
         self._ready = set(specs)
 
     def _grow(self, job: Job) -> None:

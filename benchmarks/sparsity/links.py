@@ -19,6 +19,7 @@ from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.messages.message_numbers import MessageNumbers
 from wsc.core.messages.messages import Envelope, GradientReady, WeightsReady
+from wsc.core.roles.commands import Fill, Install
 from wsc.core.roles.installation import InputFeed, Installation
 from wsc.core.roles.role import Job, RoleSpec
 from wsc.numerics.precision import CARRIED, StreamPrecision
@@ -101,8 +102,8 @@ class Arm:
         specs = elaborate(installation.program.parameters, size, MACHINE, 0)
         self._roles = _CountingRoles(specs)
         values = {name: value.detach() for name, value in model.named_parameters()}
-        self._roles.fill("wgt-0", values)
-        self._roles.install(installation)
+        self._roles.do(["wgt-0"], Fill(values))
+        self._roles.do(None, Install(installation))
         self._step = 0
         self.run(1)  # indexes are made and decoded once
 

@@ -22,6 +22,7 @@ from tests.support.roles.local_machine import (
 )
 from tests.support.roles.sorting_office import Choose, SortingOffice, oldest_first
 from timing.hardware import MachineSpec, SwarmXSpec
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import Installation
 from wsc.numerics.precision import StreamPrecision
 
@@ -59,8 +60,8 @@ def office(
     """Return a cluster with both programs installed and the weights loaded."""
     model, train, evaluate = programs(precision)
     roles = kind(elaborate(train.program.parameters, SIZE, MACHINE, seed=0), choose)
-    roles.install(train)
-    roles.install(evaluate)
+    roles.do(None, Install(train))
+    roles.do(None, Install(evaluate))
     for name in ("wgt-0", "wgt-1", "rpl-0", "rpl-1"):
         store = holder(roles, name).store
         store.fill({name: model.state_dict()[name] for name in store.masters})

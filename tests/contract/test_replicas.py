@@ -17,6 +17,7 @@ from tests.support.roles.sorting_office import ORDERS, SortingOffice
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.messages.messages import Envelope, StepDone, UpdateSkipped
 from wsc.core.program.schedule import collected_by
+from wsc.core.roles.commands import Fill, Install, ReadProgress, Rollback
 
 PAIRS = (("wgt-0", "rpl-0"), ("wgt-1", "rpl-1"))
 HOLDERS = frozenset(name for pair in PAIRS for name in pair)
@@ -33,10 +34,10 @@ def refill(roles: SortingOffice, lost: str, source: str) -> None:
         [role.spec for role in roles.roles.values() if role.name == lost]  # type: ignore[attr-defined]
     ).roles[lost]
     for installation in holder(roles, source).installed.values():
-        fresh.install(installation)
+        fresh.do(Install(installation))
     roles.roles[lost] = fresh
     for state in CLUSTER_STATES:
-        holder(roles, lost).fill(holder(roles, source).store.tensors(state), state)
+        holder(roles, lost).do(Fill(holder(roles, source).store.tensors(state), state))
 
 
 @settings(max_examples=10, deadline=None)
@@ -70,11 +71,11 @@ def test_no_step_is_lost_with_any_server_or_replica(
         roles.run(JOB)
     except StoppedError:
         survivors = [holder(roles, name) for name in sorted(HOLDERS - {lost})]
-        known = [p for one in survivors if (p := one.progress()) is not None]
+        known = [p for one in survivors if (p := one.do(ReadProgress())) is not None]
         done = min(*(one.applied_step for one in known), max(one.kept_step for one in known))
         assert done < JOB.last_step
         for one in survivors:
-            one.rollback(JOB.attempt, done)
+            one.do(Rollback(JOB.attempt, done))
         kept = {k: v for one in known for k, v in one.report.results.items() if k[0] <= done}
         assert kept == {k: v for k, v in results.items() if k[0] <= done}
         noted = {s: v for one in known for s, v in one.report.norms.items() if s <= done}

@@ -24,6 +24,7 @@ from tests.support.roles.sorting_office import ORDERS, Choose, SortingOffice, ol
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages.messages import GradientReady, WeightsReady
+from wsc.core.roles.commands import Fill, Install
 from wsc.core.roles.role import Job
 from wsc.core.sparsity.levels import Constant
 from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
@@ -67,8 +68,8 @@ def office(
     roles = SortingOffice(elaborate(installed.program.parameters, size, MACHINE, 0), choose)
     for role in roles.roles.values():
         if isinstance(role, Holder):
-            role.fill({name: model.state_dict()[name] for name in role.store.masters})
-    roles.install(installed)
+            role.do(Fill({name: model.state_dict()[name] for name in role.store.masters}))
+    roles.do(None, Install(installed))
     return roles
 
 

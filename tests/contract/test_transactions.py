@@ -14,13 +14,14 @@ from tests.contract.small_cluster import assert_same, holder, office, weights
 from tests.contract.stoppable_jobs import JOB, Results, StoppableOffice, StoppedError, expected
 from tests.support.roles.sorting_office import ORDERS, SortingOffice
 from wsc.core.messages.messages import StepDone
+from wsc.core.roles.commands import ReadProgress, Rollback
 from wsc.core.roles.role import Job, Progress
 
 SERVERS = ("wgt-0", "wgt-1")
 
 
 def progress(roles: SortingOffice) -> list[Progress]:
-    found = [holder(roles, server).progress() for server in SERVERS]
+    found = [holder(roles, server).do(ReadProgress()) for server in SERVERS]
     return [one for one in found if one is not None]
 
 
@@ -55,7 +56,7 @@ def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, par
         known = progress(roles)
         done = min(*(one.applied_step for one in known), max(one.kept_step for one in known))
         for server in SERVERS:
-            holder(roles, server).rollback(JOB.attempt, done)
+            holder(roles, server).do(Rollback(JOB.attempt, done))
         for one in known:
             kept |= {key: v for key, v in one.report.results.items() if key[0] <= done}
             kept_norms |= {s: v for s, v in one.report.norms.items() if s <= done}

@@ -38,7 +38,7 @@ from wsc.core.messages.messages import node_name
 from wsc.core.roles.role import Job
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
-from toy_roles import FOREVER, Player, PlayerSpec, Umpire, players
+from toy_roles import FOREVER, Greet, PlayerSpec, Umpire, players
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
@@ -160,7 +160,7 @@ def test_ray_roles_run_one_job_after_another(instance: None, link: LinkKind) -> 
             reports = roles.run(RALLY)
             assert [report.role for report in reports] == ["a", "b"]
             assert reports[0].norms | reports[1].norms == NORMS
-        assert roles.call("b", Player.greet, "hello") == "hello from b"
+        assert roles.do(["b"], Greet("hello")) == {"b": "hello from b"}
     assert running(pids) == set()
     roles.shutdown()
 

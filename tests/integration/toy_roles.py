@@ -5,14 +5,22 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from appliance.ray.roles import RayRoles
 from wsc.core.errors import ConfigError
 from wsc.core.messages.messages import Envelope, WeightsReady
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Report, RoleContext, Threadless, Waiting
+from wsc.core.roles.role import (
+    Command,
+    Job,
+    Report,
+    RoleContext,
+    Threadless,
+    Waiting,
+    not_taken,
+)
 
 FOREVER = Job("train", 1, 1_000_000_000)
 
@@ -32,6 +40,13 @@ class PlayerSpec:
         return Player(self, context)
 
 
+@dataclass(frozen=True)
+class Greet(Command[str]):
+    """Return a greeting with a player's name."""
+
+    greeting: str
+
+
 class Player:
     """Plays one match a job."""
 
@@ -40,14 +55,14 @@ class Player:
         self.spec = spec
         self.context = context
 
-    def install(self, installation: Installation) -> None:
-        raise NotImplementedError("a player takes no program")
-
     def begin(self, job: Job) -> "Match":
         return Match(self, job)
 
-    def greet(self, greeting: str) -> str:
-        return f"{greeting} from {self.name}"
+    def do(self, command: Command[Any]) -> Any:
+        match command:
+            case Greet(greeting):
+                return f"{greeting} from {self.name}"
+        raise not_taken(self.name, command)
 
 
 class Match(Threadless):

@@ -50,6 +50,7 @@ from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
 from waferstream.training.setup.model import make_optimizer
 from wsc.core.optimizer.spec import OptimizerSpec
+from wsc.core.roles.commands import Install
 from wsc.core.roles.role import Job, Value
 from wsc.numerics.precision import StreamPrecision
 
@@ -294,7 +295,7 @@ def test_steps_and_micro_batches_draw_different_numbers() -> None:
     compiled = compile_model(Dice(), same, num_micro_batches=3, trains=False)
     size = ClusterSize(2)
     roles = LocalRoles(elaborate(compiled.program.parameters, size, MachineSpec(), seed=0))
-    roles.install(installation(compiled, lambda: [same], None, size))
+    roles.do(None, Install(installation(compiled, lambda: [same], None, size)))
 
     def drawn() -> dict[tuple[int, int], tuple[Value, ...]]:
         reports = roles.run(Job("eval", 1, 4))

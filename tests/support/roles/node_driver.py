@@ -28,6 +28,7 @@ from wsc.core.messages.messages import (
     Message,
     WeightsReady,
 )
+from wsc.core.roles.commands import Install
 from wsc.core.roles.role import Job, RoleContext
 from wsc.numerics.precision import DTYPES, StreamPrecision
 
@@ -59,7 +60,7 @@ class NodeDriver:
         self.arena, self.mine = StrictArena(), StrictArena()
         spec = NodeSpec(index, "br-0", "wrk-0", seed=0, lanes=lanes, sram_bytes=sram_bytes)
         self.node = spec.build(RoleContext(self.arena, UnlimitedCores()))
-        self.node.install(installed)
+        self.node.do(Install(installed))
         self.program, self.plan = installed.program, installed.plan
         self.job = self.node.begin(Job(self.program.mode, 1, 1))
         self.sent = list(self.job.start())

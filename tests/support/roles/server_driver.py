@@ -26,6 +26,7 @@ from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import InputFeed, Installation
 from wsc.core.roles.role import Cores, Job, RoleContext
 
@@ -63,7 +64,7 @@ class ServerDriver:
         self.arena, self.mine = StrictArena(), StrictArena()
         spec = ServerSpec(index, num_servers, "br-0", PARAMETERS, window)
         self.server = spec.build(RoleContext(self.arena, cores or UnlimitedCores()))
-        self.server.install(self.installed)
+        self.server.do(Install(self.installed))
         for number, name in enumerate(self.server.store.masters, start=1):
             shape = self.server.store.masters[name].shape
             self.server.store.fill({name: torch.full(shape, number / 3)})

@@ -1,12 +1,10 @@
-"""Roles in one process: message order, stalls, calls to weight holders, one compute thread."""
+"""Roles in one process: message order, stalls, commands, one compute thread."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,9 +12,16 @@ from appliance.local import LocalRoles
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from wsc.core.messages.messages import Envelope, WeightsReleased
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import TensorSpec
-from wsc.core.roles.role import Job, Report, RoleContext, Threadless, Waiting
+from wsc.core.roles.commands import Fill, ReadMasters
+from wsc.core.roles.role import (
+    Command,
+    Job,
+    Report,
+    RoleContext,
+    Threadless,
+    Waiting,
+    not_taken,
+)
 
 JOB = Job("train", 1, 1)
 
@@ -33,6 +38,7 @@ class Toy(Threadless):
     route: dict[int, str] = field(default_factory=dict)
     expects: int = 0
     received: list[tuple[str, int]] = field(default_factory=list)
+    held: dict[str, torch.Tensor] = field(default_factory=dict)
     threads: int = 0
 
     def build(self, context: RoleContext) -> "Toy":
@@ -62,42 +68,20 @@ class Toy(Threadless):
     def waits_for(self) -> Waiting:
         return Waiting("toys", ("c",))
 
-    def install(self, installation: Any) -> None:
-        pass
+    def do(self, command: Command[Any]) -> Any:
+        raise not_taken(self.name, command)
 
 
 class Holder(Toy):
     """A role that holds named weights."""
 
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        self.held["rule"] = torch.tensor(len(optimizer.rule))
-
-    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        self.held = {f"{state}.{name}": value for name, value in values.items()}
-
-    def layout(self, states: Collection[str]) -> list[TensorSpec]:
-        return [TensorSpec(state, (), "float32") for state in states]
-
-    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
-        path.write_text(" ".join(offsets))
-
-    def finish_saving(self) -> None:
-        self.held = {}
-
-    def restore(self, path: Path, state: str, strict: bool) -> None:
-        self.held = {f"{state}.{path.read_text()}": torch.tensor(strict)}
-
-    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        return [self.held[f"{state}.{name}"].numpy() for name in names]
-
-    def progress(self) -> None:
-        pass
-
-    def steps_held(self) -> frozenset[int]:
-        return frozenset()
-
-    def rollback(self, attempt: int, step: int) -> None:
-        pass
+    def do(self, command: Command[Any]) -> Any:
+        match command:
+            case Fill(values, state):
+                self.held = {f"{state}.{name}": value for name, value in values.items()}
+            case ReadMasters(names, state):
+                return [self.held[f"{state}.{name}"].numpy() for name in names]
+        return None
 
 
 def test_oldest_message_is_handled_first() -> None:
@@ -118,22 +102,15 @@ def test_stall_names_the_waiting_roles() -> None:
     assert caught.value.value == "b waits for c (toys); c waits for c (toys)"
 
 
-def test_calls_reach_the_named_weight_holder(tmp_path: Path) -> None:
-    """A call reaches no other holder; a role without weights refuses it."""
+def test_commands_reach_the_named_roles() -> None:
+    """A command reaches no other role; one without a part in it refuses it."""
     roles = LocalRoles([Toy("a"), Holder("wgt-0"), Holder("wgt-1")])
-    path = tmp_path / "saved"
-    roles.fill("wgt-0", {"w": torch.tensor(0)})
-    roles.fill("wgt-1", {"w": torch.tensor(1)})
-    assert [int(roles.masters(name, ["w"])[0]) for name in ("wgt-0", "wgt-1")] == [0, 1]
-    (spec,) = roles.layout("wgt-0", ["model"])
-    roles.save("wgt-0", path, {spec.name: 0}, is_background=False)
-    roles.restore("wgt-1", path, "model", strict=True)
-    assert int(roles.masters("wgt-0", ["w"])[0]) == 0
-    assert bool(roles.masters("wgt-1", ["model"])[0])
-    roles.fill("wgt-1", {"w.step": torch.tensor(2)}, "optimizer")
-    assert int(roles.masters("wgt-1", ["w.step"], "optimizer")[0]) == 2
+    for index in range(2):
+        roles.do([f"wgt-{index}"], Fill({"w": torch.tensor(index)}))
+    masters = roles.do(["wgt-0", "wgt-1"], ReadMasters(["w"]))
+    assert {name: int(value) for name, (value,) in masters.items()} == {"wgt-0": 0, "wgt-1": 1}
     with raises(ApplianceRuntimeServerError, "role-failed") as caught:
-        roles.fill("a", {})
+        roles.do(None, Fill({}))
     assert caught.value.where == "a"
 
 
@@ -156,7 +133,7 @@ def test_local_roles_shut_down_twice() -> None:
     roles.shutdown()
 
 
-@pytest.mark.parametrize("method", ["begin", "handle", "install"])
+@pytest.mark.parametrize("method", ["begin", "handle", "do"])
 def test_failing_role_is_named(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Ray: a WaferStreamError is raised as it is, any other with the role's name."""
 
@@ -166,8 +143,7 @@ def test_failing_role_is_named(method: str, monkeypatch: pytest.MonkeyPatch) -> 
     roles = LocalRoles([Toy("a", at_first=("b",)), Toy("b", expects=1)])
     failing = "b" if method == "handle" else "a"
     monkeypatch.setattr(Toy, method, fail, raising=False)
-    installation: Any = None
-    act = partial(roles.install, installation) if method == "install" else partial(roles.run, JOB)
+    act = partial(roles.do, None, Fill({})) if method == "do" else partial(roles.run, JOB)
     error: Exception = IndexError("no such word")
     with raises(ApplianceRuntimeServerError, "role-failed") as caught:
         act()

@@ -5,19 +5,17 @@ import inspect
 import pytest
 
 from appliance.coordinator.roles import Roles
-from appliance.faults.shell import Faulty, FaultyHolder, FaultyJob
-from appliance.role_log import Logged, LoggedHolder, LoggedJob, LoggedRoles
-from wsc.core.roles.role import Role, RunningJob, WeightHolder
+from appliance.faults.shell import Faulty, FaultyJob
+from appliance.role_log import Logged, LoggedJob, LoggedRoles
+from wsc.core.roles.role import Role, RunningJob
 
 
 @pytest.mark.parametrize(
     ("shell", "protocol"),
     [
         (Faulty, Role),
-        (FaultyHolder, WeightHolder),
         (FaultyJob, RunningJob),
         (Logged, Role),
-        (LoggedHolder, WeightHolder),
         (LoggedJob, RunningJob),
         (LoggedRoles, Roles),
     ],

@@ -21,6 +21,7 @@ from wsc.core.messages.reduce_order import Subtree, root
 from wsc.core.optimizer.loss_scale import LossScaleRule
 from wsc.core.program.schedule import collected_by
 from wsc.core.program.stream_plan import Bucket
+from wsc.core.roles.commands import Install, ReadMasters
 from wsc.core.roles.role import Job
 from wsc.numerics.precision import DTYPES
 
@@ -123,13 +124,13 @@ def test_server_evaluation_waits_for_no_update() -> None:
     for bucket in driver.installed.plan.gradients:
         driver.gradient(1, bucket.index)
     assert driver.job.finished
-    before = driver.server.masters(list(driver.server.store.masters))
-    driver.server.install(evaluation)
+    before = driver.server.do(ReadMasters(list(driver.server.store.masters)))
+    driver.server.do(Install(evaluation))
     driver.begin(Job("eval", 1, 3))
     driver.release_all()
     assert driver.job.finished
     assert max(m.step for m in driver.sent_of(WeightsReady)) == 3
-    after = driver.server.masters(list(driver.server.store.masters))
+    after = driver.server.do(ReadMasters(list(driver.server.store.masters)))
     assert all((a == b).all() for a, b in zip(after, before, strict=True))
 
 
@@ -206,7 +207,7 @@ def test_server_keeps_frozen_parameters() -> None:
 def test_server_masters_returns_copies() -> None:
     """Changing a copy does not change the weights."""
     server = ServerDriver().server
-    (array,) = server.masters(["first.bias"])
+    (array,) = server.do(ReadMasters(["first.bias"]))
     array[:] = 99
     assert (server.store.masters["first.bias"] != 99).all()
 

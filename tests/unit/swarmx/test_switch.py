@@ -23,6 +23,7 @@ from wsc.core.messages.messages import (
 from wsc.core.messages.reduce_order import Subtree, leaf, root
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import InputFeed, Installation
 from wsc.core.roles.role import Job, RoleContext
 from wsc.numerics.precision import DTYPES
@@ -54,7 +55,7 @@ class Driver:
         self.switch = SwitchSpec(1, parent, children, nodes).build(
             RoleContext(self.arena, UnlimitedCores())
         )
-        self.switch.install(Installation(tiny, (), plan, rounds, NO_FEED, None))
+        self.switch.do(Install(Installation(tiny, (), plan, rounds, NO_FEED, None)))
         self.begin()
 
     def begin(self) -> None:
@@ -158,7 +159,7 @@ def test_switch_adds_a_single_micro_batch_to_a_sum() -> None:
     driver = Driver(nodes=range(2), num_nodes=2, gradient_dtype="bfloat16")
     rounds = Rounds(NUM_MICRO_BATCHES, 2, 4)
     driver.rounds = rounds
-    driver.switch.install(Installation(driver.program, (), driver.plan, rounds, NO_FEED, None))
+    driver.switch.do(Install(Installation(driver.program, (), driver.plan, rounds, NO_FEED, None)))
     driver.begin()
     assert up(driver.gradient(0, 3 / 256, subtree=Subtree(0, 2))) == {}
     assert up(driver.gradient(4, 256.0)) == {root(5): 256 + 3 / 256}
@@ -194,7 +195,9 @@ def test_switch_sum_is_independent_of_arrival_order(order: list[int]) -> None:
 def test_inner_switch_sends_maximal_subtrees(order: list[int]) -> None:
     """Of nodes 3 to 7 of 11 it forwards what those micro-batches add up to, to its parent."""
     driver = Driver(nodes=range(3, 8), num_nodes=11, parent="br-0")
-    driver.switch.install(Installation(program(), (), driver.plan, Rounds(11, 11), NO_FEED, None))
+    driver.switch.do(
+        Install(Installation(program(), (), driver.plan, Rounds(11, 11), NO_FEED, None))
+    )
     driver.begin()
     sums: dict[Subtree, float] = {}
     for index in order:
@@ -209,7 +212,9 @@ def test_inner_switch_sends_maximal_subtrees(order: list[int]) -> None:
 def test_switch_counts_all_micro_batches_of_a_subtree() -> None:
     """A child that sends one subtree for several micro-batches is done with all of them."""
     driver = Driver(nodes=range(2), num_nodes=2)
-    driver.switch.install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), NO_FEED, None))
+    driver.switch.do(
+        Install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), NO_FEED, None))
+    )
     driver.begin()
     assert up(driver.gradient(0, 3.0, subtree=Subtree(0, 1))) == {}
     assert up(driver.gradient(2, 4.0, subtree=Subtree(2, 1))) == {Subtree(0, 2): 7.0}

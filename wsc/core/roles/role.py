@@ -8,13 +8,12 @@ soon as it is ready.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-import numpy as np
 import torch
 
 from wsc.core.messages.message_numbers import MessageNumbers
@@ -22,11 +21,9 @@ from wsc.core.messages.messages import Envelope, Message
 from wsc.core.messages.payload import Arena
 from wsc.core.messages.watch import NOTHING, Finding, TensorNorms, Watch
 from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, NormInput, TensorSpec
+from wsc.core.program.program import Mode, NormInput
 from wsc.core.program.schedule import Rounds
 from wsc.core.roles.activities import Interval
-from wsc.core.roles.installation import Installation
 from wsc.core.roles.verification import UNVERIFIED, Verification
 from wsc.host.disk import LOCAL_DISK, Disk
 
@@ -42,7 +39,7 @@ class Job:
     by the ``offset`` of the program's ``InputFeed``.
     ``state`` holds the buffers that the program reads. A job with an ``attempt``, a number that no
     other job of the cluster has, is protected: its steps can be taken back one by one
-    (``WeightHolder.progress`` and ``rollback``). Others pay nothing for that. Roles keep at most
+    (commands ``ReadProgress`` and ``Rollback``). Others pay nothing for that. Roles keep at most
     ``trace_limit`` activities each, besides those that are always reported.
     """
 
@@ -177,6 +174,27 @@ class Threadless:
         """Do nothing."""
 
 
+Result = TypeVar("Result")
+
+
+class Command(Generic[Result]):
+    """An operation of a role, or of a cluster, as data; ``Result`` is what it returns.
+
+    A command that ``changes`` what is there is repeated for replicas, and after a restart. As text
+    it is what logs say of it.
+    """
+
+    changes: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return re.sub("(?<!^)(?=[A-Z])", " ", type(self).__name__).capitalize()
+
+
+def not_taken(receiver: str, command: Command[Any]) -> TypeError:
+    """Return the error for a command that its receiver has no part in."""
+    return TypeError(f"{receiver} does not take {type(command).__name__}")
+
+
 AnyRole = TypeVar("AnyRole", bound="Role")
 
 
@@ -211,67 +229,11 @@ class Role(Protocol):
 
     name: str
 
-    def install(self, installation: Installation) -> None:
-        """Keep this role's part of a program; a later program of the same mode replaces it."""
+    def do(self, command: Command[Result]) -> Result:
+        """Do what a command says, between jobs (wsc.core.roles.commands), or refuse it."""
 
     def begin(self, job: Job) -> RunningJob:
         """Return the state of a new job of an installed program; nothing is sent yet."""
-
-
-@runtime_checkable
-class WeightHolder(Protocol):
-    """A role that owns parameters: fp32 masters and their optimizer state."""
-
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        """Let further training steps end with another update; the program stays the same.
-
-        States that the rule has already are kept.
-        """
-
-    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        """Overwrite tensors of one checkpoint state by name; ``model`` are the masters."""
-
-    def layout(self, states: Collection[str]) -> list[TensorSpec]:
-        """Return key, shape and dtype of every tensor of some checkpoint states."""
-
-    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
-        """Begin to write tensors to a file, as they are now, and report beside it when done.
-
-        Args:
-            path: The file, which has space for every tensor.
-            offsets: The place of each tensor in the file, by its key.
-            is_background: Whether training goes on meanwhile, and has precedence.
-        """
-
-    def finish_saving(self) -> None:
-        """Wait until the report about the last ``save`` is there (wsc.checkpoint.parts)."""
-
-    def restore(self, path: Path, state: str, strict: bool) -> None:
-        """Read the tensors of one checkpoint state from a file.
-
-        Without ``strict``, tensors that the file lacks keep their values.
-
-        Raises:
-            CheckpointError: The file is damaged or does not match the parameters.
-        """
-
-    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        """Return copies of fp32 tensors of one checkpoint state; ``model`` are the masters."""
-
-    def progress(self) -> Progress | None:
-        """Return how far the last job came, None if it was not protected or there was none."""
-
-    def steps_held(self) -> frozenset[int]:
-        """Return the steps of the last job after which the weights stand.
-
-        None if it updates no weight here, two if it has ended during an update.
-        """
-
-    def rollback(self, attempt: int, step: int) -> None:
-        """Take back what the job ``attempt`` has updated after ``step``, at most one step.
-
-        If this role has not begun that job, there is nothing to take back.
-        """
 
 
 class Cores(Protocol):

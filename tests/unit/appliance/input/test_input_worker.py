@@ -17,6 +17,7 @@ from wsc.core.messages.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.program.program import Program
 from wsc.core.program.schedule import Rounds
 from wsc.core.program.stream_plan import plan_streams
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import InputFeed, Installation
 from wsc.core.roles.role import Job, RoleContext
 
@@ -46,16 +47,15 @@ class Driver:
     ) -> None:
         self.arena = StrictArena()
         self.worker = WorkerSpec(0, nodes).build(RoleContext(self.arena, UnlimitedCores()))
-        self.worker.install(
-            Installation(
-                program,
-                (),
-                plan_streams(program, 1),
-                Rounds(NUM_MICRO_BATCHES, num_nodes, per_node),
-                InputFeed(lambda: batches, leaves),
-                None,
-            )
+        installation = Installation(
+            program,
+            (),
+            plan_streams(program, 1),
+            Rounds(NUM_MICRO_BATCHES, num_nodes, per_node),
+            InputFeed(lambda: batches, leaves),
+            None,
         )
+        self.worker.do(Install(installation))
 
     def begin(self, first: int = 1, last: int = 2) -> list[Brief]:
         self.job = self.worker.begin(Job("eval", first, last))

@@ -28,7 +28,8 @@ from tests.support.roles.mortal_cluster import (
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, DataError
 from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
-from wsc.core.roles.installation import Installation
+from wsc.core.roles.commands import Install, ReadLayout, ReadMasters, Restore
+from wsc.core.roles.role import Command
 
 LOSSES = st.dictionaries(st.integers(1, 1000), st.sampled_from(["csx", "br", "wrk"]), max_size=3)
 
@@ -82,13 +83,17 @@ def fail_once(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("method", ["rebuild", "install_on"])
+@pytest.mark.parametrize("method", ["rebuild", "do"])
 @pytest.mark.parametrize("victim", ["csx-1", "wgt-0"])
 def test_recovery_that_fails_half_way_is_begun_again(victim: str, method: str, after: bool) -> None:
     """A new role without program, or without weights, is no survivor."""
+
+    def is_of_recovery(*args: object) -> bool:
+        return method == "rebuild" or isinstance(args[1], Install)
+
     results, digest, _ = expected()
     running = cluster(Faults({300: victim}), has_replicas=True)
-    failures = fail_once(local_roles(running), method, after=after)
+    failures = fail_once(local_roles(running), method, after=after, when=is_of_recovery)
     assert jobs(running) == results
     assert running.digest() == digest
     assert failures
@@ -100,7 +105,10 @@ def test_survivors_get_the_program_of_fewer_systems_in_the_end() -> None:
     faults = Faults(dict.fromkeys(range(10, 10 + TAINTING_FAILURES), "csx-2"))
     running = cluster(faults, restarts=9)
     failures = fail_once(
-        local_roles(running), "install_on", after=False, when=lambda names, _: len(names) > 1
+        local_roles(running),
+        "do",
+        after=False,
+        when=lambda names, command: isinstance(command, Install) and len(names) > 1,
     )
     assert jobs(running) == results
     assert running.digest() == digest
@@ -113,28 +121,38 @@ def test_server_lost_with_its_replica_is_not_replaced() -> None:
     roles: Any = running._roles
     replica = roles._roles._roles._roles["rpl-0"]
 
-    def die(*_: object) -> None:
-        raise ApplianceRuntimeServerError("rpl-0 died", code="role-died", where="rpl-0")
+    do = replica.do
 
-    replica.masters = die
+    def die(command: Command[Any]) -> Any:
+        if isinstance(command, ReadLayout):  # what a new server is filled with
+            raise ApplianceRuntimeServerError("rpl-0 died", code="role-died", where="rpl-0")
+        return do(command)
+
+    replica.do = die
     with raises(ApplianceRuntimeServerError, "weights-lost"):
         running.run("train", 1, 4)
 
 
 def test_postponed_optimizer_state_reaches_a_new_server(tmp_path: Path) -> None:
-    """It was to be restored when an optimizer is installed; the lost server is told again."""
+    """It was to be restored when an optimizer is installed; the new server restores it, too."""
     source_of_state = cluster(Faults(), has_replicas=True)
     source_of_state.run("train", 1, 2)
     source_of_state.save(tmp_path / "file", tuple(CLUSTER_STATES), {})
-    told: list[str] = []
+    restored: list[str] = []
     inner = ReplicatedRoles(LocalRoles(replicated_specs()), REPLICAS)
-    inner.install(replace(programs()[2], has_replicas=True))
-    inner.restore("wgt-0", tmp_path / "file", "optimizer", True)
+    inner.do(None, Install(replace(programs()[2], has_replicas=True)))
+    inner.do(["wgt-0"], Restore(tmp_path / "file", "optimizer", True))
     inner.rebuild(replicated_specs(), {"wgt-0"})
     server: Any = inner._roles._roles["wgt-0"]  # type: ignore[attr-defined]
-    server.restore = lambda path, state, strict: told.append(state)
-    inner.masters("wgt-1", [])
-    assert told == ["optimizer"]
+    do = server.do
+
+    def note(command: Command[Any]) -> Any:
+        restored.extend([command.state] if isinstance(command, Restore) else [])
+        return do(command)
+
+    server.do = note
+    inner.do(["wgt-1"], ReadMasters([]))
+    assert restored == ["optimizer"]
 
 
 def test_faults_of_the_property_do_strike() -> None:
@@ -213,10 +231,11 @@ def test_calls_between_jobs_survive_a_loss() -> None:
     roles: Any = running._roles
     dead = roles._roles._roles["csx-1"]
 
-    def die(_: Installation) -> None:
+    def die(command: object) -> None:
+        assert isinstance(command, Install)
         raise ApplianceRuntimeServerError("csx-1 died", code="role-died", where="csx-1")
 
-    dead.install = die
+    dead.do = die
     running.install(programs()[2])
     assert jobs(running) == expected()[0]
 
