@@ -52,8 +52,7 @@ class HostCluster(Coordinator):
         """The weights that have masks."""
         return frozenset(self._server.store.masks)
 
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        """Let the next steps end with this update."""
+    def _train_with(self, optimizer: OptimizerSpec) -> None:
         self._server.store.train_with(optimizer)
         self._server.persistence.catch_up()
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from appliance.coordinator.commands import HashWeights
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.ray.coordinator import RayCluster
 from appliance.spec import ClusterSpec, RuntimeSpec
@@ -118,7 +119,7 @@ def measure(
                 start_s = time.perf_counter()
                 training.run(1)
                 seconds.append(time.perf_counter() - start_s)
-        return {"growth": growth, "step_s": seconds, "digest": training.cluster.digest()}
+        return {"growth": growth, "step_s": seconds, "digest": training.cluster.do(HashWeights())}
     finally:
         training.cluster.shutdown()
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from appliance.coordinator.commands import HashWeights
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from benchmarks.streaming.comparison import Trial, run_trials, seconds_per_step, speed_ratio
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for trial in run_trials(arms, options.repeats, options.steps):
             trials.append(trial)
             print(trial.progress, flush=True)
-        digests = {arm.cluster.digest() for arm in arms.values()}
+        digests = {arm.cluster.do(HashWeights()) for arm in arms.values()}
     finally:
         for arm in arms.values():
             arm.cluster.shutdown()

@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import LoadWeights, Run
 from appliance.elaboration.elaborate import ClusterSize, plan_installation
 from appliance.spec import AutoRestart, ClusterSpec
 from appliance.starting import start_cluster
@@ -16,6 +17,7 @@ from benchmarks.streaming.workload import ADAMW, Workload
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import InputFeed
 from wsc.numerics.precision import StreamPrecision
 
@@ -51,12 +53,12 @@ class Training:
 
     def load(self) -> None:
         """Install the program and fill the weights."""
-        self.cluster.install(self._installation)
-        self.cluster.load_weights(self._weights)
+        self.cluster.do(Install(self._installation))
+        self.cluster.do(LoadWeights(self._weights))
 
     def run(self, steps: int) -> None:
         """Train for some steps."""
-        self.cluster.run("train", self._steps_done + 1, self._steps_done + steps)
+        self.cluster.do(Run("train", self._steps_done + 1, self._steps_done + steps))
         self._steps_done += steps
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import LoadWeights
 from appliance.coordinator.step_results import StepResult
 from cstorch.cluster.job_records import JobRecords
 from cstorch.model_holder import ModelHolder
@@ -143,7 +144,7 @@ class Backend(ModelHolder):
 
     def feed(self, values: Mapping[str, torch.Tensor]) -> None:
         """Give the next steps the values of their inputs (``Program.step_inputs``)."""
-        self._execution.running().load_weights(values)
+        self._execution.running().do(LoadWeights(values))
 
     def run(
         self, mode: Mode, first_step: int, last_step: int, loss_scale: LossScale | None = None

@@ -17,6 +17,7 @@ from torch import nn
 
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import BeginCheckpoint, HashWeights, SaveCheckpoint
 from appliance.jobs.client import JobClient
 from cstorch import distributed
 from cstorch.client.management import ClusterManagement
@@ -203,7 +204,7 @@ class ModelHolder(ProgramSettings):
         """
         with self.trace.log.during("save", Place(step=self.global_step)):
             cluster, objects = self._prepare_save(path, states, objects)
-            cluster.save(path.absolute(), states, objects)
+            cluster.do(SaveCheckpoint(path.absolute(), states, objects))
 
     def begin_save(
         self, path: Path, states: Collection[str], objects: dict[str, Any]
@@ -214,7 +215,7 @@ class ModelHolder(ProgramSettings):
         """
         with self.trace.log.during("begin save", Place(step=self.global_step)):
             cluster, objects = self._prepare_save(path, states, objects)
-            servers = cluster.begin_save(path.absolute(), states)
+            servers = cluster.do(BeginCheckpoint(path.absolute(), states))
         self._execution.saving = BackgroundSave(path.absolute(), servers, objects)
         self.trace.note_save(self._execution.saving)
         return self._execution.saving
@@ -254,7 +255,7 @@ class ModelHolder(ProgramSettings):
 
     def weights_digest(self) -> str:
         """Return the SHA-256 of the weights that MemoryX holds now."""
-        return self._up_to_date().digest()
+        return self._up_to_date().do(HashWeights())
 
     def _up_to_date(self) -> Cluster:
         """Return the running cluster, which has all weights that the program has changed."""

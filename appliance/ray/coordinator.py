@@ -1,4 +1,4 @@
-"""The coordinator as an actor: it owns the roles, and the user's process holds a typed proxy.
+"""The coordinator as an actor: it owns the roles, commands reach it from the user's process.
 
 Roles are children of the coordinator and the coordinator is a child of the user's process, so
 when one of them ends, all processes below it end too.
@@ -6,19 +6,14 @@ when one of them ends, all processes below it end too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Protocol
 
-import numpy as np
 import ray
-import torch
 
-from appliance.coordinator.cluster import Standing, cluster_ended
-from appliance.coordinator.coordinator import Coordinator
-from appliance.coordinator.roles import in_parts
-from appliance.coordinator.step_results import StepResult
+from appliance.coordinator.cluster import cluster_ended
+from appliance.coordinator.commands import LoadWeights, Run
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.placement.placer import Placer
@@ -34,21 +29,16 @@ from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.recovery.roles import RecoverableRoles
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
-from timing.trace import Activities
 from wsc.core.messages.messages import COORDINATOR, is_server
-from wsc.core.messages.watch import NOTHING, Watch
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import RoleSpec
+from wsc.core.roles.role import Command, Result, RoleSpec
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Hosted = TypeVar("Hosted")
 
-_SETTLING_S = 10.0
-"""How long a call waits for a job to end that was interrupted: it answers only then."""
+class Hosted(Protocol):
+    """An object on a coordinator actor."""
+
+    def do(self, command: Command[Result]) -> Result:
+        """Do what a command says."""
+
 
 Factory = Callable[[RecoverableRoles], Hosted]
 """Builds the hosted object around running roles; picklable."""
@@ -57,12 +47,12 @@ Factory = Callable[[RecoverableRoles], Hosted]
 class HostedCoordinator(HostedProcess):
     """The actor: roles, and one object that is built around them."""
 
-    _hosted: object
+    _hosted: Hosted
     _faults: FaultyCoordinator | None = None
 
     def start(
         self,
-        factory: Factory[object],
+        factory: Factory,
         specs: Sequence[RoleSpec],
         runtime: RuntimeSpec,
         session: str,
@@ -76,20 +66,19 @@ class HostedCoordinator(HostedProcess):
             self._hosted = factory(roles)
         return dict(roles.presences)
 
-    def invoke(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """Call a method of the object by name; ``RayHosted.invoke`` is the typed side."""
-        with self._calling(method):
-            if self._faults is not None and method == Coordinator.run.__name__:
-                mode, _, last_step, *_ = args
-                self._faults.before_job(mode, last_step)
-            return getattr(self._hosted, method)(*args, **keywords)
+    def do(self, command: Command[Any]) -> Any:
+        """Let the object do what a command says."""
+        with self._calling(str(command)):
+            if self._faults is not None and isinstance(command, Run):
+                self._faults.before_job(command.mode, command.last_step)
+            return self._hosted.do(command)
 
     def _goes_on(self) -> None:
         """State in the pulse that this process waits for roles, which have a watch of their own."""
         self._pulse.call("waiting for roles")
 
 
-class RayHosted(Generic[Hosted]):
+class RayHosted:
     """An object on a coordinator actor, seen from the user's process.
 
     The constructor starts Ray if needed, the coordinator, and through it the roles. Errors raised
@@ -109,7 +98,7 @@ class RayHosted(Generic[Hosted]):
 
     def __init__(
         self,
-        factory: Factory[Hosted],
+        factory: Factory,
         specs: Sequence[RoleSpec],
         runtime: RuntimeSpec,
         session: str,
@@ -137,13 +126,8 @@ class RayHosted(Generic[Hosted]):
             self.shutdown()
             raise
 
-    def invoke(
-        self,
-        method: Callable[Concatenate[Hosted, P], T],
-        *args: P.args,
-        **keywords: P.kwargs,
-    ) -> T:
-        """Call a method of the hosted object and return its result.
+    def do(self, command: Command[Result]) -> Result:
+        """Let the hosted object do what a command says; return its result.
 
         Raises:
             ApplianceRuntimeServerError: The cluster has ended, or the coordinator died.
@@ -151,7 +135,8 @@ class RayHosted(Generic[Hosted]):
         if self._actor is None:
             raise cluster_ended()
         check_ray()
-        result: T = self._wait_for(self._actor.invoke.remote(method.__name__, args, keywords))
+        limit_s = getattr(command, "limit_s", None)
+        result: Result = self._wait_for(self._actor.do.remote(command), limit_s)
         return result
 
     def shutdown(self) -> None:
@@ -192,29 +177,15 @@ def coordinator_actor(kind: type[HostedCoordinator], name: str) -> Any:
     return ray.remote(**options)(kind).remote(UserCode.here())
 
 
-class RayCluster(RayHosted[Coordinator]):
-    """A cluster on Ray: each method calls that of the Coordinator (see there)."""
+class RayCluster(RayHosted):
+    """A cluster on Ray, to which commands travel."""
 
-    def install(self, installation: Installation) -> None:
-        self.invoke(Coordinator.install, installation)
-
-    def run(
-        self,
-        mode: Mode,
-        first_step: int,
-        last_step: int,
-        check_finite: bool = True,
-        loss_scale: LossScale | None = None,
-        watch: Watch = NOTHING,
-    ) -> list[StepResult]:
-        return self.invoke(
-            Coordinator.run, mode, first_step, last_step, check_finite, loss_scale, watch
-        )
-
-    def settle(self) -> int | None:
-        future = self._actor.invoke.remote(Coordinator.settle.__name__, (), {})
-        step: int | None = self._wait_for(future, _SETTLING_S)
-        return step
+    def do(self, command: Command[Any]) -> Any:
+        if isinstance(command, LoadWeights):
+            for part in command.parts():
+                super().do(part)
+            return None
+        return super().do(command)
 
     def newest_step(self) -> int:
         here = self.presences[COORDINATOR].host
@@ -224,52 +195,3 @@ class RayCluster(RayHosted[Coordinator]):
             if is_server(role) and presence.host == here
         }
         return max((pulse.step for pulse in look_at(servers).values()), default=0)
-
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        self.invoke(Coordinator.train_with, optimizer)
-
-    def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        for part in in_parts({name: value.nbytes for name, value in values.items()}):
-            own = {name: values[name] for name in part}
-            self.invoke(Coordinator.load_weights, own, state)
-
-    def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
-        self.invoke(Coordinator.save, path, states, objects)
-
-    def begin_save(
-        self, path: Path, states: Collection[str], is_background: bool = True
-    ) -> Sequence[str]:
-        return self.invoke(Coordinator.begin_save, path, states, is_background)
-
-    def finish_saving(self) -> None:
-        self.invoke(Coordinator.finish_saving)
-
-    def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
-        self.invoke(Coordinator.restore, path, states, strict)
-
-    def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
-        return self.invoke(Coordinator.masters, names, state)
-
-    def standing(self) -> Standing:
-        return self.invoke(Coordinator.standing)
-
-    def take_over(self, standing: Standing) -> None:
-        self.invoke(Coordinator.take_over, standing)
-
-    def story(self) -> list[str]:
-        return self.invoke(Coordinator.story)
-
-    def num_failures(self) -> int:
-        return self.invoke(Coordinator.num_failures)
-
-    def allow_failures(self, count: int) -> None:
-        self.invoke(Coordinator.allow_failures, count)
-
-    def digest(self) -> str:
-        return self.invoke(Coordinator.digest)
-
-    def peak_bytes(self) -> dict[str, dict[str, int]]:
-        return self.invoke(Coordinator.peak_bytes)
-
-    def activities(self) -> Activities:
-        return self.invoke(Coordinator.activities)

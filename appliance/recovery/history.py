@@ -1,24 +1,39 @@
-"""The calls and the checkpoint from which a replacement cluster is rebuilt.
+"""The commands and the checkpoint from which a replacement cluster is rebuilt.
 
-base    the newest checkpoint with weights and optimizer state, or a private one of the moment
-        before the first step; with it the standing of the coordinator
-calls   all that has changed the cluster since
+base      the newest checkpoint with weights and optimizer state, or a private one of the moment
+          before the first step; with it the standing of the coordinator
+commands  all that has changed the cluster since
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance.coordinator.cluster import Cluster, Standing
+from appliance.coordinator.commands import RestoreCheckpoint, TakeOver
 from appliance.recovery.held_file import HeldFile
 from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.optimizer.spec import OptimizerSpec
+from wsc.core.errors import ApplianceNanError
 from wsc.core.program.program import Mode
+from wsc.core.roles.commands import Install, TrainWith
 from wsc.core.roles.installation import Installation
+from wsc.core.roles.role import Command
 
-Call = Callable[[Cluster], Any]
+
+@dataclass(frozen=True)
+class _Restoring:
+    """States that were read from a checkpoint, which is kept open."""
+
+    file: HeldFile
+    states: Collection[str]
+    strict: bool
+
+    def repeat(self, cluster: Cluster) -> None:
+        with self.file.named() as path:
+            cluster.do(RestoreCheckpoint(path, self.states, self.strict))
 
 
 @dataclass(frozen=True)
@@ -29,11 +44,11 @@ class _Base:
     step: int
     standing: Standing
     installed: Mapping[Mode, Installation]
-    restores: Sequence[Call]  # of optimizer state and masks that no program has asked for yet
+    restores: Sequence[_Restoring]  # of optimizer state and masks that no program has asked for yet
 
 
 class History:
-    """A base and the calls made since.
+    """A base and the commands given since.
 
     Attributes:
         last_step: Last step of training that is done.
@@ -42,9 +57,9 @@ class History:
     def __init__(self) -> None:
         self.last_step = 0
         self._base: _Base | None = None
-        self._calls: list[Call] = []
+        self._commands: list[Command[Any] | _Restoring] = []
         self._installed: dict[Mode, Installation] = {}
-        self._restores: list[Call] = []
+        self._restores: list[_Restoring] = []
         self._held: list[HeldFile] = []  # checkpoints that were restored since the base
 
     @property
@@ -58,31 +73,31 @@ class History:
         return 0 if self._base is None else self._base.step
 
     @property
-    def num_calls(self) -> int:
-        """Number of calls since the base."""
-        return len(self._calls)
+    def num_commands(self) -> int:
+        """Number of commands since the base."""
+        return len(self._commands)
 
-    def note(self, call: Call) -> None:
-        """Remember a call that has changed the cluster."""
-        self._calls.append(call)
+    def note(self, command: Command[Any]) -> None:
+        """Remember a command that has changed the cluster."""
+        match command:
+            case Install(installation):
+                self._installed[installation.mode] = installation
+                if installation.mode == "train":
+                    self._restores.clear()
+            case TrainWith(optimizer):
+                trained = replace(self._installed["train"], optimizer=optimizer)
+                self._installed["train"] = trained
+            case RestoreCheckpoint(path, states, strict):
+                self._note_restoring(HeldFile(path), states, strict)
+                return
+        self._commands.append(command)
 
-    def note_program(self, installation: Installation) -> None:
-        """Remember which program of its mode is installed."""
-        self._installed[installation.mode] = installation
-        if installation.mode == "train":
-            self._restores.clear()
-
-    def note_optimizer(self, optimizer: OptimizerSpec) -> None:
-        """Remember that training goes on with another update."""
-        self._installed["train"] = replace(self._installed["train"], optimizer=optimizer)
-
-    def note_restoring(self, file: HeldFile, states: Collection[str], strict: bool) -> None:
-        """Remember that states were read from a checkpoint, and keep the file open."""
+    def _note_restoring(self, file: HeldFile, states: Collection[str], strict: bool) -> None:
         self._held.append(file)
-        self._calls.append(lambda cluster: _restore(cluster, file, states, strict))
+        self._commands.append(_Restoring(file, states, strict))
         later = [state for state in CLUSTER_STATES if state in states and state != "model"]
         if later and "train" not in self._installed:
-            self._restores.append(lambda cluster: _restore(cluster, file, later, strict))
+            self._restores.append(_Restoring(file, later, strict))
 
     def is_whole(self, states: Collection[str]) -> bool:
         """Return whether states are all that the weight servers hold; masks are there by rule."""
@@ -91,11 +106,11 @@ class History:
         return set(states) >= CLUSTER_STATES.keys() - (set() if is_sparse else {"sparsity"})
 
     def begin_at(self, file: HeldFile, step: int, standing: Standing) -> None:
-        """Make a checkpoint of this moment the base, and forget the calls before."""
+        """Make a checkpoint of this moment the base, and forget the commands before."""
         before, held = self._base, self._held
         self.last_step = step
         self._base = _Base(file, step, standing, dict(self._installed), tuple(self._restores))
-        self._calls = []
+        self._commands = []
         if not self._restores:
             self._held = []
             for old in held:
@@ -108,23 +123,22 @@ class History:
         base = self._base
         assert base is not None
         for installation in base.installed.values():
-            cluster.install(installation)
-        _restore(cluster, base.file, CLUSTER_STATES, strict=True)
-        for restore in base.restores:
-            restore(cluster)
-        cluster.take_over(base.standing)
+            cluster.do(Install(installation))
+        _Restoring(base.file, tuple(CLUSTER_STATES), strict=True).repeat(cluster)
+        for restoring in base.restores:
+            restoring.repeat(cluster)
+        cluster.do(TakeOver(base.standing))
 
     def repeat(self, cluster: Cluster) -> None:
-        """Make all calls since the base once more."""
-        for call in self._calls:
-            call(cluster)
+        """Give a cluster all commands since the base once more."""
+        for command in self._commands:
+            if isinstance(command, _Restoring):
+                command.repeat(cluster)
+                continue
+            with suppress(ApplianceNanError):  # the steps were done
+                cluster.do(command)
 
     def close(self) -> None:
         """Let all files go. Idempotent."""
         for file in [*self._held, *([self._base.file] if self._base else [])]:
             file.close()
-
-
-def _restore(cluster: Cluster, file: HeldFile, states: Collection[str], strict: bool) -> None:
-    with file.named() as path:
-        cluster.restore(path, states, strict)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from appliance.coordinator.cluster import Cluster, cluster_ended
+from appliance.coordinator.commands import AllowFailures, CountFailures, ReadStory
 from appliance.recovery.history import History
 from appliance.recovery.parts import Parts
 from appliance.recovery.policy import restarts_exhausted
@@ -19,6 +20,7 @@ from wsc.core.errors import (
     WaferStreamError,
 )
 from wsc.core.messages.messages import COORDINATOR
+from wsc.core.roles.role import Command, Result
 
 log = logging.getLogger("waferstream")
 
@@ -51,7 +53,7 @@ class Restarts:
         max_restarts: The failures that may be answered, those inside a cluster included: the
             failures in a row of every cluster that was lost since the newest checkpoint, and those
             since the last finished step.
-        history: The calls and the checkpoint from which a replacement cluster is rebuilt.
+        history: The commands and the checkpoint from which a replacement cluster is rebuilt.
     """
 
     def __init__(self, starter: Starter, max_restarts: int, history: History) -> None:
@@ -71,6 +73,10 @@ class Restarts:
         """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""
         return 0 if self._cluster is None else self._cluster.newest_step()
 
+    def do(self, command: Command[Result]) -> Result:
+        """Return the result of a command; repeat it as often as the cluster is lost."""
+        return self.done(lambda cluster: cluster.do(command), str(command))
+
     def done(self, call: Callable[[Cluster], T], what: str) -> T:
         """Return the result of a call; recover and call again as often as the cluster is lost."""
         while True:
@@ -82,17 +88,17 @@ class Restarts:
     def tell(self) -> None:
         """Log what recovery inside the cluster has done."""
         with suppress(ApplianceError):  # the coordinator is lost, and with it the story
-            for line in self.running().story():
+            for line in self.running().do(ReadStory()):
                 log.warning("Recovery: %s", line)
 
     def num_failures(self) -> int:
         """Return the failures that count: ``max_restarts`` of them may be answered."""
-        return self._num_restarts + self.running().num_failures()
+        return self._num_restarts + self.running().do(CountFailures())
 
     def allow(self, count: int) -> None:
         """Answer at most ``count`` failures, from now on."""
         self._max_restarts = count
-        self.done(lambda cluster: cluster.allow_failures(count - self._num_restarts), "training")
+        self.do(AllowFailures(count - self._num_restarts))
 
     def note_checkpoint(self) -> None:
         """Count failures anew, as the history begins with a checkpoint of this moment.
@@ -101,7 +107,7 @@ class Restarts:
         """
         if self._num_restarts:
             self._num_restarts = 0
-            self.done(lambda cluster: cluster.allow_failures(self._max_restarts), "training")
+            self.do(AllowFailures(self._max_restarts))
         if self._starter.has_better_hosts():
             self._move_on()
 
@@ -149,8 +155,8 @@ class Restarts:
                 error = another
                 continue
             log.info(
-                "Recovered in %s: %d calls since step %d were repeated; going on with %s",
-                parts, self._history.num_calls, self._history.first_step, what,
+                "Recovered in %s: %d commands since step %d were repeated; going on with: %s",
+                parts, self._history.num_commands, self._history.first_step, what,
             )  # fmt: skip
             return
 
@@ -158,17 +164,17 @@ class Restarts:
         """Return the failures in a row with which a cluster was lost; those of a lost coordinator
         are lost with it, but for the last one."""
         try:
-            return max(1, self.running().num_failures())
+            return max(1, self.running().do(CountFailures()))
         except ApplianceError:
             return 1
 
     def _restart(self, parts: Parts) -> None:
-        """Start a cluster, load the base into it and repeat all calls since."""
+        """Start a cluster, load the base into it and repeat all commands since."""
         parts.begin("ending")
         self.running().shutdown()
         parts.begin("starting")
         cluster = self._cluster = self._starter.start()
-        cluster.allow_failures(self._max_restarts - self._num_restarts)
+        cluster.do(AllowFailures(self._max_restarts - self._num_restarts))
         parts.begin("restoring")
         self._history.restore(cluster)
         parts.begin("repeating")

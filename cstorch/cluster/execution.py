@@ -12,6 +12,7 @@ import numpy as np
 
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import LoadWeights, ReadWeights, Run, Settle
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize, plan_installation, start_up_of
 from appliance.jobs.client import JobClient
@@ -33,6 +34,7 @@ from wsc.core.messages.watch import NOTHING
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode
+from wsc.core.roles.commands import FinishSaving, Install, TrainWith
 from wsc.core.roles.installation import InputFeed, Installation
 from wsc.core.units import format_ps
 
@@ -131,7 +133,7 @@ class Execution:
             WaferStreamError: The value ended with the cluster.
         """
         if self.cluster is not None:
-            return self.cluster.masters([name], state)[name]
+            return self.cluster.do(ReadWeights([name], state))[name]
         if self.restored is None:
             raise WaferStreamError(
                 "a weight was read after the cluster had ended",
@@ -168,14 +170,14 @@ class Execution:
             self.cluster = self._start(installation, size, weights)
             self._log_start_up(installation)
         else:
-            self.cluster.install(installation)
+            self.cluster.do(Install(installation))
         if state is not None:
             self.held.take(state, self.cluster, self.restored)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same optimizer."""
         cluster = self.running()
-        cluster.train_with(optimizer)
+        cluster.do(TrainWith(optimizer))
         if self.held.state is not None:
             self.held.take(self.held.state, cluster, self.restored)
 
@@ -206,7 +208,7 @@ class Execution:
             watch = self.watch if mode == "train" else NOTHING
             with self._job_client.executing():
                 check = self._check_loss
-                results = cluster.run(mode, first_step, last_step, check, loss_scale, watch)
+                results = cluster.do(Run(mode, first_step, last_step, check, loss_scale, watch))
             for name in sorted({name for result in results for name in result.stragglers}):
                 log.warning("%s is a straggler: slower than the others for several steps", name)
             return results
@@ -232,7 +234,7 @@ class Execution:
         ``before`` is the step that was done before the job.
         """
         try:
-            step = cluster.settle()
+            step = cluster.do(Settle())
             if step is None:
                 log.warning("The job has ended during an update: its weights are lost")
                 return
@@ -254,7 +256,7 @@ class Execution:
         """Send what the user's program has written to MemoryX."""
         if changes := weights.take_changes():
             log.info("Sending %d tensors that the program has changed", len(changes))
-            self.running().load_weights(changes)
+            self.running().do(LoadWeights(changes))
         if self.held.state is not None:
             self.held.send_changes(self.running())
 
@@ -285,7 +287,7 @@ class Execution:
         if saving is not None:
             try:
                 if self.cluster is not None:
-                    self.cluster.finish_saving()
+                    self.cluster.do(FinishSaving())
             finally:
                 saving.abandon()  # a server that was replaced never reports
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import LoadWeights
 from cstorch.cluster.restored import Restored
 from cstorch.optim.state import OptimizerState
 
@@ -62,10 +63,10 @@ class HeldState:
         """Send what the user's program has written to MemoryX."""
         if self.state is not None and (changes := self.state.take_changes()):
             log.info("Sending %d tensors of the optimizer's state", len(changes))
-            cluster.load_weights(changes, "optimizer")
+            cluster.do(LoadWeights(changes, "optimizer"))
         if self.state is not None and (masks := self.state.take_masks()):
             log.info("Sending %d masks of sparse weights", len(masks))
-            cluster.load_weights(masks, "sparsity")
+            cluster.do(LoadWeights(masks, "sparsity"))
 
     def outdate(self) -> None:
         """Let later reads of the state fetch it: a step of training changes it."""

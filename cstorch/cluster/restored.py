@@ -14,6 +14,7 @@ import torch
 
 from appliance.checkpoints.keys import check_keys
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import LoadWeights, RestoreCheckpoint
 from cstorch.remote.weights import Weights
 from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from wsc.checkpoint.reader import Reader
@@ -111,7 +112,7 @@ class Restored:
                 where=str(self.path),
             )
         log.info("Loading weights from checkpoint %s", self.path)
-        cluster.restore(self.path, self.states, self.strict)
+        cluster.do(RestoreCheckpoint(self.path, self.states, self.strict))
         weights.outdate(self.weight_names)
 
 
@@ -144,10 +145,10 @@ def load_weights(cluster: Cluster, weights: Weights, restored: Restored | None) 
         log.info("About to send initial weights")
         for part in weights.initial_parts():
             if part:
-                cluster.load_weights(part)
+                cluster.do(LoadWeights(part))
         log.info("Finished sending initial weights")
     if restored is not None:
         restored.load(cluster, weights)
         if changes:
-            cluster.load_weights(changes)
+            cluster.do(LoadWeights(changes))
     weights.note_sent()

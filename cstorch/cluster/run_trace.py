@@ -9,6 +9,7 @@ from pathlib import Path
 
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import ReadActivities
 from timing.trace import Activities, write_trace
 from wsc.core.errors import WaferStreamError
 from wsc.core.roles.activities import ActivityLog, Interval, earliest
@@ -46,7 +47,7 @@ class RunTrace:
         """
         if self.log.is_on and isinstance(error, Exception):
             with suppress(WaferStreamError):
-                self._of_ended = cluster.activities()
+                self._of_ended = cluster.do(ReadActivities())
 
     def write(self, path: Path, running: Callable[[], Cluster]) -> list[str]:
         """Write all activities so far; return what is missing, as sentences.
@@ -64,7 +65,7 @@ class RunTrace:
                 code="trace-not-recorded",
                 remedy="set ClusterConfig(record=True)",
             )
-        found = self._of_ended or running().activities()
+        found = self._of_ended or running().do(ReadActivities())
         activities = self._with_limit(replace(found, measured=self._measured(found)))
         write_trace(path, activities)
         return activities.missing()

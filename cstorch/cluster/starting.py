@@ -14,6 +14,7 @@ from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import Installation
 from wsc.host.terminal import spinning
 
@@ -83,7 +84,7 @@ def start_filled(
         load_weights(cluster, weights, restored)
         log.info("Finalizing appliance staging for the run")
         log.info("Waiting for device programming to complete")
-        cluster.install(installation)
+        cluster.do(Install(installation))
         _log_staged(config)
     except BaseException:
         cluster.shutdown()

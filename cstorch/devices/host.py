@@ -21,6 +21,7 @@ from wsc.core.errors import ConfigError
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
+from wsc.core.roles.commands import TrainWith
 from wsc.numerics.precision import StreamPrecision
 
 
@@ -89,7 +90,7 @@ class HostBackend(Backend):
         execution, host = self._execution, self._host()
         if state is not None:
             execution.held.make_way(state)
-        host.train_with(optimizer)
+        host.do(TrainWith(optimizer))
         if state is not None:
             execution.held.take(state, host, execution.restored)
 

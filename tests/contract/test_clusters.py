@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from appliance.coordinator.commands import ReadPeakBytes
 from cstorch import Backend
 from swarmx.links.link import LinkKind
 from tests.support.programs.cstorch_program import cluster_of
@@ -26,7 +27,7 @@ UNEVEN = {
 def observe(backend: Backend) -> dict[str, Any]:
     """Return all results of a run: weights, losses, emulated time to the picosecond."""
     more = backend.run("train", STEPS + 1, STEPS + 2)
-    peaks = cluster_of(backend).peak_bytes()
+    peaks = cluster_of(backend).do(ReadPeakBytes())
     return {
         "digest": backend.weights_digest(),
         "results": [(r.step, r.values, r.gradient_norm, r.timing) for r in more],

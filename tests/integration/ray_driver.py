@@ -2,7 +2,7 @@
 
 import sys
 
-from toy_roles import FOREVER, Umpire, players
+from toy_roles import FOREVER, Play, Umpire, players
 
 from appliance.ray.coordinator import RayHosted
 from appliance.spec import RuntimeSpec
@@ -11,7 +11,7 @@ if __name__ == "__main__":
     hosted = RayHosted(Umpire, players(), RuntimeSpec(), sys.argv[1])
     try:
         print("ready", flush=True)
-        hosted.invoke(Umpire.play, FOREVER)
+        hosted.do(Play(FOREVER))
     except KeyboardInterrupt:
         pass
     finally:

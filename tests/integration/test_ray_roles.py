@@ -38,7 +38,7 @@ from wsc.core.messages.messages import node_name
 from wsc.core.roles.role import Job
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
-from toy_roles import FOREVER, Greet, PlayerSpec, Umpire, players
+from toy_roles import FOREVER, Fail, Greet, Play, PlayerSpec, ReadPids, Umpire, players
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
@@ -245,18 +245,18 @@ def test_lost_message_names_who_waits_for_whom(instance: None) -> None:
         assert "a waits for b (the ball)" in str(caught.value.value)
 
 
-def test_ray_hosted_forwards_calls_and_errors(instance: None) -> None:
-    """Calls are forwarded, errors come back as themselves, and a dead coordinator is named."""
+def test_ray_hosted_passes_on_commands_and_errors(instance: None) -> None:
+    """Commands are passed on, errors come back as themselves, and a dead coordinator is named."""
     hosted = RayHosted(Umpire, players(), RuntimeSpec(), uuid.uuid4().hex)
     try:
-        pids = hosted.invoke(Umpire.pids)
-        norms = hosted.invoke(Umpire.play, RALLY)
+        pids = hosted.do(ReadPids())
+        norms = hosted.do(Play(RALLY))
         assert norms["a"] | norms["b"] == NORMS
         with raises(ConfigError, "resigned") as caught:
-            hosted.invoke(Umpire.resign, reason="rain")
+            hosted.do(Fail("resign"))
         assert caught.value.value == "rain"
         with raises(ApplianceRuntimeServerError, "role-died") as died:
-            hosted.invoke(Umpire.die)
+            hosted.do(Fail("die"))
         assert str(died.value.where).startswith("crd-0,")
     finally:
         hosted.shutdown()
@@ -268,9 +268,9 @@ def test_stopped_coordinator_is_found(instance: None) -> None:
     runtime = RuntimeSpec(heartbeat_timeout_s=1)
     hosted = RayHosted(Umpire, players(), runtime, uuid.uuid4().hex)
     try:
-        pids = hosted.invoke(Umpire.pids)
+        pids = hosted.do(ReadPids())
         with raises(ApplianceRuntimeServerError, "role-stopped") as caught:
-            hosted.invoke(Umpire.stop)
+            hosted.do(Fail("stop"))
         assert caught.value.where == "crd-0"
     finally:
         hosted.shutdown()
@@ -282,11 +282,11 @@ def test_coordinator_that_hangs_is_found(instance: None) -> None:
     """One that waits for roles goes on, however long; one that does not return otherwise ends."""
     hosted = RayHosted(Umpire, players("slow"), RuntimeSpec(stall_timeout_s=3), uuid.uuid4().hex)
     try:
-        pids = hosted.invoke(Umpire.pids)
-        assert len(hosted.invoke(Umpire.play, RALLY)) == 2
+        pids = hosted.do(ReadPids())
+        assert len(hosted.do(Play(RALLY))) == 2
         time.sleep(3.5)  # between calls it may rest
         with raises(ApplianceDeadlockError, "role-stalled") as caught:
-            hosted.invoke(Umpire.hang)
+            hosted.do(Fail("hang"))
         assert caught.value.where == "crd-0"
     finally:
         hosted.shutdown()

@@ -125,26 +125,43 @@ def players(mood: str = "fair", prefix: str = "") -> list[PlayerSpec]:
     return [PlayerSpec(a, b, serves=True), PlayerSpec(b, a, mood=mood)]
 
 
+@dataclass(frozen=True)
+class Play(Command[dict[str, dict[int, float]]]):
+    """Run a job; return the norms of each role."""
+
+    job: Job
+
+
+@dataclass(frozen=True)
+class ReadPids(Command[set[int]]):
+    """Return the processes of the roles."""
+
+
+@dataclass(frozen=True)
+class Fail(Command[None]):
+    """Let an umpire resign, die, stop or hang."""
+
+    how: str
+
+
 class Umpire:
     """Object on a coordinator actor: runs jobs on the roles, and may fail itself."""
 
     def __init__(self, roles: RayRoles) -> None:
         self.roles = roles
 
-    def play(self, job: Job) -> dict[str, dict[int, float]]:
-        return {report.role: report.norms for report in self.roles.run(job)}
-
-    def pids(self) -> set[int]:
-        return {presence.pid for presence in self.roles.presences.values()}
-
-    def resign(self, *, reason: str) -> None:
-        raise ConfigError("the umpire resigned", code="resigned", value=reason)
-
-    def die(self) -> None:
-        os._exit(7)
-
-    def stop(self) -> None:
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-    def hang(self) -> None:
-        time.sleep(1000)
+    def do(self, command: Command[Any]) -> Any:
+        match command:
+            case Play(job):
+                return {report.role: report.norms for report in self.roles.run(job)}
+            case ReadPids():
+                return {presence.pid for presence in self.roles.presences.values()}
+            case Fail("resign"):
+                raise ConfigError("the umpire resigned", code="resigned", value="rain")
+            case Fail("die"):
+                os._exit(7)
+            case Fail("stop"):
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case Fail("hang"):
+                time.sleep(1000)
+        return None

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from appliance.coordinator.commands import HashWeights, Run
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from csnode.gradients import GradientSums, LeafMemory
@@ -111,8 +112,8 @@ class Machine:
         feed = replace(installed.feed, seed=data_seed)
         installed = replace(installed, feed=feed)
         cluster = start(installed, self.model, size, machine, seed)
-        cluster.run("train", 1, STEPS)
-        return cluster.digest()
+        cluster.do(Run("train", 1, STEPS))
+        return cluster.do(HashWeights())
 
 
 @pytest.fixture(scope="module")
@@ -206,8 +207,8 @@ def digests_of(
     for size in (ClusterSize(1), ClusterSize(1, 3), ClusterSize(3, 2), ClusterSize(8)):
         installed = installation(compiled, lambda: batches, sgd(model), size)
         cluster = start(installed, model, size)
-        cluster.run("train", 1, STEPS)
-        digests.add(cluster.digest())
+        cluster.do(Run("train", 1, STEPS))
+        digests.add(cluster.do(HashWeights()))
     return digests
 
 

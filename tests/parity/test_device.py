@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from appliance.coordinator.commands import HashWeights, ReadPeakBytes, Run
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.roles.deferred_queues import DeferredQueues
 from tests.support.roles.local_machine import (
@@ -72,9 +73,9 @@ def test_staged_steps_have_the_results_of_plain_ones(trains: bool, num_csx: int)
         size = ClusterSize(num_csx, lanes=2, activation_bytes=1, device=device)
         installed = installation(compiled, partial(random_batches, 2, 10), update, size)
         cluster = start(installed, model, size)
-        steps = cluster.run("train" if trains else "eval", 1, 2)
-        held = {role: peaks["activations"] for role, peaks in cluster.peak_bytes().items()}
-        found.append((steps, held, cluster.digest()))
+        steps = cluster.do(Run("train" if trains else "eval", 1, 2))
+        held = {role: peaks["activations"] for role, peaks in cluster.do(ReadPeakBytes()).items()}
+        found.append((steps, held, cluster.do(HashWeights())))
     assert found[0] == found[1]
 
 

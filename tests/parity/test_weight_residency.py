@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from appliance import local as local_roles
+from appliance.coordinator.commands import ReadPeakBytes, Run
 from appliance.elaboration.elaborate import ClusterSize
 from csnode.micro_batch import Kernel, MicroBatch
 from tests.support.programs.cstorch_program import cluster_of
@@ -38,8 +39,8 @@ def peaks(depth: int) -> dict[str, dict[str, int]]:
     size = ClusterSize(num_csx=2)
     source = partial(random_batches, 1, 4, WIDTH)
     cluster = start(installation(compiled, source, sgd(model), size), model, size)
-    cluster.run("train", 1, 1)
-    return cluster.peak_bytes()
+    cluster.do(Run("train", 1, 1))
+    return cluster.do(ReadPeakBytes())
 
 
 def test_peak_weight_bytes_do_not_grow_with_depth() -> None:
@@ -57,7 +58,7 @@ def test_peak_weight_bytes_of_gpt_do_not_grow_with_depth() -> None:
     def weights(num_layers: int) -> list[int]:
         init = init_config(SLIM | {"num_hidden_layers": num_layers})
         peak = train_on_cluster(
-            init, Shape(2), 1, inspect=lambda backend: cluster_of(backend).peak_bytes()
+            init, Shape(2), 1, inspect=lambda backend: cluster_of(backend).do(ReadPeakBytes())
         )
         return [peak[node]["weights"] for node in ("csx-0", "csx-1")]
 

@@ -7,6 +7,7 @@ from functools import cache
 
 import torch
 
+from appliance.coordinator.commands import ReadWeights, Run
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.plain_torch.torch_cases import Case, CaseModel
@@ -63,11 +64,11 @@ def check_step(case: Case) -> None:
     installed = installation(compiled(case), lambda: [batch], sgd(model, LEARNING_RATE), size)
     cluster = start(installed, model, size)
     try:
-        (result,) = cluster.run("train", 1, 1)
+        (result,) = cluster.do(Run("train", 1, 1))
         count = num_micro_batches(case)
         share = 1.0 if installed.program.totals else 1 / count
         loss = plain_step(plain, batch, count, share, installed.program.batch_draws)
-        trained = cluster.masters([name for name, _ in plain.named_parameters()])
+        trained = cluster.do(ReadWeights([name for name, _ in plain.named_parameters()]))
     finally:
         cluster.shutdown()
     assert result.values == (loss,)

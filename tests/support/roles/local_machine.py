@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from appliance.coordinator.commands import LoadWeights
 from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize, elaborate, plan_installation
 from appliance.local import LocalRoles
@@ -24,6 +25,7 @@ from timing.record import Record
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.core.optimizer.spec import OptimizerSpec
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import InputFeed, Installation
 from wsc.numerics.precision import StreamPrecision
 
@@ -116,8 +118,8 @@ def start(
     roles = LocalRoles(elaborate(parameters, size, machine, seed))
     timing = ClusterTiming(machine, size.num_csx, size.num_servers, record=record)
     coordinator = Coordinator(parameters, size.num_servers, timing, roles)
-    coordinator.install(installed)
-    coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
+    coordinator.do(Install(installed))
+    coordinator.do(LoadWeights({name: p.detach() for name, p in model.named_parameters()}))
     return coordinator
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
+from appliance.coordinator.commands import HashWeights, LoadWeights, Run
 from appliance.coordinator.coordinator import Coordinator
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize, elaborate
@@ -26,6 +27,7 @@ from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.messages.messages import Envelope
 from wsc.core.optimizer.spec import OptimizerSpec
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import Installation
 from wsc.core.roles.role import Report, Role, RoleContext, RoleSpec, RunningJob, Threadless, Waiting
 
@@ -140,9 +142,9 @@ def cluster(
     roles = SupervisedRoles(inner, specs, SIZE.num_servers, policy)
     timing = ClusterTiming(MACHINE, SIZE.num_csx, SIZE.num_servers)
     coordinator = Coordinator(parameters, SIZE.num_servers, timing, roles, roles.story.take)
-    coordinator.install(train if optimizer is None else replace(train, optimizer=optimizer))
-    coordinator.install(evaluate)
-    coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
+    coordinator.do(Install(train if optimizer is None else replace(train, optimizer=optimizer)))
+    coordinator.do(Install(evaluate))
+    coordinator.do(LoadWeights({name: p.detach() for name, p in model.named_parameters()}))
     return coordinator
 
 
@@ -154,9 +156,9 @@ def replicated_specs() -> list[RoleSpec]:
 def jobs(running: Coordinator) -> list[StepResult]:
     """Train, evaluate, train."""
     return [
-        *running.run("train", 1, 4),
-        *running.run("eval", 1, 3),
-        *running.run("train", 5, LAST_STEP),
+        *running.do(Run("train", 1, 4)),
+        *running.do(Run("eval", 1, 3)),
+        *running.do(Run("train", 5, LAST_STEP)),
     ]
 
 
@@ -164,7 +166,7 @@ def jobs(running: Coordinator) -> list[StepResult]:
 def expected() -> tuple[list[StepResult], str, int]:
     faults = Faults()
     running = cluster(faults)
-    return jobs(running), running.digest(), faults.count
+    return jobs(running), running.do(HashWeights()), faults.count
 
 
 def local_roles(running: Coordinator) -> LocalRoles:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import cstorch
+from appliance.coordinator.commands import ReadWeights
 from tests.support.programs.cstorch_program import cluster_of
 from tests.support.roles.local_machine import Regression
 from tests.support.runs.tiny_training import Shape
+from wsc.core.roles.role import Command
 
 NAME = "layers.0.weight"
 SERVERS = Shape(2, servers=2)
@@ -26,7 +28,9 @@ def regression_of(backend: cstorch.Backend) -> Regression:
 def held(backend: cstorch.Backend) -> dict[str, torch.Tensor]:
     """Return what the weight servers hold now."""
     names = [name for name, _ in Regression().named_parameters()]
-    return {name: torch.from_numpy(a) for name, a in cluster_of(backend).masters(names).items()}
+    return {
+        name: torch.from_numpy(a) for name, a in cluster_of(backend).do(ReadWeights(names)).items()
+    }
 
 
 def same(found: Any, expected: Any) -> bool:
@@ -39,11 +43,25 @@ def same(found: Any, expected: Any) -> bool:
 def counted_reads(backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that grows by the name of each weight that is fetched."""
     fetched: list[str] = []
-    original = cluster_of(backend).masters
 
-    def masters(names: list[str], state: str = "model") -> dict[str, np.ndarray]:
-        fetched.extend(names)
-        return original(names, state)
+    def note(command: Command[Any]) -> None:
+        if isinstance(command, ReadWeights):
+            fetched.extend(command.names)
 
-    monkeypatch.setattr(backend.running_cluster, "masters", masters)
+    watch_commands(backend, monkeypatch, note)
     return fetched
+
+
+def watch_commands(
+    backend: cstorch.Backend,
+    monkeypatch: pytest.MonkeyPatch,
+    note: Callable[[Command[Any]], object],
+) -> None:
+    """Call ``note`` with each command that a running cluster gets."""
+    original = cluster_of(backend).do
+
+    def do(command: Command[Any]) -> Any:
+        note(command)
+        return original(command)
+
+    monkeypatch.setattr(backend.running_cluster, "do", do)

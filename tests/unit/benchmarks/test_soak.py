@@ -19,7 +19,7 @@ from wsc.host.interrupts import Terminated
 def test_processes_are_named_by_their_titles() -> None:
     """Roles and coordinator have Ray's titles; Ray's own processes are known by their program."""
     assert name_of("ray::csx-1.run") == "csx-1"
-    assert name_of("ray::HostedCoordinator.invoke") == "crd-0"
+    assert name_of("ray::HostedCoordinator.do") == "crd-0"
     assert name_of("ray::SpareCoordinator") == "spare crd-0"
     assert name_of("ray::spare.run") == "spare role"
     assert name_of("/site-packages/ray/core/src/ray/gcs/gcs_server --log_dir=x") == "gcs_server"

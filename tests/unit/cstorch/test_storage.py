@@ -14,6 +14,7 @@ from torch import nn
 
 import cstorch
 from appliance.checkpoints.folder import LOCK_NAME, CheckpointFolder
+from appliance.coordinator.commands import ReadWeights
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import (
     batches,
@@ -25,6 +26,7 @@ from tests.support.programs.cstorch_program import (
     running_backend,
     training_step,
 )
+from tests.support.roles.remote_weights import counted_reads
 from tests.support.runs.tiny_training import Shape
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.errors import CheckpointError, WaferStreamError
@@ -43,8 +45,8 @@ def test_load_returns_what_was_saved(backend: cstorch.Backend, tmp_path: Path) -
     path = tmp_path / "c.mdl"
     cstorch.save({"model": {}, "optimizer": {}, "note": [1, {"a": None}]}, path)
     state = cstorch.load(path)
-    masters = cluster_of(backend).masters(
-        [name for name, _ in model_of(backend).named_parameters()]
+    masters = cluster_of(backend).do(
+        ReadWeights([name for name, _ in model_of(backend).named_parameters()])
     )
     assert state.keys() == {"note", "model", "optimizer"}
     assert state["note"] == [1, {"a": None}]
@@ -252,8 +254,9 @@ def test_save_of_the_state_dict_fetches_nothing(
     backend: cstorch.Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The weight servers write what they hold."""
-    monkeypatch.setattr(backend.running_cluster, "masters", None)
+    fetched = counted_reads(backend, monkeypatch)
     cstorch.save({"model": model_of(backend).state_dict()}, tmp_path / "c.mdl")
+    assert not fetched
 
 
 def test_save_needs_a_running_cluster(tmp_path: Path) -> None:

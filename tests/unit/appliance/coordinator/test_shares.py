@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.coordinator.commands import HashWeights, Run
 from appliance.coordinator.shares import Shares, dealt_out, speeds_of
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.roles.local_machine import train_regression
@@ -86,9 +87,9 @@ def test_shares_change_neither_bits_nor_emulated_time(shares: tuple[int, ...]) -
     alone, shared = train_regression(ClusterSize(1)), train_regression(ClusterSize(3, lanes=2))
     equal = train_regression(ClusterSize(3))
     shared._shares.current = shares
-    alone.run("train", 1, 2)
-    expected, found = equal.run("train", 1, 2), shared.run("train", 1, 2)
-    assert shared.digest() == alone.digest()
+    alone.do(Run("train", 1, 2))
+    expected, found = equal.do(Run("train", 1, 2)), shared.do(Run("train", 1, 2))
+    assert shared.do(HashWeights()) == alone.do(HashWeights())
     assert [result.values for result in found] == [result.values for result in expected]
     assert [result.timing for result in found] == [result.timing for result in expected]
 
@@ -96,9 +97,9 @@ def test_shares_change_neither_bits_nor_emulated_time(shares: tuple[int, ...]) -
 def test_measured_shares_are_those_of_the_next_job() -> None:
     running = train_regression(ClusterSize(3))
     running._shares = Shares(is_measured=True)
-    running.run("train", 1, 1)
+    running.do(Run("train", 1, 1))
     running._shares.current = (2, 2, 1)
-    running.run("train", 2, 2)
+    running.do(Run("train", 2, 2))
     expected = train_regression(ClusterSize(1))
-    expected.run("train", 1, 2)
-    assert running.digest() == expected.digest()
+    expected.do(Run("train", 1, 2))
+    assert running.do(HashWeights()) == expected.do(HashWeights())

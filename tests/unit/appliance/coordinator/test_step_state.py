@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from appliance.coordinator.commands import LoadWeights, ReadWeights, Run
 from appliance.coordinator.coordinator import Coordinator
 from appliance.coordinator.step_state import MOST_BYTES, steps_per_job
 from appliance.elaboration.elaborate import ClusterSize
@@ -45,7 +46,7 @@ def cluster(size: ClusterSize) -> Coordinator:
     model = Tracking()
     compiled = compile_model(model, source()[0], 5)
     running = start(installation(compiled, source, sgd(model), size), model, size)
-    running.load_weights(dict(model.named_buffers()))
+    running.do(LoadWeights(dict(model.named_buffers())))
     return running
 
 
@@ -57,8 +58,8 @@ def test_updates_follow_the_index_of_the_micro_batch() -> None:
             order = order * 0.5 + x.mean(0)
     for size in (ClusterSize(1), ClusterSize(3, lanes=2)):
         running = cluster(size)
-        running.run("train", 1, 3)
-        found = running.masters(["order", "count", "layers.0.bias"])
+        running.do(Run("train", 1, 3))
+        found = running.do(ReadWeights(["order", "count", "layers.0.bias"]))
         assert np.array_equal(found["order"], order.numpy())
         assert found["count"] == 15
         assert found["layers.0.bias"].shape == (4,)

@@ -7,6 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from appliance.coordinator.commands import (
+    HashWeights,
+    LoadWeights,
+    ReadWeights,
+    RestoreCheckpoint,
+    Run,
+    SaveCheckpoint,
+)
 from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.faults.log import FaultLog
@@ -31,6 +39,7 @@ from wsc.core.errors import (
     ConfigError,
     WaferStreamError,
 )
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import Installation
 
 SIZE = ClusterSize(num_csx=2)
@@ -52,8 +61,8 @@ def cluster_with(faults: Sequence[str], folder: Path) -> Coordinator:
     specs = elaborate(installed.program.parameters, SIZE, MACHINE, seed=0)
     roles = LocalRoles(with_faults(specs, plan, has_processes=False))
     coordinator = Coordinator(installed.program.parameters, 1, ClusterTiming(MACHINE, 2, 1), roles)
-    coordinator.install(installed)
-    coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
+    coordinator.do(Install(installed))
+    coordinator.do(LoadWeights({name: p.detach() for name, p in model.named_parameters()}))
     return coordinator
 
 
@@ -61,8 +70,8 @@ def cluster_with(faults: Sequence[str], folder: Path) -> Coordinator:
 def expected() -> str:
     """The weights' digest without faults."""
     coordinator = cluster_with([], Path())
-    coordinator.run("train", 1, STEPS)
-    return coordinator.digest()
+    coordinator.do(Run("train", 1, STEPS))
+    return coordinator.do(HashWeights())
 
 
 @pytest.mark.parametrize(
@@ -80,11 +89,11 @@ def test_fault_ends_a_job_with_an_error_and_once(
 ) -> None:
     """No fault changes a weight silently; the same run afterwards does not fail again."""
     with raises(kind, code):
-        cluster_with([fault], tmp_path).run("train", 1, STEPS)
+        cluster_with([fault], tmp_path).do(Run("train", 1, STEPS))
     assert len(FaultLog(tmp_path).happened(Fault.model_validate(fault))) == 1
     again = cluster_with([fault], tmp_path)
-    again.run("train", 1, STEPS)
-    assert again.digest() == expected()
+    again.do(Run("train", 1, STEPS))
+    assert again.do(HashWeights()) == expected()
 
 
 def test_late_and_doubled_messages_change_no_bit(tmp_path: Path) -> None:
@@ -97,8 +106,8 @@ def test_late_and_doubled_messages_change_no_bit(tmp_path: Path) -> None:
         "br-0@2/gradients:duplicate*2",
     ]
     coordinator = cluster_with(faults, tmp_path)
-    coordinator.run("train", 1, STEPS)
-    assert coordinator.digest() == expected()
+    coordinator.do(Run("train", 1, STEPS))
+    assert coordinator.do(HashWeights()) == expected()
     log = FaultLog(tmp_path)
     assert [len(log.happened(Fault.model_validate(text))) for text in faults] == [3, 1, 1, 1, 2]
 
@@ -106,14 +115,14 @@ def test_late_and_doubled_messages_change_no_bit(tmp_path: Path) -> None:
 def test_full_disk_is_a_checkpoint_error(tmp_path: Path) -> None:
     """The kernel refuses the write of one checkpoint; weights are as before, the next is whole."""
     coordinator = cluster_with(["wgt-0@1:disk"], tmp_path / "faults")
-    coordinator.run("train", 1, STEPS)
+    coordinator.do(Run("train", 1, STEPS))
     with pytest.raises(CheckpointError):
-        coordinator.save(tmp_path / "first.mdl", ["model"], {})
-    assert coordinator.digest() == expected()
-    coordinator.save(tmp_path / "second.mdl", ["model"], {})
-    before = coordinator.masters(sorted(program()[0].state_dict()))
-    coordinator.restore(tmp_path / "second.mdl", ["model"], strict=True)
-    after = coordinator.masters(sorted(before))
+        coordinator.do(SaveCheckpoint(tmp_path / "first.mdl", ["model"], {}))
+    assert coordinator.do(HashWeights()) == expected()
+    coordinator.do(SaveCheckpoint(tmp_path / "second.mdl", ["model"], {}))
+    before = coordinator.do(ReadWeights(sorted(program()[0].state_dict())))
+    coordinator.do(RestoreCheckpoint(tmp_path / "second.mdl", ["model"], strict=True))
+    after = coordinator.do(ReadWeights(sorted(before)))
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
@@ -130,7 +139,7 @@ def test_roles_without_a_fault_have_no_shell(tmp_path: Path) -> None:
 def test_shell_of_a_weight_server_notes_progress(tmp_path: Path) -> None:
     """A benchmark reads there when a step was done."""
     coordinator = cluster_with(["wgt-0@2:slow=0"], tmp_path)
-    coordinator.run("train", 1, STEPS)
+    coordinator.do(Run("train", 1, STEPS))
     assert [step for _, step in FaultLog(tmp_path).progress()] == [1, 2, 3]
 
 

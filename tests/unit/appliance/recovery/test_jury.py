@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import HashWeights, LoadWeights, Run
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.recovery.jury import Jury
@@ -26,6 +27,7 @@ from tests.support.roles.local_machine import (
 )
 from wsc.core.config import validate
 from wsc.core.errors import ApplianceError, ConfigError
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import Installation
 from wsc.core.roles.verification import Ballot, Dispute, DisputedBitsError, Unit
 
@@ -64,8 +66,8 @@ def cluster_with(
         installed.program.parameters, size, spec, seed=0, autorestart=autorestart
     )
     try:
-        running.install(installed)
-        running.load_weights({name: p.detach() for name, p in model.named_parameters()})
+        running.do(Install(installed))
+        running.do(LoadWeights({name: p.detach() for name, p in model.named_parameters()}))
         yield running
     finally:
         running.shutdown()
@@ -75,13 +77,13 @@ def cluster_with(
 def expected(num_csx: int) -> tuple[list[StepResult], str]:
     """Results and digest of a run that verifies nothing and meets no fault."""
     with cluster_with([], Path("unused"), num_csx, fraction=0.0) as running:
-        return running.run("train", 1, STEPS), running.digest()
+        return running.do(Run("train", 1, STEPS)), running.do(HashWeights())
 
 
 def results_of(running: Cluster) -> tuple[list[StepResult], str]:
     """Train in two jobs."""
-    results = [*running.run("train", 1, 4), *running.run("train", 5, STEPS)]
-    return results, running.digest()
+    results = [*running.do(Run("train", 1, 4)), *running.do(Run("train", 5, STEPS))]
+    return results, running.do(HashWeights())
 
 
 def story_of(faults: Sequence[str], num_csx: int, folder: Path) -> list[str]:
@@ -157,7 +159,7 @@ def test_wrong_bits_end_a_run_without_recovery(tmp_path: Path) -> None:
         cluster_with(["csx-1@3:wrong_bits"], tmp_path, autorestart=None) as running,
         raises(ApplianceError, "bits-disputed") as caught,
     ):
-        running.run("train", 1, STEPS)
+        running.do(Run("train", 1, STEPS))
     assert "csx-1" in caught.value.what
     assert str(caught.value.where).startswith("step 3, round ")
 
@@ -166,8 +168,8 @@ def test_wrong_bits_change_weights_where_nothing_is_verified(tmp_path: Path) -> 
     """The fault is real: without verification it changes the answer."""
     fault = "csx-1@3:wrong_bits"
     with cluster_with([fault], tmp_path, fraction=0.0, autorestart=None) as running:
-        running.run("train", 1, STEPS)
-        assert running.digest() != expected(3)[1]
+        running.do(Run("train", 1, STEPS))
+        assert running.do(HashWeights()) != expected(3)[1]
 
 
 def test_one_system_cannot_be_verified(tmp_path: Path) -> None:

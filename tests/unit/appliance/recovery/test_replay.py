@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import HashWeights, LoadWeights, Run, SaveCheckpoint
 from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
@@ -31,8 +32,9 @@ from tests.support.roles.local_machine import (
 )
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError
+from wsc.core.roles.commands import Install
 from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Report
+from wsc.core.roles.role import Command, Job, Report
 
 SIZE = ClusterSize(2, num_servers=2)
 source = partial(random_batches, 3, 10)
@@ -115,18 +117,18 @@ class Losing:
 def train(cluster: Cluster, folder: Path) -> Iterator[Any]:
     """A user's program: yields all that it sees."""
     training, evaluation = installations()
-    cluster.install(training)
-    cluster.load_weights(weights())
-    yield cluster.run("train", 1, 2)
-    cluster.install(evaluation)
-    yield cluster.run("eval", 1, 1)
-    cluster.save(folder / ".a.partial", tuple(CLUSTER_STATES), {"global_step": 2})
+    cluster.do(Install(training))
+    cluster.do(LoadWeights(weights()))
+    yield cluster.do(Run("train", 1, 2))
+    cluster.do(Install(evaluation))
+    yield cluster.do(Run("eval", 1, 1))
+    cluster.do(SaveCheckpoint(folder / ".a.partial", tuple(CLUSTER_STATES), {"global_step": 2}))
     (folder / ".a.partial").rename(folder / "a")
-    yield cluster.run("train", 3, 3)
+    yield cluster.do(Run("train", 3, 3))
     (folder / "a").unlink()  # as of a folder that keeps few checkpoints
-    cluster.load_weights({"layers.0.bias": torch.ones(4)})
-    yield cluster.run("train", 4, 5)
-    yield cluster.digest()
+    cluster.do(LoadWeights({"layers.0.bias": torch.ones(4)}))
+    yield cluster.do(Run("train", 4, 5))
+    yield cluster.do(HashWeights())
 
 
 def outcome(losing: Losing, folder: Path, max_restarts: int = 3) -> list[Any]:
@@ -230,8 +232,14 @@ def test_interrupt_asks_nothing_of_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A coordinator that hangs would never answer, and the program would not end."""
-    asked: list[Coordinator] = []
-    monkeypatch.setattr(Coordinator, "story", asked.append)
+    given: list[Command[Any]] = []
+    do = Coordinator.do
+
+    def note(coordinator: Coordinator, command: Command[Any]) -> Any:
+        given.append(command)
+        return do(coordinator, command)
+
+    monkeypatch.setattr(Coordinator, "do", note)
     with pytest.raises(KeyboardInterrupt):
         outcome(Losing(is_interrupted=True), tmp_path)
-    assert not asked
+    assert isinstance(given[-1], Run)

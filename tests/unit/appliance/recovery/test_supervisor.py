@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from appliance.coordinator.commands import HashWeights, ReadStory, Run, SaveCheckpoint
 from appliance.local import LocalRoles
 from appliance.recovery.policy import TAINTING_FAILURES
 from appliance.recovery.replicas import ReplicatedRoles
@@ -44,8 +45,8 @@ def test_lost_roles_change_no_result(losses: dict[int, str]) -> None:
     faults = Faults(dict(losses))
     running = cluster(faults)
     assert jobs(running) == results
-    assert running.digest() == digest
-    assert sum("recovered" in line for line in running.story()) == faults.hits
+    assert running.do(HashWeights()) == digest
+    assert sum("recovered" in line for line in running.do(ReadStory())) == faults.hits
 
 
 @settings(max_examples=15, deadline=None)
@@ -60,8 +61,8 @@ def test_lost_servers_are_filled_from_replicas(losses: dict[int, str]) -> None:
     faults = Faults(dict(losses))
     running = cluster(faults, has_replicas=True)
     assert jobs(running) == results
-    assert running.digest() == digest
-    assert sum("recovered" in line for line in running.story()) == faults.hits
+    assert running.do(HashWeights()) == digest
+    assert sum("recovered" in line for line in running.do(ReadStory())) == faults.hits
 
 
 def fail_once(
@@ -95,7 +96,7 @@ def test_recovery_that_fails_half_way_is_begun_again(victim: str, method: str, a
     running = cluster(Faults({300: victim}), has_replicas=True)
     failures = fail_once(local_roles(running), method, after=after, when=is_of_recovery)
     assert jobs(running) == results
-    assert running.digest() == digest
+    assert running.do(HashWeights()) == digest
     assert failures
 
 
@@ -111,7 +112,7 @@ def test_survivors_get_the_program_of_fewer_systems_in_the_end() -> None:
         when=lambda names, command: isinstance(command, Install) and len(names) > 1,
     )
     assert jobs(running) == results
-    assert running.digest() == digest
+    assert running.do(HashWeights()) == digest
     assert failures
 
 
@@ -130,14 +131,14 @@ def test_server_lost_with_its_replica_is_not_replaced() -> None:
 
     replica.do = die
     with raises(ApplianceRuntimeServerError, "weights-lost"):
-        running.run("train", 1, 4)
+        running.do(Run("train", 1, 4))
 
 
 def test_postponed_optimizer_state_reaches_a_new_server(tmp_path: Path) -> None:
     """It was to be restored when an optimizer is installed; the new server restores it, too."""
     source_of_state = cluster(Faults(), has_replicas=True)
-    source_of_state.run("train", 1, 2)
-    source_of_state.save(tmp_path / "file", tuple(CLUSTER_STATES), {})
+    source_of_state.do(Run("train", 1, 2))
+    source_of_state.do(SaveCheckpoint(tmp_path / "file", tuple(CLUSTER_STATES), {}))
     restored: list[str] = []
     inner = ReplicatedRoles(LocalRoles(replicated_specs()), REPLICAS)
     inner.do(None, Install(replace(programs()[2], has_replicas=True)))
@@ -163,26 +164,26 @@ def test_faults_of_the_property_do_strike() -> None:
 def test_finished_steps_do_not_run_again() -> None:
     """Only the step that was not finished by all does; the story names it."""
     running = cluster(Faults({300: "csx-1"}))
-    running.run("train", 1, 4)
-    decision, recovery = running.story()
+    running.do(Run("train", 1, 4))
+    decision, recovery = running.do(ReadStory())
     assert decision == "csx-1 died: replace, csx-1 lost"
     assert recovery.endswith("; step 3 runs again")
-    assert running.story() == []
+    assert running.do(ReadStory()) == []
 
 
 def test_weight_server_is_not_replaced() -> None:
     """Its weights are gone; another cluster replays them (test_replay.py)."""
     running = cluster(Faults({300: "wgt"}))
     with raises(ApplianceRuntimeServerError, "role-died"):
-        running.run("train", 1, 4)
-    assert "weights are lost" in running.story()[-1]
+        running.do(Run("train", 1, 4))
+    assert "weights are lost" in running.do(ReadStory())[-1]
 
 
 def test_error_of_the_data_is_raised_at_once() -> None:
     """Another try would meet it again."""
     running = cluster(Faults({100: "wrk"}, DataError, "input-changed"))
     with raises(DataError, "input-changed"):
-        running.run("train", 1, 4)
+        running.do(Run("train", 1, 4))
 
 
 def test_failure_without_a_lost_role_is_tried_again() -> None:
@@ -190,16 +191,16 @@ def test_failure_without_a_lost_role_is_tried_again() -> None:
     faults = Faults({400: "csx-2"}, code="role-failed")
     running = cluster(faults)
     assert jobs(running) == expected()[0]
-    assert "retry" in running.story()[0]
+    assert "retry" in running.do(ReadStory())[0]
 
 
 def test_failures_in_a_row_are_limited() -> None:
     """Without a finished step between them; then the error says so and names the last failure."""
     running = cluster(Faults({1: "csx", 2: "csx", 3: "csx"}), restarts=2)
     with raises(ApplianceRuntimeServerError, "restarts-exhausted") as error:
-        running.run("train", 1, 4)
+        running.do(Run("train", 1, 4))
     assert str(error.value.where).startswith("csx-")
-    assert "max_num_restarts is 2" in running.story()[-1]
+    assert "max_num_restarts is 2" in running.do(ReadStory())[-1]
 
 
 def test_system_that_keeps_failing_is_left_out_until_it_has_rested() -> None:
@@ -208,21 +209,21 @@ def test_system_that_keeps_failing_is_left_out_until_it_has_rested() -> None:
     faults = Faults(dict.fromkeys(range(10, 10 + TAINTING_FAILURES), "csx-2"))
     running = cluster(faults, restarts=5)
     assert jobs(running) == results
-    assert running.digest() == digest
-    assert any("shrink, csx-2 keeps failing" in line for line in running.story())
-    running.run("train", LAST_STEP + 1, 30)
-    running.run("train", 31, 31)
-    assert running.story() == ["3 systems again from step 31 on"]
+    assert running.do(HashWeights()) == digest
+    assert any("shrink, csx-2 keeps failing" in line for line in running.do(ReadStory()))
+    running.do(Run("train", LAST_STEP + 1, 30))
+    running.do(Run("train", 31, 31))
+    assert running.do(ReadStory()) == ["3 systems again from step 31 on"]
     whole = cluster(Faults())
-    whole.run("train", 1, 31)
-    assert running.digest() == whole.digest()
+    whole.do(Run("train", 1, 31))
+    assert running.do(HashWeights()) == whole.do(HashWeights())
 
 
 def test_cluster_does_not_shrink_below_its_minimum() -> None:
     faults = Faults(dict.fromkeys(range(10, 10 + TAINTING_FAILURES), "csx-2"))
     running = cluster(faults, restarts=5, min_num_csx=3)
     assert jobs(running) == expected()[0]
-    assert not any("shrink" in line for line in running.story())
+    assert not any("shrink" in line for line in running.do(ReadStory()))
 
 
 def test_calls_between_jobs_survive_a_loss() -> None:
@@ -236,7 +237,7 @@ def test_calls_between_jobs_survive_a_loss() -> None:
         raise ApplianceRuntimeServerError("csx-1 died", code="role-died", where="csx-1")
 
     dead.do = die
-    running.install(programs()[2])
+    running.do(Install(programs()[2]))
     assert jobs(running) == expected()[0]
 
 
@@ -250,8 +251,8 @@ def test_loss_scale_goes_on_from_the_last_finished_step(message: int) -> None:
     runs = []
     for faults in (Faults(), Faults({message: "csx"})):
         running = cluster(faults, optimizer=optimizer)
-        results = running.run("train", 1, 5, loss_scale=LossScale(2.0))
-        runs.append((results, running.digest()))
+        results = running.do(Run("train", 1, 5, loss_scale=LossScale(2.0)))
+        runs.append((results, running.do(HashWeights())))
     scales = [result.loss_scale.scale for result in runs[0][0] if result.loss_scale is not None]
     assert scales == [4.0, 8.0, 16.0, 32.0, 64.0]
     assert runs[1] == runs[0]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import cstorch
+from appliance.coordinator.commands import ReadWeights
 from cstorch import amp, backends
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import (
@@ -241,7 +242,7 @@ def test_loss_scale_keeps_small_gradients(scale: float, backend: cstorch.Backend
     backend.register(Faint())
     train(backend, scale, lr=1e8)
     initial = {name: p.detach().numpy() for name, p in Faint().named_parameters()}
-    masters = cluster_of(backend).masters(list(initial))
+    masters = cluster_of(backend).do(ReadWeights(list(initial)))
     moved = any((masters[name] != initial[name]).any() for name in initial)
     assert moved == (scale > 1)
 

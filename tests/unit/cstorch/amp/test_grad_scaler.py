@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import cstorch
+from appliance.coordinator.commands import ReadWeights
 from cstorch import amp
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import cluster_of, executor, losses, running_backend
@@ -128,7 +129,9 @@ def test_closures_get_the_scale_of_the_next_step() -> None:
         assert SEEN == [(4.0, 1), (2.0, 2), (1.0, 3)]
         assert scaler.get_scale() == 1.0
         assert scaler.get_num_skipped_steps() == 3
-        masters = cluster_of(backend).masters([name for name, _ in model.named_parameters()])
+        masters = cluster_of(backend).do(
+            ReadWeights([name for name, _ in model.named_parameters()])
+        )
         for name, parameter in Steep().named_parameters():
             assert (masters[name] == parameter.detach().numpy()).all()
 

@@ -154,4 +154,4 @@ def test_a_cluster_is_asked_at_its_end_unless_interrupted(error: BaseException, 
     """An interrupted one would answer only after its job."""
     cluster = Mock(spec=Cluster)
     RunTrace(9).keep(cluster, error)
-    assert cluster.activities.call_count == times
+    assert cluster.do.call_count == times

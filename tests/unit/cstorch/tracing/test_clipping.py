@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import cstorch
+from appliance.coordinator.commands import ReadWeights
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import (
     batches,
@@ -48,7 +49,7 @@ def test_clipping_is_recorded_under_any_import(how: str, backend: cstorch.Backen
     """It acts on the gradient of the whole batch, not on that of each micro-batch."""
     losses(training_step(backend, CLIPS[how]), executor(1))
     expected = expected_after_one_step(CLIPS[how])
-    masters = cluster_of(backend).masters(list(expected))
+    masters = cluster_of(backend).do(ReadWeights(list(expected)))
     found = {name: torch.from_numpy(array) for name, array in masters.items()}
     unclipped = expected_after_one_step(lambda model: None)
     for name, weight in expected.items():

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from appliance.coordinator.commands import Run
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.roles.local_machine import (
     Regression,
@@ -62,7 +63,7 @@ def test_numbers_beyond_float16_survive() -> None:
     size, (batch,) = ClusterSize(1), random_batches(1, 2)
     compiled = compiled_in("cbfloat16", model)
     cluster = start(installation(compiled, lambda: [batch], None, size), model, size)
-    (result,) = cluster.run("eval", 1, 1)
+    (result,) = cluster.do(Run("eval", 1, 1))
     x = rounded(rounded(batch["x"].half()) * 3e5)
     weight, bias = (rounded(p.detach()) for p in model.layer.parameters())
     scaled = rounded(
@@ -90,7 +91,7 @@ def test_program_is_that_of_float16_but_for_its_kernels() -> None:
             model,
             size,
         )
-        timings.append(cluster.run("eval", 1, 2)[-1].timing)
+        timings.append(cluster.do(Run("eval", 1, 2))[-1].timing)
     assert timings[0] == timings[1] == timings[2]
 
 
