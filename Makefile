@@ -5,7 +5,8 @@
 # make cover   run the test suite and report the coverage of every package
 # make docs    install what it needs, then build the documentation site in build/site
 # make bench   measure streaming against not streaming
-.PHONY: train test nightly check cover bench docs clean
+# make witness compare weights, picoseconds and predictions with the record, after code has moved
+.PHONY: train test nightly check cover bench witness docs clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -43,6 +44,9 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.streaming --json benchmarks/results/streaming.json
+
+witness: $(STAMP)
+	$(BIN)/python -m scripts.witness
 
 docs: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[docs]'

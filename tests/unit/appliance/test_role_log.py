@@ -41,7 +41,7 @@ def test_roles_log_at_their_level_and_change_no_bit(
     assert "Begin train steps 2 to 2" in texts["wgt-0"]
     assert "DEBUG wgt-0: " in texts["wgt-0"]
     assert "DEBUG" not in texts["br-0"]
-    assert "tensors of wgt-0 to" in texts["crd-0"]
+    assert "tensors of model on wgt-0" in texts["crd-0"]
 
 
 def test_role_whose_log_cannot_be_written_goes_on(
