@@ -21,7 +21,7 @@ from timing.trace import Activities
 from wsc.core.messages.watch import NOTHING, Watch
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.program.program import Mode
-from wsc.core.roles.role import Command
+from wsc.core.roles.role import Command, Result
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Run(Command[list[StepResult]]):
     check_finite: bool = True
     loss_scale: LossScale | None = None
     watch: Watch = NOTHING
-    changes: ClassVar[bool] = True
+    changes = True
 
     def __str__(self) -> str:
         return f"Run {self.mode} steps {self.first_step} to {self.last_step}"
@@ -66,7 +66,7 @@ class LoadWeights(Command[None]):
 
     values: Mapping[str, torch.Tensor]
     state: str = "model"
-    changes: ClassVar[bool] = True
+    changes = True
 
     def __str__(self) -> str:
         return f"Load {len(self.values)} tensors of {self.state}"
@@ -131,7 +131,7 @@ class RestoreCheckpoint(Command[None]):
     path: Path
     states: Collection[str]
     strict: bool
-    changes: ClassVar[bool] = True
+    changes = True
 
     def __str__(self) -> str:
         return f"Restore the checkpoint {self.path.name}"
@@ -151,6 +151,20 @@ class ReadWeights(Command[dict[str, np.ndarray]]):
 
 
 @dataclass(frozen=True)
+class AskServers(Command[dict[str, Result]]):
+    """Let every weight server do what a command of roles says; return the results by server."""
+
+    command: Command[Result]
+
+    @property
+    def changes(self) -> bool:
+        return self.command.changes
+
+    def __str__(self) -> str:
+        return f"{self.command} on every weight server"
+
+
+@dataclass(frozen=True)
 class HashWeights(Command[str]):
     """Return the SHA-256 of all weights."""
 
@@ -165,7 +179,7 @@ class TakeOver(Command[None]):
     """Go on from where a coordinator of the same cluster stood; its programs are installed."""
 
     standing: Standing
-    changes: ClassVar[bool] = True
+    changes = True
 
 
 @dataclass(frozen=True)

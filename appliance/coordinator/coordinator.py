@@ -21,6 +21,7 @@ from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Standing, cluster_ended
 from appliance.coordinator.commands import (
     AllowFailures,
+    AskServers,
     BeginCheckpoint,
     CountFailures,
     HashWeights,
@@ -119,6 +120,8 @@ class Coordinator:
                 return self._begin_save(path, states, is_background=True)
             case FinishSaving():
                 self._roles.do(self._servers, command)
+            case AskServers(asked):
+                return self._roles.do(self._servers, asked)
             case RestoreCheckpoint():
                 self._restore(command)
             case ReadWeights(names, state):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ class Install(Command[None]):
     """Keep this role's part of a program; a later program of the same mode replaces it."""
 
     installation: Installation
-    changes: ClassVar[bool] = True
+    changes = True
 
     def __str__(self) -> str:
         return f"Install the {self.installation.mode} program"
@@ -39,7 +38,7 @@ class TrainWith(Command[None]):
     """
 
     optimizer: OptimizerSpec
-    changes: ClassVar[bool] = True
+    changes = True
 
     def __str__(self) -> str:
         return f"Train with {self.optimizer.rule}"
@@ -51,7 +50,7 @@ class Fill(Command[None]):
 
     values: Mapping[str, torch.Tensor]
     state: str = "model"
-    changes: ClassVar[bool] = True
+    changes = True
 
     def __str__(self) -> str:
         return f"Fill {len(self.values)} tensors of {self.state}"
@@ -100,7 +99,7 @@ class Restore(Command[None]):
     path: Path
     state: str
     strict: bool
-    changes: ClassVar[bool] = True
+    changes = True
 
     def __str__(self) -> str:
         return f"Restore {self.state} from {self.path}"
@@ -139,7 +138,7 @@ class Rollback(Command[None]):
 
     attempt: int
     step: int
-    changes: ClassVar[bool] = True
+    changes = True
 
     def __str__(self) -> str:
         return f"Undo what came after step {self.step}"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -184,7 +184,10 @@ class Command(Generic[Result]):
     it is what logs say of it.
     """
 
-    changes: ClassVar[bool] = False
+    @property
+    def changes(self) -> bool:
+        """Whether it changes what is there."""
+        return False
 
     def __str__(self) -> str:
         return re.sub("(?<!^)(?=[A-Z])", " ", type(self).__name__).capitalize()
