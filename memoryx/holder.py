@@ -11,10 +11,12 @@ from memoryx.memory.flash_spec import FlashSpec
 from memoryx.store.journal import Journal
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
+from wsc.core.digest import weights_digest
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, TensorSpec
 from wsc.core.program.stream_plan import assign_servers
 from wsc.core.roles.commands import (
+    Digest,
     Fill,
     FinishSaving,
     Install,
@@ -85,6 +87,9 @@ class Holder:
             case ReadMasters(names, state):
                 own = self.store.tensors(state)
                 return [own[name].numpy().copy() for name in names]
+            case Digest():
+                masters = self.store.tensors("model")
+                return weights_digest((name, own.numpy()) for name, own in masters.items())
             case ReadProgress():
                 job = self.last_job
                 return None if job is None or not job.attempt else job.progress()

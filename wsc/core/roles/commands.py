@@ -117,6 +117,11 @@ class ReadMasters(Command[list[np.ndarray]]):
 
 
 @dataclass(frozen=True)
+class Digest(Command[str]):
+    """Return the SHA-256 of the fp32 masters of one role."""
+
+
+@dataclass(frozen=True)
 class ReadProgress(Command[Progress | None]):
     """Return how far the last job came, None if it was not protected or there was none."""
 
