@@ -2,6 +2,7 @@
 
 model_dir/wafer_trace/
     <layer>_<kernel>_<rows>x<columns>.png     what every PE did, and how many were busy
+    <layer>_<kernel>_<rows>x<columns>.svg     the same as a picture that moves
     <layer>_<kernel>_<rows>x<columns>.html    the same as an animation, on one page
 
 The kernel has the layout of ``runtime.engine: wafer-cycles``. Its operands are random numbers, cut
@@ -25,6 +26,7 @@ from cstorch.amp import stream_precision
 from cstorch.flags import restored
 from waferstream.config.params import Params
 from waferstream.reports.wafer_trace.kernel_trace import KernelTrace
+from waferstream.reports.wafer_trace.moving_picture import moving_picture
 from waferstream.reports.wafer_trace.page import trace_page
 from waferstream.reports.wafer_trace.picture import trace_picture
 from waferstream.simulation.capture import capture_step
@@ -44,9 +46,9 @@ _TOKENS, _FEATURES, _PRODUCT_FEATURES = 4, 4, 2
 def run_wafer_trace(
     params: Params, request: WaferTraceRequest, cluster: ClusterSpec, command: str = ""
 ) -> dict[str, str | int | float]:
-    """Trace the kernel that was asked for, and write picture and page.
+    """Trace the kernel that was asked for, and write pictures and page.
 
-    Returns the paths of both, the cycles that were counted, and those of the closed form.
+    Returns the paths of all, the cycles that were counted, and those of the closed form.
 
     Raises:
         ConfigError: The model has no such layer, or the layer no such kernel.
@@ -62,34 +64,37 @@ def run_wafer_trace(
             backend.shutdown()
     label = params.trainer.init.model.label(step.model_class)
     trace = trace_kernel(program, dtype, request, label)
-    picture, page = _written(trace, params.trainer.init.model_dir / "wafer_trace", command)
+    picture, moving, page = _written(trace, params.trainer.init.model_dir / "wafer_trace", command)
     log.info(
-        "%s of %s on %d x %d PEs: %d cycles, %.0f by closed form\n  %s\n  %s",
+        "%s of %s on %d x %d PEs: %d cycles, %.0f by closed form\n  %s\n  %s\n  %s",
         trace.call.kernel,
         trace.layer,
         *trace.shape,
         trace.cycles,
         trace.closed_form,
         picture,
+        moving,
         page,
     )
     return {
         "picture": str(picture),
+        "moving_picture": str(moving),
         "page": str(page),
         "cycles": trace.cycles,
         "closed_form_cycles": round(trace.closed_form, 1),
     }
 
 
-def _written(trace: KernelTrace, folder: Path, command: str) -> tuple[Path, Path]:
-    """Write the picture and the page of a trace; return their paths."""
+def _written(trace: KernelTrace, folder: Path, command: str) -> tuple[Path, Path, Path]:
+    """Write the pictures and the page of a trace; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{trace.layer}_{trace.call.kernel}_{trace.rows}x{trace.columns}"
-    picture, page = (folder / f"{name}{suffix}" for suffix in (".png", ".html"))
+    picture, moving, page = (folder / f"{name}{suffix}" for suffix in (".png", ".svg", ".html"))
     trace_picture(picture, trace)
-    with replacing(page) as partial:
-        partial.write_text(trace_page(trace, command), encoding="utf-8")
-    return picture, page
+    for path, text in ((moving, moving_picture(trace)), (page, trace_page(trace, command))):
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return picture, moving, page
 
 
 def _micro_batch(params: Params) -> int:

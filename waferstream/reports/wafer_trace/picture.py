@@ -12,16 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import MaxNLocator
 
-from csnode.fabric.simulator import Work
 from waferstream.reports import style
 from waferstream.reports.wafer_trace.kernel_trace import WORK_NAMES, KernelTrace
-
-_COLORS = {
-    Work.COMPUTE: style.BLUE,
-    Work.RECEIVE: style.GREEN,
-    Work.SEND: style.ORANGE,
-    Work.PASS_ON: style.PURPLE,
-}
+from waferstream.reports.wafer_trace.moving_picture import COLORS
 
 
 def trace_picture(path: Path, trace: KernelTrace) -> None:
@@ -38,7 +31,7 @@ def trace_picture(path: Path, trace: KernelTrace) -> None:
 
 def _work_panel(axes: Axes, trace: KernelTrace) -> None:
     rows, columns = trace.shape
-    colors = [style.GRID, *_COLORS.values()]
+    colors = [style.GRID, *COLORS.values()]
     axes.imshow(
         trace.states,
         cmap=ListedColormap(colors),
@@ -55,7 +48,7 @@ def _work_panel(axes: Axes, trace: KernelTrace) -> None:
         labels[0] = "edge"
     axes.set_yticks((np.arange(rows) + 0.5) * columns, labels)
     axes.grid(visible=False)
-    for number, (work, color) in enumerate(_COLORS.items()):
+    for number, (work, color) in enumerate(COLORS.items()):
         axes.annotate(
             WORK_NAMES[work],
             (0.19 * number, 1.03),
@@ -68,9 +61,9 @@ def _work_panel(axes: Axes, trace: KernelTrace) -> None:
 
 def _busy_panel(axes: Axes, trace: KernelTrace) -> None:
     rows, columns = trace.shape
-    counts = [(trace.states == work + 1).sum(axis=0) for work in _COLORS]
+    counts = [(trace.states == work + 1).sum(axis=0) for work in COLORS]
     axes.stackplot(
-        np.arange(trace.cycles) + 0.5, counts, colors=list(_COLORS.values()), step="mid", lw=0
+        np.arange(trace.cycles) + 0.5, counts, colors=list(COLORS.values()), step="mid", lw=0
     )
     axes.set_title("Busy PEs", color=style.FAINT_INK)
     axes.set_ylim(0, rows * columns)

@@ -62,7 +62,7 @@ def test_kernel_that_the_model_has_not_is_refused(
         trace_kernel(program, "float32", WaferTraceRequest(layer, kernel), "regression")
 
 
-def test_command_writes_picture_and_page_and_trains_nothing(
+def test_command_writes_pictures_and_page_and_trains_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = [
@@ -76,4 +76,5 @@ def test_command_writes_picture_and_page_and_trains_nothing(
     folder = tmp_path / "model_dir"
     assert {path.name for path in folder.iterdir()} == {"cached_compile", "wafer_trace"}
     assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert Path(result["moving_picture"]).read_text(encoding="utf-8").startswith("<svg")
     assert f"{result['cycles']:,} cycles" in Path(result["page"]).read_text(encoding="utf-8")

@@ -7,25 +7,11 @@ import re
 from typing import Any
 
 import numpy as np
-import pytest
 
-from csnode.engine.calls import KernelCall, run_call
-from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.spec import KERNEL_NAMES
 from csnode.fabric.simulator import Work
 from waferstream.reports.wafer_trace.kernel_trace import WORK_NAMES, KernelTrace
 from waferstream.reports.wafer_trace.page import EXPLANATIONS, trace_page
-
-
-@pytest.fixture(scope="module")
-def trace() -> KernelTrace:
-    runs: list[Run] = []
-    call = KernelCall("streamed_product", (6, 6, 6), "bfloat16")
-    run_call(FabricArray(2, 3, on_run=runs.append, keeps_history=True), call)
-    whole = call._replace(shape=(60, 60, 60))
-    return KernelTrace(
-        "gpt<2>", "decoder.0", "forward", "mm", whole, call, 2, 3, 100.0, runs[0].outcome
-    )
 
 
 def data_of(page: str) -> dict[str, Any]:
