@@ -30,6 +30,8 @@ DOCUMENTS = sorted(
 )
 PATH = re.compile(rf"`((?:{'|'.join([*PACKAGES, 'docs'])})/[\w./*]+)`")
 LINK = re.compile(r"\]\((?!https?:)([\w./-]+)(?:#[\w-]*)?\)")
+NAMED = re.compile(r"`(?:\w+\.)*(\w+)`,? \(?`([\w/]+\.py)`")
+"""What a document places in a file."""
 COMMAND = re.compile(r"python -m ([a-z_.]+)")
 SOURCES = sorted(
     path
@@ -63,6 +65,17 @@ def test_paths_of_a_document_exist(document: Path) -> None:
     )
     missing += [link for link in links if not (ROOT / document.parent / link).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_files_of_a_document_have_what_it_places_there(document: Path) -> None:
+    placed = NAMED.findall((ROOT / document).read_text(encoding="utf-8"))
+    known = [(name, ROOT / path) for name, path in placed if (ROOT / path).exists()]
+    assert [
+        f"{name} in {path}"
+        for name, path in known
+        if not re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))
+    ] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
