@@ -180,7 +180,7 @@ def _make_coordinator(
 
 
 def _verification(fraction: float, seed: int, num_csx: int) -> Verification:
-    """Return what is verified in a cluster of ``num_csx`` systems.
+    """Return the verification of a cluster of ``num_csx`` systems.
 
     Raises:
         ConfigError: There is nobody to compare with.

@@ -76,7 +76,7 @@ def _blocks(folder: Path) -> set[int]:
 
 @contextmanager
 def sampling(pids: Mapping[str, int], like: int) -> Iterator[dict[str, dict[str, int]]]:
-    """Yield what each process has at most beyond process ``like`` now, by kind.
+    """Yield the largest memory of each process beyond that of process ``like``, by kind.
 
     It is complete when the block ends.
     """

@@ -70,7 +70,7 @@ class Soak:
                 self.samples.setdefault((name, below), []).append(sample)
 
     def growth(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield what each role's longest process gained, after the first quarter of its life."""
+        """Yield the growth of each role's longest process after the first quarter of its life."""
         longest: dict[str, list[Sample]] = {}
         for (name, _), samples in self.samples.items():
             if len(samples) > len(longest.get(name, ())):

@@ -21,7 +21,7 @@ class NotFinite(NamedTuple):
     tensor: str
 
     def finding(self, segment: Segment, role: str) -> Finding:
-        """Return what the role reports about it."""
+        """Return the role's report about it."""
         origin, tensor = ORIGINS.index("micro-batch"), f"{self.tensor} ({segment.phase})"
         return Finding(
             self.step, origin, self.micro_batch, self.position, segment.layer, tensor, role
@@ -46,7 +46,7 @@ def not_finite(segment: Segment, batch: MicroBatch) -> str | None:
 
 
 def _values(segment: Segment, batch: MicroBatch) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield what a segment has computed: values for later segments, gradients, results."""
+    """Yield the outputs of a segment: values for later segments, gradients, results."""
     for name in segment.outputs:
         value = batch.values[name]
         if isinstance(value, torch.Tensor) and value.is_floating_point():

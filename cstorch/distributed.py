@@ -131,7 +131,7 @@ num_tasks = get_world_size
 
 
 def service_resolver() -> ServiceResolver:
-    """Return what a loader may ask about the cluster: it is the only one that reads data."""
+    """Return the view of a loader on the cluster: it is the only one that reads data."""
     return ServiceResolver()
 
 

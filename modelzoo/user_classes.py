@@ -58,7 +58,7 @@ def make(section: Mapping[str, Any], where: str) -> Any:
 
 
 def checked_class(section: Mapping[str, Any], where: str) -> Callable[..., Any]:
-    """Return what a section names, if the section's other keys fit its signature."""
+    """Return the object that a section names, if the section's other keys fit its signature."""
     function = import_class(section[CLASS], f"{where}.{CLASS}")
     arguments = _arguments(section)
     try:
@@ -248,7 +248,7 @@ def _call(model: nn.Module, batch: Any) -> Any:
 
 
 def _split(model: nn.Module, batch: Any) -> tuple[Any, list[Any]]:
-    """Return what the model gets of a batch, and the targets of the loss."""
+    """Return the model's arguments of a batch, and the targets of the loss."""
     inputs: Any = None
     targets: list[Any] = []
     match batch:

@@ -142,7 +142,7 @@ def _expected(node: ast.AST) -> tuple[str, str] | None:
 
 
 def _paragraph(raised: RaisedError) -> str:
-    """Return what an error says at one place of the code."""
+    """Return the text of an error at one place of the code."""
     lines = [f"    {raised.texts.get('what', '(depends on the case)')}"]
     lines += [f"      {name}: {raised.texts[name]}" for name in _FIELDS if name in raised.texts]
     return f"In `{raised.place}`:\n\n" + "\n".join(lines)

@@ -58,7 +58,7 @@ class Activities:
     num_lost: int = 0
 
     def missing(self) -> list[str]:
-        """Return what the limit and lost attempts have cut, as sentences."""
+        """Return sentences about the parts that the limit and lost attempts have cut."""
         found = []
         if self.emulated is not None and (first := self.emulated.first_missing) is not None:
             found.append(

@@ -176,7 +176,7 @@ class ReadStanding(Command[Standing]):
 
 @dataclass(frozen=True)
 class TakeOver(Command[None]):
-    """Go on from where a coordinator of the same cluster stood; its programs are installed."""
+    """Take over the state of another coordinator of the cluster; programs are installed before."""
 
     standing: Standing
     changes = True
@@ -205,7 +205,7 @@ class ReadActivities(Command[Activities]):
 
 @dataclass(frozen=True)
 class ReadStory(Command[list[str]]):
-    """Return what recovery has done since the last time, a line for each event."""
+    """Return a line for each event of recovery since the last time."""
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ _OWN_HOST = (
 
 
 def remedy_on_hosts(placement: Placement, num_servers: int, flash: FlashSpec | None) -> str:
-    """Return what lowers the need of a host of a placement; nothing that it already does."""
+    """Return the settings that would lower the need of a host, without those that are set."""
     flash_remedy = "keep weights and state on a disk (runtime.flash)"
     if flash is not None:
         flash_remedy = "keep fewer weights and states in DRAM (runtime.flash.resident_bytes)"

@@ -46,7 +46,7 @@ def _shift_clock(seconds: float) -> None:
 
 
 def damaged(fault: Fault, message: Envelope) -> Iterator[Envelope]:
-    """Yield what arrives of a numbered message: nothing, two, late, or as if from nobody."""
+    """Yield the copies of a numbered message that arrive: none, two, late, or from nobody."""
     match fault.kind:
         case "drop":
             return

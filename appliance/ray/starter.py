@@ -159,7 +159,7 @@ class RayStarter:
                     ray.kill(actor)
 
     def _placer_now(self) -> Placer:
-        """Return what places the roles on the hosts that answer now."""
+        """Return the placer of roles on the hosts that answer now."""
         hosts = survey(self._runtime)
         if self._runtime.address != "local":
             if self._placer is not None:

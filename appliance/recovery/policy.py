@@ -94,7 +94,7 @@ class Policy:
     def decide(
         self, error: WaferStreamError, lost: Collection[str], wrong: Collection[str] = ()
     ) -> Decision:
-        """Return what to do after a failure.
+        """Return the decision after a failure.
 
         Args:
             error: Why the job ended.
@@ -148,7 +148,7 @@ class Policy:
         return self.num_csx
 
     def _what_is_gone(self, error: WaferStreamError, lost: Collection[str]) -> str | None:
-        """Return what is lost that this cluster cannot replace, in words."""
+        """Name the lost parts that this cluster cannot replace."""
         servers = [role for role in lost if _is_kind(role, server_name)]
         if any(self._replicas.get(server, server) in lost for server in servers):
             return "weights are lost"

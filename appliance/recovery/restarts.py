@@ -1,4 +1,4 @@
-"""Starts a cluster again when its processes are lost, and brings it to where the lost one stood."""
+"""Start a cluster again when its processes are lost, and bring it to the state of the lost one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Restarts:
             log.info("Moved to other hosts in %s", parts)
 
     def _recover(self, error: ApplianceError, what: str) -> None:
-        """Start another cluster and bring it to where the lost one stood.
+        """Start another cluster and bring it to the state of the lost one.
 
         Raises:
             ApplianceError: ``error`` itself, if another cluster would repeat it, or if there were

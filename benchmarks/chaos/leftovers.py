@@ -54,7 +54,7 @@ class Census:
             self._sockets.update(sockets_of(below))
 
     def left(self) -> dict[str, list[str]]:
-        """Return what is still there, after it had ten seconds to end, by kind."""
+        """Return everything that is left after ten seconds, by kind."""
         deadline = time.monotonic() + _PATIENCE_S
         while (found := self._left()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)

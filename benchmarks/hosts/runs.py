@@ -32,7 +32,7 @@ _DELAY_MS, _MEGABITS = 20, 100
 
 
 def slow_link(hosts: MiniatureHosts) -> dict[str, Any]:
-    """Return what a slow link to the last host costs a run, and how much of it the run tells.
+    """Return the cost of a slow link to the last host, and the part that the run reports.
 
     ``ratio`` is the time by which roles wait longer for the links of that host, in both directions,
     than in a run without a slow link, over the time by which the whole run takes longer. Waits of

@@ -47,7 +47,7 @@ def stored_bytes(
 
 
 def measure_stored(width: int, depth: int, share: float) -> dict[str, Any]:
-    """Return what a dense and a sparse model with AdamW take, and the share that is saved."""
+    """Return the bytes of a dense and a sparse model with AdamW, and the share that is saved."""
     model = Layers(width, depth)
     parameters = [
         TensorSpec(name, tuple(value.shape), "float32") for name, value in model.named_parameters()

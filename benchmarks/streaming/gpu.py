@@ -147,7 +147,7 @@ def _compared(workload: Workload, repeats: int, steps: int) -> Comparison:
 
 
 def _beyond(gpu_bytes: int) -> dict[str, Any]:
-    """Return what training a model beyond the GPU's memory came to, both ways."""
+    """Return the results of training a model beyond the GPU's memory, both ways."""
     workload = beyond(gpu_bytes)
     runtime = RuntimeSpec(kind="local", device="cuda", activation_memory=1)
     seconds = _seconds(partial(open_streamed, workload, runtime, gpu_bytes))

@@ -158,7 +158,7 @@ def _local_sums(fabric: FabricSpec, sums: int, terms: int) -> Cycles:
 
 
 def _waiting(fabric: FabricSpec, sums: int, terms: int) -> Cycles:
-    """Return what a single sum takes beyond sums side by side: each addition waits for the last.
+    """Return the cycles of a single sum beyond sums side by side: each addition waits.
 
     Sums of squares do not, since the multiplications come between.
     """

@@ -81,12 +81,12 @@ def is_alias(name: str) -> bool:
 
 
 def meaning(name: str) -> Any:
-    """Return what an alias means."""
+    """Return the object of an alias."""
     return resolve_name(ALIASES[canonical(name)])
 
 
 def instead_of(name: str) -> str | None:
-    """Return what to write instead of a name that was dropped; None if it was never there."""
+    """Return the replacement of a name that was dropped; None if it was never there."""
     place = canonical(name)
     while place and place not in REPLACED:
         place = place.rpartition(".")[0]

@@ -222,7 +222,7 @@ class OptimizerState:
         )
 
     def description(self) -> dict[str, Any]:
-        """Return what a checkpoint says about the state besides its tensors, of JSON types."""
+        """Return the state's entries of a checkpoint besides its tensors, of JSON types."""
         groups, start = [], 0
         for group in self._owner.param_groups:
             stop = start + len(group["params"])

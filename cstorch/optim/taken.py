@@ -147,7 +147,7 @@ _TAKEN: WeakKeyDictionary[torch.optim.Optimizer, Taken] = WeakKeyDictionary()
 
 
 def taken(given: torch.optim.Optimizer) -> Taken:
-    """Return what trains in the place of an optimizer: the same for every Trainer of it.
+    """Return the optimizer that trains in place of torch's: the same for every Trainer of it.
 
     Raises:
         ConfigError: MemoryX has no such optimizer, or lacks an option that is on.

@@ -27,7 +27,7 @@ Run = Callable[[Witness], None]
 
 
 def check_program(run: Run, steps: int) -> Report:
-    """Return what a comparison of the first ``steps`` steps of a program with plain PyTorch finds.
+    """Compare the first ``steps`` steps of a program with plain PyTorch, and return the findings.
 
     The program runs six times, or seven: on its cluster, in this process; then on the CPU, where
     its steps are plain PyTorch on whole batches, twice as it is and with random rounding; and again

@@ -67,7 +67,7 @@ class Call:
 
 
 def outline(argument: object) -> object:
-    """Return what a recorded step takes from an argument."""
+    """Return the part of an argument that a recorded step depends on."""
     if isinstance(argument, torch.Tensor):
         return f"tensor {tuple(argument.shape)} of {argument.dtype}"
     return (type(argument), argument if is_constant(argument) else None)

@@ -79,5 +79,5 @@ _KNOWN: WeakKeyDictionary[LambdaLR, LambdaSchedule] = WeakKeyDictionary()
 
 
 def schedule_of(scheduler: LambdaLR) -> LambdaSchedule:
-    """Return what a recorder uses of a LambdaLR: the same in every trace."""
+    """Return the schedule that a recorder uses for a LambdaLR: the same in every trace."""
     return _KNOWN.setdefault(scheduler, LambdaSchedule(scheduler))

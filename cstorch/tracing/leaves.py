@@ -16,7 +16,7 @@ from wsc.compiler.capture.parameter_hooks import hooks_of
 
 
 def traits_of(model: nn.Module, optimizer: RecordedOptimizer | None) -> list[object]:
-    """Return what a trace takes from parameters and optimizer, besides values: flags and hooks."""
+    """Return the flags and hooks of parameters and optimizer that a trace depends on."""
     parameters = list(model.parameters())
     with torch._C.DisableTorchFunctionSubclass():
         flags = [parameter.requires_grad for parameter in parameters]

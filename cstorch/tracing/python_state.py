@@ -124,7 +124,7 @@ class PythonState:
         return self.counts() != self._counts
 
     def counts(self) -> dict[str, list[str]]:
-        """Return what a run counts: integers by name, and how far generators have come."""
+        """Return the counts of a run: integers by name, and positions of generators."""
         found: dict[str, list[str]] = {}
         for place in self._places:
             for key, value in place.items():

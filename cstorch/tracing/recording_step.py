@@ -240,7 +240,7 @@ def _graph_of(recorded: RecordedStep) -> Recording:
 
 
 def compile_request(backend: Backend, fit: Fit) -> CompileRequest:
-    """Return what decides a compile in addition to the recorded step."""
+    """Return the settings that decide a compile in addition to the recorded step."""
     cut = fit.cut
     _check_kind(backend.cluster_config.cluster.machine.system.name)
     return CompileRequest(

@@ -76,7 +76,7 @@ def has_hooks(model: nn.Module) -> bool:
 
 
 def outlines(model: nn.Module) -> Iterator[object]:
-    """Yield what a forward pass may read of modules and parameters, besides values of tensors."""
+    """Yield the state of modules and parameters that a forward pass may read, besides values."""
     for path, part in model.named_modules(remove_duplicate=False):
         kind = type(part)
         constants = {name: value for name, value in vars(part).items() if is_constant(value)}

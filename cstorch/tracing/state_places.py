@@ -257,7 +257,7 @@ class Progress(Place):
 
 
 def _progress(iterator: Any) -> Any:
-    """Return what tells how far an iterator has come; an object of its own if nothing does."""
+    """Return the position of an iterator; an object of its own if it has none."""
     if isinstance(iterator, GeneratorType):
         frame = iterator.gi_frame
         return None if frame is None else (frame.f_lasti, dict(frame.f_locals))

@@ -42,7 +42,7 @@ def packable(optimizer: OptimizerSpec | None) -> Sequence[WeightSparsity]:
 def held_bytes(
     program: Program, state_bytes: int, sparse: Sequence[WeightSparsity] = ()
 ) -> HeldBytes:
-    """Return what masters and state take.
+    """Return the bytes of masters and state.
 
     Weights are loaded whole, and their masks are made then: at the peak whole masters of all
     weights lie beside what is packed from them. State takes memory when it is first written.

@@ -111,7 +111,7 @@ def _share_of_changes(spec: WeightSparsity, num_steps: int) -> float:
 def _compact(
     densities: Mapping[str, float], whole: Mapping[str, float], mask_bytes: Mapping[str, int]
 ) -> StepSparsity:
-    """Return what differs from dense weights with masks that stay."""
+    """Return the differences from dense weights with masks that stay."""
     return StepSparsity(
         {name: density for name, density in densities.items() if density < 1},
         {name: share for name, share in whole.items() if share and densities[name] < 1},

@@ -121,7 +121,7 @@ class Persistence:
         self._store.make_masks()
 
     def _contents(self, states: Collection[str]) -> Iterator[tuple[TensorSpec, str, torch.Tensor]]:
-        """Yield what is written of some states: its place in a file, its parameter, its values."""
+        """Yield place in a file, parameter and values of each part of some states."""
         store = self._store
         needs_masks = bool(store.packings) and not {"model", "optimizer"}.isdisjoint(states)
         for state, prefix in CLUSTER_STATES.items():

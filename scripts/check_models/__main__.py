@@ -70,7 +70,7 @@ class WithArguments(nn.Module):
         self.model, self.arguments = model, arguments
 
     def forward(self, **batch: torch.Tensor) -> Any:
-        """Return what the model returns."""
+        """Return the outputs of the model."""
         return self.model(**batch, **self.arguments)
 
 

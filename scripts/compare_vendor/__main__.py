@@ -147,7 +147,7 @@ def _difference(case: str, name: str, ours: Arrays, theirs: Arrays) -> Differenc
 
 
 def judged(difference: Difference, precision: float) -> str:
-    """Return what a difference means: ``equal``, ``close``, ``known`` or ``DIFFERS``."""
+    """Return the verdict on a difference: ``equal``, ``close``, ``known`` or ``DIFFERS``."""
     if difference.largest <= precision:
         return "close" if difference.largest else "equal"
     return "known" if difference.case in KNOWN else "DIFFERS"

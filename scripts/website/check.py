@@ -78,7 +78,7 @@ def broken_links(pages: Mapping[Path, SitePage]) -> Iterator[tuple[Path, str]]:
 
 
 def browser_messages(browser: str, path: Path) -> list[str]:
-    """Return what a browser without a network reports about a page."""
+    """Return the messages of a browser without a network about a page."""
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
             [

@@ -23,7 +23,7 @@ from wsc.core.messages.payload import Arena
 
 
 def memory_host() -> str:
-    """Return what is equal for processes that can share memory, and only for them.
+    """Return a key that is equal for processes that can share memory, and only for them.
 
     Sockets without a file belong to a network namespace, numbers of processes to one of processes
     (namespaces(7)): two containers on one computer are two hosts.

@@ -69,7 +69,7 @@ class Inbox:
         return peer in self._lost
 
     def arrivals(self) -> Iterator[Arrival]:
-        """Yield what has arrived, without waiting."""
+        """Yield the messages that have arrived, without waiting."""
         while not self._arrived.empty():
             arrival = self._arrived.get()
             if isinstance(arrival, Lost):

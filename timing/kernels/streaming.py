@@ -51,7 +51,7 @@ class Service:
     longest: float
 
     def waiting_cycles(self, pes: int, outputs: int) -> float:
-        """Return what ``outputs`` take beyond ``outputs`` times the mean, on a ring of ``pes``.
+        """Return the cycles of ``outputs`` beyond ``outputs`` times the mean, on a ring of ``pes``.
 
         At most what it would be if all PEs waited for the slowest one at each output.
         """

@@ -49,7 +49,7 @@ def describe(wafer: WaferSpec) -> str:
 
 
 def link_bytes(wafer: WaferSpec) -> int:
-    """Return what the system's link carries in one direction while a segment is being started."""
+    """Return the bytes that the system's link carries one way while a segment is started."""
     return wafer.io_bandwidth_bytes_per_s * wafer.segment_overhead_ps // PS_PER_S
 
 

@@ -95,7 +95,7 @@ def parameters_of(row: Row) -> int:
 
 
 def recompute_of(row: Row, default: Recompute | None = None) -> Recompute:
-    """Return what the backward pass recomputes; ``default`` is the software's own choice."""
+    """Return the recomputation of the backward pass; ``default`` is the software's own choice."""
     if default is not None and not row.text("act_ckpt"):
         return default
     return row.choice("act_ckpt", _RECOMPUTES)

@@ -148,7 +148,7 @@ def _measure_one(experiment: Experiment, run: Run, num_csx: int) -> RunSummary:
 
 
 def _described(exit_code: int) -> str:
-    """Return what an exit code says; a process that a signal has ended has minus its number."""
+    """Return an exit code in words; a process ended by a signal has minus its number."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     reason = f": {why_killed()}" if -exit_code == signal.SIGKILL else ""

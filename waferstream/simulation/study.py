@@ -170,7 +170,7 @@ class Study:
         return self.simulator.costed(self.batch(num_csx), size, num_csx)
 
     def use(self, point: CurvePoint) -> MachineUse:
-        """Return what the step of a point uses of the machine."""
+        """Return the share of the machine that the step of a point uses."""
         return MachineUse.of(
             self.costed(point.num_csx),
             self.simulator.machine,

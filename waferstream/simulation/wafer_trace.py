@@ -110,7 +110,7 @@ def _micro_batch(params: Params) -> int:
 def trace_kernel(
     program: Program, dtype: str, request: WaferTraceRequest, model: str
 ) -> KernelTrace:
-    """Return what the PEs of a region do for one kernel of a layer.
+    """Return the trace of one kernel of a layer on the PEs of a region.
 
     Args:
         program: The step.

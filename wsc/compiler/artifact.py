@@ -118,7 +118,7 @@ class ArtifactCache:
 
 
 def _start_content(key: str, digest: str, notes: list[Any]) -> bytes:
-    """Return what the seal of a start covers."""
+    """Return the bytes that the seal of a start covers."""
     return json.dumps([key, digest, notes]).encode()
 
 

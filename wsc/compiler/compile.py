@@ -216,7 +216,7 @@ def _sized_kernels(shared: Shared, request: CompileRequest, like: Program) -> Si
 
 
 def _agreed(program: Program) -> tuple[object, ...]:
-    """Return what the micro-batches of a round have to agree on."""
+    """Return the parts of a program in which the micro-batches of a round must agree."""
     streams = [(s.layer, s.phase, {*s.weights}, {*s.gradients}) for s in program.segments]
     state = program.state
     own = (state.reads, state.writes, state.arguments, state.results, state.means)

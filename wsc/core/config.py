@@ -220,7 +220,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def _plain_data(text: str) -> Any:
-    """Return what a YAML text stands for, within the limits of a file."""
+    """Return the data of a YAML text, within the limits of a file."""
     loader = _UniqueKeyLoader(text)
     try:
         try:

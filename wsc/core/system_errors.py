@@ -23,7 +23,7 @@ def file_error(error: OSError) -> WaferStreamError:
 
 
 def remedy_of(error: OSError) -> str | None:
-    """Return what removes an error about a file."""
+    """Return the remedy of an error about a file."""
     return _kind_of(error)[1]
 
 

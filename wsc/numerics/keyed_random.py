@@ -41,7 +41,7 @@ def _drawn_into(x: torch.Tensor, draw: Callable[[torch.Tensor], torch.Tensor]) -
 
 
 def _drawn(draw: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
-    """Return what ``draw`` returns on the processor, on the device of the options."""
+    """Return numbers that ``draw`` draws on the processor, on the device of the options."""
     device = options.pop("device", None)
     drawn = draw(*args, **options)
     return drawn if device is None else drawn.to(device)

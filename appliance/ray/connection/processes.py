@@ -115,7 +115,7 @@ def _ends_or_stands(pid: int) -> bool:
 
 
 def why_lost() -> str:
-    """Return what is known of the reason for which a process was lost."""
+    """Return the known part of the reason for which a process was lost."""
     limit_s = STOPPED_PROCESSES.limit_s
     was_stopped = f"it was stopped (SIGSTOP) for {limit_s:g} s, and was ended"
     node: Any = worker._global_node

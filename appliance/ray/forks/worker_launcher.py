@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _request(words: Sequence[str]) -> bytes | None:
-    """Return what the worker is started with, None if Ray's script has to prepare it."""
+    """Return the arguments of the worker, None if Ray's script has to prepare it."""
     own = [word for word in words if not word.startswith((_CONTEXT, _LANGUAGE))]
     language = [word for word in words if word.startswith(_LANGUAGE)]
     contexts = [word.removeprefix(_CONTEXT) for word in words if word.startswith(_CONTEXT)]

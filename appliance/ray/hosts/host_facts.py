@@ -33,7 +33,7 @@ class Facts:
     free_bytes: int  # of memory, swap included
 
     def differences(self, other: Facts) -> list[tuple[str, str, str]]:
-        """Return what must be equal and is not: name, own value, the other's value."""
+        """Return the facts that must be equal and differ: name, own value, the other's value."""
         pairs = (
             ("Python", self.python, other.python),
             ("torch", self.torch, other.torch),

@@ -58,7 +58,7 @@ class Survey:
             raise
 
     def placer(self, fan_out: int) -> Placer:
-        """Return what places roles on the hosts."""
+        """Return the placer of roles on the hosts."""
         return placer_on(self.hosts, self._runtime, fan_out)
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ class Recorder:
         self._passed.append(np.stack(columns, axis=1).astype(np.int64))
 
     def history(self) -> History:
-        """Return what was noted, after the end of the run, when all queues are empty."""
+        """Return the history of the run, once it has ended and all queues are empty."""
         work = np.concatenate([np.zeros((0, 4), dtype=np.int64), *self._work])
         hops = np.concatenate([np.zeros((0, 3), dtype=np.int64), *self._hops])
         passed = np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._passed])

@@ -82,7 +82,7 @@ class MaskedBatches(RedrawnBatches):
         return np.sort(np.array(chosen, dtype=np.int64))
 
     def _replaced(self, tokens: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """Return what stands in the place of chosen tokens."""
+        """Return the replacements of chosen tokens."""
         draws = (hashes >> np.uint64(11)).astype(np.float64) / 2.0**53
         pool = self._masking.replacements
         drawn = pool[(mix64(hashes ^ self._key) % np.uint64(len(pool))).astype(np.int64)]

@@ -153,7 +153,7 @@ class DropPath(nn.Module):
 
 
 def drop_path(config: TransformerConfig, layer: int) -> nn.Module:
-    """Return what drops the parts of a layer, or the identity."""
+    """Return the module that drops parts of a layer, or the identity."""
     rate = config.drop_path_rate(layer)
     return DropPath(rate, config.drop_path_group) if rate else nn.Identity()
 

@@ -108,7 +108,7 @@ class VitModel(PatchEncoder):
         return scores
 
     def _pooled(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what the head reads of the last activations (B, 1 + P, H)."""
+        """Return the part of the last activations (B, 1 + P, H) that the head reads."""
         if not self.config.use_dinov2_classifier:
             return x[:, 0] if self.norm is None else self.norm(x[:, 0])
         x = x if self.norm is None else self.norm(x)

@@ -27,7 +27,7 @@ class Numbers(torch.utils.data.Dataset[int]):
 
 
 def order(count: int, device: str, epochs: int = 1, **options: Any) -> Results:
-    """Return what a sampler yields in some epochs, flattened, and the sizes of batches."""
+    """Return the samples of some epochs of a sampler, flattened, and the sizes of batches."""
     cstorch.backend(device)
     sampler = utils.DistributedSampler(Numbers(count), **options)
     entries = [entry for _ in range(epochs) for entry in sampler]
@@ -49,7 +49,7 @@ def ten_batches() -> list[torch.Tensor]:
 
 
 def loop(device: str, **options: Any) -> Results:
-    """Return what each step reads, and the steps at which closures run."""
+    """Return the batch of each step, and the steps at which closures run."""
     backend = cstorch.backend(device)
     cstorch.amp.enable_mixed_precision(False)
     with backend.device:

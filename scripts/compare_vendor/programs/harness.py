@@ -98,7 +98,7 @@ def arrays_of(state: Mapping[str, Any], prefix: str) -> dict[str, np.ndarray[Any
 
 
 def _in_own_process(case: Case, device: str) -> Results:
-    """Return what a case returns, or its error under the name ``error``."""
+    """Return the results of a case, or its error under the name ``error``."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(case, device, sender))

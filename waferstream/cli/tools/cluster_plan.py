@@ -109,7 +109,7 @@ def _memory(need: HostNeed | None, free: int | None) -> Row:
 
 
 def _placer(spec: ClusterSpec, hosts: Sequence[Host] | None) -> Placer:
-    """Return what places roles on simulated hosts, or on those of the Ray cluster."""
+    """Return the placer of roles on simulated hosts, or on those of the Ray cluster."""
     runtime, fan_out = spec.runtime, spec.machine.swarmx.fan_out
     if hosts is not None:
         return Placer(tuple(hosts), fan_out, runtime.placement, runtime.server_placement)

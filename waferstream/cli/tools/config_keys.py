@@ -45,7 +45,7 @@ def _merged(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
 
 
 def _row(key: ConfigKey) -> dict[str, str]:
-    """Return what is known of a key, without what is empty."""
+    """Return the filled-in facts about a key."""
     row = {
         "key": key.path,
         "file": f"{key.file}.yaml",

@@ -206,7 +206,7 @@ def _cost_section(point: CurvePoint | None) -> Section:
 
 
 def _origin_section(result: CurveResult, command: str) -> Section:
-    """Return what the numbers depend on."""
+    """Return the section of settings that the numbers depend on."""
     facts = {"Command": command} if command else {}
     facts["Micro-batch"] = f"{result.micro_batch}"
     facts["Software"] = f"WaferStream {result.version}"

@@ -71,7 +71,7 @@ class MachineUse:
 
 
 def link_load(costed: CostedProgram, machine: MachineSpec, num_csx: int, step_ps: int) -> LinkLoad:
-    """Return what a step sends over every link: weights and gradients once a round."""
+    """Return the bytes of a step on every link: weights and gradients once a round."""
     rounds = Rounds(costed.program.num_micro_batches, num_csx).count
     down = rounds * sum(b.num_bytes for step in costed.schedule for b in step.weights)
     up = rounds * sum(b.num_bytes for step in costed.schedule for b in step.gradients)

@@ -53,7 +53,7 @@ def write_results(folder: RunFolder, summary: RunSummary, curves: Curves) -> Non
 
 
 def title_of(summary: RunSummary) -> str:
-    """Return what the figure of a run is headed with: model and systems."""
+    """Return the heading of the figure of a run: model and systems."""
     parameters = format_count(summary.model.parameters)
     model = f"{summary.model.name}, {parameters} parameters"
     return f"{model}, {summary.num_csx} x {summary.system}"

@@ -101,7 +101,7 @@ def make_scaler(init: InitConfig) -> GradScaler:
 
 
 def make_watch(init: InitConfig, start: int) -> Watch:
-    """Return what the cluster watches in a training that continues after step ``start``."""
+    """Return the values to watch in a training that continues after step ``start``."""
     checker, device = init.callback(NaNChecker), init.backend.backend_type
     if device != "CSX" and (checker or init.callback(ComputeNorm)):
         log.warning("ComputeNorm and NaNChecker have no effect on %s", device)

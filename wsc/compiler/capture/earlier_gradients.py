@@ -43,7 +43,7 @@ class PendingGradient(torch.Tensor):
 
 
 def pending_gradient(weight: torch.Tensor) -> PendingGradient:
-    """Return what stands for the gradient that earlier steps have left to a weight."""
+    """Return the placeholder of the gradient that earlier steps have left to a weight."""
     with _disable_current_modes(), torch._C.DisableTorchFunctionSubclass():
         value = torch.zeros((), dtype=weight.dtype).expand(weight.shape)
         return torch.Tensor._make_subclass(PendingGradient, value)

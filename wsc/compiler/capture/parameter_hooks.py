@@ -80,7 +80,7 @@ def _mark(name: str, gradient: torch.Tensor) -> None:
 
 
 def _call(hook: Hook, name: str, gradient: torch.Tensor) -> torch.Tensor:
-    """Return what a hook makes of a gradient."""
+    """Return the gradient as a hook changes it."""
     given, before = gradient.float(), _num_ops()
     made = hook(given)
     if made is None and not _has_written(before):

@@ -48,7 +48,7 @@ def traceable_modules() -> Iterator[None]:
 def adaptive_log_softmax(
     module: nn.AdaptiveLogSoftmaxWithLoss, input: torch.Tensor, target: torch.Tensor
 ) -> _AdaptiveOutput:
-    """Return what the module's ``forward`` does: log probabilities of the targets, and the loss.
+    """Compute the module's ``forward``: log probabilities of the targets, and the loss.
 
     A target that is no class gives NaN, which ends the run like any other loss that is not finite.
 
@@ -78,12 +78,12 @@ def adaptive_log_softmax(
 
 
 def likeliest_classes(module: nn.AdaptiveLogSoftmaxWithLoss, input: torch.Tensor) -> torch.Tensor:
-    """Return what the module's ``predict`` does: the class with the highest probability."""
+    """Compute the module's ``predict``: the class with the highest probability."""
     return module.log_prob(input).argmax(dim=1)
 
 
 def cross_map_lrn(module: nn.CrossMapLRN2d, input: torch.Tensor) -> torch.Tensor:
-    """Return what the module's ``forward`` does: each channel divided by its window's norm.
+    """Compute the module's ``forward``: each channel divided by its window's norm.
 
     Raises:
         ValueError: The input is not a batch of images.

@@ -169,7 +169,7 @@ class _Copier:
         return isinstance(item, fx.Node) and self._places.number[item] == MIDDLE
 
     def _read(self, given: fx.Node, reader: fx.Node, copy: int) -> fx.Node:
-        """Return what a copy of the reader reads where the captured reader reads ``given``."""
+        """Return the node that a copy of the reader reads in place of ``given``."""
         own, number = self._places.number[reader], self._places.number[given]
         node, of = given, copy
         if own != MIDDLE:

@@ -93,7 +93,7 @@ def refuse_stale_reads(graph: fx.Graph, weights: Mapping[fx.Node, str]) -> None:
 
 
 def find_gradient_ops(graph: fx.Graph, gradients: Mapping[str, fx.Node]) -> list[GradientOps]:
-    """Return what a captured step makes of its gradients, for those that it changes.
+    """Return the changes of a captured step to its gradients.
 
     Raises:
         ApplianceCompilationError: A gradient does not come from one backward pass alone.

@@ -52,7 +52,7 @@ class LabelCounts:
         self._written = storages_of(written).keys()
 
     def mean(self, node: fx.Node) -> LabelCount | None:
-        """Return what a node's mean over labels divides by, None if it is no such mean."""
+        """Return the divisor of a node's mean over labels, None if it is no such mean."""
         if node in self._quotients:
             return None
         if op_name(node).rstrip("_") == "div" and isinstance(node.args[1], fx.Node):

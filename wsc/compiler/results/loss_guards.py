@@ -47,7 +47,7 @@ def cut_guard(part: Captured, guard: fx.Node, value: fx.Node) -> tuple[KernelSou
 
 
 def _cone(guard: fx.Node, value: fx.Node) -> set[fx.Node]:
-    """Return what an op is computed from, down to the sum."""
+    """Return the nodes that an op is computed from, down to the sum."""
     found: set[fx.Node] = set()
     waiting = [guard]
     while waiting:

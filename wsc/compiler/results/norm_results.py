@@ -115,7 +115,7 @@ class _Finder:
         self._whole = {*gradients, *raw}
 
     def cone_of(self, result: fx.Node) -> _Cone:
-        """Return what a result is computed from."""
+        """Return the nodes that a result is computed from."""
         nodes: set[fx.Node] = set()
         norms: dict[fx.Node, NormInput] = {}
         gradient = None

@@ -24,7 +24,7 @@ WEIGHT_DECAY_ARGUMENTS = {
 
 
 def resolve(class_name: str, where: str) -> tuple[Key, str]:
-    """Return what the scheduler of that name sets, and the name of the schedule that it follows.
+    """Return the key that the scheduler of that name sets, and the name of its schedule.
 
     Raises:
         ConfigError: There is no such scheduler.

@@ -131,7 +131,7 @@ def _add_to(total: torch.Tensor, other: torch.Tensor) -> None:
 
 
 def _pieces(target: torch.Tensor, *operands: torch.Tensor) -> Operands:
-    """Yield what belongs together of a target and its operands, in pieces for the cache.
+    """Yield pieces of a target and its operands that belong together and fit the cache.
 
     Torch casts an operand of another dtype before it adds, into memory that should stay there.
     """

@@ -155,7 +155,7 @@ class RunningJob(Protocol):
         """Return the results of the finished job."""
 
     def waits_for(self) -> Waiting:
-        """Return what an unfinished job waits for; asked between two messages."""
+        """Return the event that an unfinished job waits for; asked between two messages."""
 
 
 class Threadless:

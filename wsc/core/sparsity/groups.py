@@ -84,7 +84,7 @@ def keys_of(algorithm: Algorithm) -> tuple[str, ...]:
 
 
 def as_groups(given: Any) -> Any:
-    """Return what a file or a program says as a list of groups; the vendor's ``groups`` unpacked.
+    """Return the groups of a file or a program as a list; the vendor's ``groups`` unpacked.
 
     A number is the share of zeros of one static group.
     """

@@ -72,7 +72,7 @@ class PackedWeights:
     def read(
         cls, bucket: Bucket, payload: Payload, known: Mapping[str, Index]
     ) -> PackedWeights | None:
-        """Return what is packed in a payload; None if its weights are all dense.
+        """Return the packed weights of a payload; None if its weights are all dense.
 
         Args:
             bucket: The bucket.
