@@ -58,6 +58,7 @@ from cstorch import amp, distributed, metrics, optim, sparse, utils
 from cstorch import flags as backends
 from cstorch.amp.precision_level import current_pol, pol
 from cstorch.backend import Backend
+from cstorch.closures import checkpoint_closure, step_closure
 from cstorch.cluster.config import ClusterConfig
 from cstorch.compile import compile
 from cstorch.current import (
@@ -84,7 +85,6 @@ from cstorch.tensors import (
     zeros_like,
 )
 from cstorch.trace import step, trace
-from cstorch.tracing.closures import checkpoint_closure, step_closure
 from cstorch.trainer import CSConfig, Trainer
 from wsc.version import VERSION
 

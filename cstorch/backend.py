@@ -19,9 +19,9 @@ from appliance.coordinator.step_results import StepResult
 from cstorch.cluster.job_records import JobRecords
 from cstorch.model_holder import ModelHolder
 from cstorch.optim.state import OptimizerState
+from cstorch.recording.gradients_between import GradientsBetween
+from cstorch.recording.recorder import active_recorder
 from cstorch.terminal import report_text
-from cstorch.tracing.gradients_between import GradientsBetween
-from cstorch.tracing.recorder import active_recorder
 from timing.program_report import ProgramReport
 from timing.start_up import StartUp
 from timing.timed_steps import TimedSteps

@@ -12,14 +12,15 @@ from typing import Any, overload
 
 import torch
 
-from cstorch import distributed, flags
+from cstorch import flags
 from cstorch.backend import Backend
+from cstorch.cluster import job_settings
 from cstorch.cluster.config import ClusterConfig, current_witness
 from cstorch.devices.backend_type import BackendType
-from cstorch.devices.host import HostBackend
+from cstorch.host_backend import HostBackend
 from cstorch.program_settings import ProgramSettings
+from cstorch.recording.loop import Loop
 from cstorch.terminal import log_to_terminal
-from cstorch.tracing.loop import Loop
 from wsc.core.errors import ConfigError, ProgramOrderError, WaferStreamError, did_you_mean
 
 log = logging.getLogger("waferstream")
@@ -191,7 +192,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
                 remedy=_DROPPED.get(name) or did_you_mean(name, known) or "leave it out",
             )
     config = options.get("cluster_config")
-    if config is not None and not isinstance(config, (ClusterConfig, distributed.ClusterConfig)):
+    if config is not None and not isinstance(config, (ClusterConfig, job_settings.ClusterConfig)):
         raise ConfigError(
             "cluster_config must be a cstorch.ClusterConfig",
             code="not-a-cluster-config",

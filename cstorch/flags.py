@@ -23,7 +23,7 @@ from pydantic import (
     ValidationError,
 )
 
-from cstorch.client.accepted.server_settings import DebugArgs, update_debug_args_from_keys
+from cstorch.server_settings import DebugArgs, update_debug_args_from_keys
 from wsc.core.errors import ConfigError, did_you_mean
 from wsc.core.program.micro_batches import MicroBatchPolicy, MicroBatchSize
 

@@ -19,16 +19,16 @@ from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import BeginCheckpoint, HashWeights, SaveCheckpoint
 from appliance.jobs.client import JobClient
-from cstorch import distributed
-from cstorch.client.management import ClusterManagement
+from cstorch.cluster import job_settings
 from cstorch.cluster.execution import Execution
+from cstorch.cluster.management import ClusterManagement
 from cstorch.cluster.restored import STATES
 from cstorch.cluster.run_trace import RunTrace
 from cstorch.optim.state import SavedState, announce_early
 from cstorch.program_settings import ProgramSettings
+from cstorch.recording.loop import Loop
 from cstorch.remote.weights import Weights, as_arrays
 from cstorch.step_count import StepCount
-from cstorch.tracing.loop import Loop
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_links, append_tensors
 from wsc.compiler.capture.traced_buffers import TracedBuffers
@@ -72,7 +72,7 @@ class ModelHolder(ProgramSettings):
         """The activities of this process and its cluster, as far as they are recorded."""
         return self._execution.trace
 
-    def take_config(self, config: distributed.ClusterConfig) -> None:
+    def take_config(self, config: job_settings.ClusterConfig) -> None:
         """Take the settings that a program gives to its executor, before the cluster starts.
 
         Raises:

@@ -9,10 +9,10 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from appliance.elaboration.elaborate import ClusterSize
-from cstorch import distributed
-from cstorch.client.management import ClusterManagement
+from cstorch.cluster import job_settings
 from cstorch.cluster.artifacts import DEFAULT, Artifacts
 from cstorch.cluster.config import ClusterConfig, launch
+from cstorch.cluster.management import ClusterManagement
 from cstorch.cluster.starting import size_of
 from cstorch.devices.backend_type import BackendType
 from cstorch.devices.device import Device
@@ -45,7 +45,7 @@ class ProgramSettings:
         backend_type: BackendType = BackendType.CSX,
         artifact_dir: Path | str | None = None,
         *,
-        cluster_config: ClusterConfig | distributed.ClusterConfig | None = None,
+        cluster_config: ClusterConfig | job_settings.ClusterConfig | None = None,
         compile_dir: Path | str | None = None,
         compile_only: bool = False,
         validate_only: bool = False,
@@ -73,9 +73,9 @@ class ProgramSettings:
             artifact_dir = DEFAULT  # a program that was written for the real machine
         self.artifacts = Artifacts(artifact_dir, compile_dir)
 
-    def _resolved(self, asked: ClusterConfig | distributed.ClusterConfig | None) -> ClusterConfig:
+    def _resolved(self, asked: ClusterConfig | job_settings.ClusterConfig | None) -> ClusterConfig:
         """Return settings as asked, with those of the command, or with the machine beside it."""
-        if isinstance(asked, distributed.ClusterConfig):
+        if isinstance(asked, job_settings.ClusterConfig):
             asked = asked.for_cluster()
         config, command = asked or ClusterConfig(), launch.get()
         if command is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cstorch.client.checkpoints import local_path
+from cstorch.checkpoints import local_path
 from cstorch.current import current_backend
 from cstorch.optim.state_layouts import file_layout, torch_layout
 from cstorch.remote.weights import as_arrays

@@ -21,17 +21,17 @@ from cstorch import flags
 from cstorch.backend import Backend
 from cstorch.compile import Fit, model_of
 from cstorch.current import current_backend
-from cstorch.devices.eager import EagerStep
-from cstorch.devices.host import HostBackend
+from cstorch.host_backend import HostBackend
+from cstorch.recording.leaves import traits_of
+from cstorch.recording.loop import Closure, Loop
+from cstorch.recording.recorder import names_of
+from cstorch.recording.step_value import StepValue
 from cstorch.tracing.call import Call
+from cstorch.tracing.eager import EagerStep
 from cstorch.tracing.fitted_step import FittedStep, fit_step
 from cstorch.tracing.forward import Forward
-from cstorch.tracing.leaves import traits_of
-from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.loss_result import loss_position
-from cstorch.tracing.recorder import names_of
 from cstorch.tracing.state_watch import StateWatch
-from cstorch.tracing.step_value import StepValue
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.loss_scale import LossScale

@@ -22,6 +22,7 @@ from pydantic import PositiveInt
 from torch import nn
 
 from appliance.spec import ClusterSpec
+from cstorch.closures import step_closure
 from cstorch.cluster.config import ClusterConfig, current_witness
 from cstorch.compile import compile
 from cstorch.current import existing_backend, replace_backend
@@ -30,7 +31,6 @@ from cstorch.notices import say_precision
 from cstorch.optim.taken import taken
 from cstorch.terminal import log_to_terminal
 from cstorch.trace import trace
-from cstorch.tracing.closures import step_closure
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.fit_loaders import FitLoaders
 from wsc.core.config import Config, validate

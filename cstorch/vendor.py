@@ -24,8 +24,8 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
+from cstorch.checkpoints import VERSION_KEY
 from cstorch.client import older_names, torch_release
-from cstorch.client.checkpoints import VERSION_KEY
 from wsc.core.errors import ConfigError, did_you_mean
 
 _NAMESPACE = "cerebras"
@@ -38,7 +38,7 @@ _OURS: dict[str, str | None] = {
     "cerebras.pytorch.core": None,
     "cerebras.pytorch.core.annotation": "cstorch.client.annotations",
     "cerebras.pytorch.core.modes": "cstorch.client.modes",  # up to release 2.4
-    "cerebras.pytorch.distributed.cluster_resolver": "cstorch.client.cluster_resolver",
+    "cerebras.pytorch.distributed.cluster_resolver": "cstorch.utils.data.cluster_resolver",
     "cerebras.pytorch.experimental": "cstorch.client.experimental",
     "cerebras.pytorch.experimental.listener": "cstorch.listeners",
     "cerebras.pytorch.lib": "cstorch.client.accepted.compiler_library",
@@ -63,16 +63,16 @@ _OURS: dict[str, str | None] = {
     "cerebras.appliance.environment": "cstorch.client.utils.environment",
     "cerebras.appliance.errors": "wsc.core.errors",
     "cerebras.appliance.log": "cstorch.client.utils.logs",
-    "cerebras.appliance.run_utils": "cstorch.client.accepted.server_settings",  # up to 2.1
-    "cerebras.appliance.storage": "cstorch.client.checkpoints",
-    "cerebras.appliance.storage.base_storage": "cstorch.client.checkpoints",
-    "cerebras.appliance.storage.h5_storage": "cstorch.client.checkpoints",
-    "cerebras.appliance.storage.s3_storage": "cstorch.client.checkpoints",
+    "cerebras.appliance.run_utils": "cstorch.server_settings",  # up to 2.1
+    "cerebras.appliance.storage": "cstorch.checkpoints",
+    "cerebras.appliance.storage.base_storage": "cstorch.checkpoints",
+    "cerebras.appliance.storage.h5_storage": "cstorch.checkpoints",
+    "cerebras.appliance.storage.s3_storage": "cstorch.checkpoints",
     "cerebras.appliance.utils": None,
     "cerebras.appliance.utils.classes": "cstorch.client.utils.files",
-    "cerebras.appliance.utils.debug_args": "cstorch.client.accepted.server_settings",
+    "cerebras.appliance.utils.debug_args": "cstorch.server_settings",
     "cerebras.appliance.utils.file": "cstorch.client.utils.files",
-    "cerebras.appliance.utils.ini": "cstorch.client.accepted.server_settings",
+    "cerebras.appliance.utils.ini": "cstorch.server_settings",
     "cerebras.appliance.utils.units": "cstorch.client.utils.files",
 }
 """Module of this project for a module of the vendor's and those below it; None for a folder."""

@@ -11,8 +11,8 @@ import torch
 from cstorch import flags
 from cstorch.current import existing_backend
 from cstorch.optim.optimizer import Optimizer
-from cstorch.tracing.recorder import active_recorder
-from cstorch.tracing.step_value import LossScaleValue, StepValue
+from cstorch.recording.recorder import active_recorder
+from cstorch.recording.step_value import LossScaleValue, StepValue
 from wsc.core.errors import ConfigError
 from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
 

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from cstorch import amp, flags, optim
+from cstorch.closures import step_closure
 from cstorch.cluster import config as cluster
 from cstorch.current import current_backend
 from cstorch.distributed import ClusterConfig
-from cstorch.tracing.closures import step_closure
 from cstorch.utils.tensorboard import SummaryWriter
 from wsc.core.errors import ConfigError, did_you_mean
 

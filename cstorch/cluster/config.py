@@ -8,16 +8,18 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.jobs.job import PRIORITIES, Request
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
-from cstorch.referee.witness import Witness
 from timing.hardware.streams import MOST_SERVERS
 from timing.record import DEFAULT_LIMIT
 from wsc.core.config import Config, validate
+
+if TYPE_CHECKING:
+    from cstorch.referee.witness import Witness
 
 log = logging.getLogger("waferstream")
 

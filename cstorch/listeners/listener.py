@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from cstorch.closures import step_closure
 from cstorch.current import current_backend
 from cstorch.listeners.hooks import has_rows
-from cstorch.tracing.closures import step_closure
 from wsc.host.files import replacing
 
 Receive = Callable[[int, Mapping[str, float]], None]

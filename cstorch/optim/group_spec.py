@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from cstorch.recording.recorded import RecordedScheduler
 from cstorch.remote.tensor import RemoteParameter
 from cstorch.sparse.algorithm import SparsityAlgorithm
-from cstorch.tracing.recorded import RecordedScheduler
 from memoryx.optim.rule import Rule
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.hyper_schedules.base import HyperSchedule

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from cstorch.optim.state import OptimizerState
+from cstorch.recording.recorded import RecordedOptimizer, RecordedScheduler
 from cstorch.sparse.masks import MaskView
-from cstorch.tracing.recorded import RecordedOptimizer, RecordedScheduler
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.spec import OptimizerSpec
 
@@ -33,9 +33,9 @@ class JoinedOptimizers:
         """The groups of all."""
         return [group for each in self._optimizers for group in each.param_groups]
 
-    def with_another(self, optimizer: RecordedOptimizer) -> JoinedOptimizers:
+    def joined_with(self, other: RecordedOptimizer) -> JoinedOptimizers:
         """Return these optimizers and another one."""
-        return JoinedOptimizers((*self._optimizers, optimizer))
+        return JoinedOptimizers((*self._optimizers, other))
 
     def spec(
         self,

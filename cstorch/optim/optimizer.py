@@ -18,13 +18,14 @@ from torch.utils.hooks import RemovableHandle
 
 from cstorch.hooks import registered
 from cstorch.optim.group_spec import group_spec, sparse_weights
+from cstorch.optim.joined import JoinedOptimizers
 from cstorch.optim.loading import SCHEDULE_KEYS, load_state, loaded_hyper
 from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
 from cstorch.optim.tied_updates import tied_among, with_one_update
+from cstorch.recording.recorded import RecordedOptimizer, RecordedScheduler
+from cstorch.recording.recorder import Recorder, active_recorder
 from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied
-from cstorch.tracing.recorded import RecordedScheduler
-from cstorch.tracing.recorder import Recorder, active_recorder
 from memoryx.optim.rule import RULES, Rule
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
@@ -205,6 +206,10 @@ class Optimizer(torch.optim.Optimizer):
                 sparsity.view.put(parameter, words, is_first=True)
         self.sparsity = sparsity
         self.remote_state.masks = sparsity.view
+
+    def joined_with(self, other: RecordedOptimizer) -> RecordedOptimizer:
+        """Return this optimizer and another one of the same step, as one."""
+        return JoinedOptimizers((self, other))
 
     def report_sparsity(self, updates: int) -> None:
         """Call the hooks of the sparsity after so many steps of training."""

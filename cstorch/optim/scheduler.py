@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from cstorch.tracing.recorder import active_recorder
+from cstorch.recording.recorder import active_recorder
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule, Key, scheduler_name
 from wsc.core.hyper_schedules.build import argument_names, build_schedule

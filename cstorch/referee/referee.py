@@ -9,6 +9,7 @@ from typing import Any
 from cstorch.cluster.config import current_witness
 from cstorch.compile import model_of
 from cstorch.current import current_backend
+from cstorch.recording.step_value import StepValue
 from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_recording
 from cstorch.referee.plain_loop import Training
 from cstorch.referee.report import Report
@@ -17,7 +18,6 @@ from cstorch.referee.values import StepValues, copy_of
 from cstorch.referee.verdict import Verdict, first_different, judge_all
 from cstorch.referee.witness import StepsDone
 from cstorch.trace import TracedStep
-from cstorch.tracing.step_value import StepValue
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
 

@@ -27,7 +27,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from cstorch.tracing.recorder import active_recorder
+from cstorch.recording.recorder import active_recorder
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 _NO_DIGEST = b""

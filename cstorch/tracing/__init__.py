@@ -1,1 +1,1 @@
-"""Recording of a traced step: its update, its results and its closures."""
+"""Traced steps: how one is recorded, fitted to the wafer, and run again when its Python changes."""

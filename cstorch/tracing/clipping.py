@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from cstorch.tracing.recorder import Recorder
+from cstorch.recording.recorder import Recorder
 from wsc.core.errors import ApplianceCompilationError
 
 

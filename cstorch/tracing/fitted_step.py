@@ -11,13 +11,13 @@ from cstorch.backend import Backend
 from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, target_of
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
 from cstorch.notices import say_batch_norms
+from cstorch.recording.loop import Loop
+from cstorch.recording.recorder import recording
 from cstorch.tracing.brief_errors import with_brief_errors
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.forward import Forward
-from cstorch.tracing.loop import Loop
 from cstorch.tracing.recorded_step import RecordedStep
-from cstorch.tracing.recorder import recording
 from cstorch.tracing.start_key import start_key
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled

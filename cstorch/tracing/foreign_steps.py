@@ -16,8 +16,8 @@ from torch.optim import lr_scheduler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cstorch.optim.optimizer import Optimizer
+from cstorch.recording.recorder import active_recorder
 from cstorch.tracing.foreign_schedules import schedule_of
-from cstorch.tracing.recorder import active_recorder
 from wsc.core.errors import ApplianceCompilationError
 
 _SCHEDULERS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-from cstorch.tracing.loop import Closure
+from cstorch.recording.loop import Closure
 from wsc.core.roles.role import Value
 
 LOSS = "loss"

@@ -35,6 +35,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from cstorch.recording.step_value import LeftTensor
 from cstorch.tracing.state_places import (
     PLAIN,
     Access,
@@ -51,7 +52,6 @@ from cstorch.tracing.state_places import (
     equal,
     is_iterator,
 )
-from cstorch.tracing.step_value import LeftTensor
 
 _MOST_PLACES = 50_000
 _MOST_ITEMS = 10_000

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from cstorch.backend import Backend
 from cstorch.compile import model_of
 from cstorch.optim.tied_updates import refuse_clipped_ties
+from cstorch.recording.recorder import Recorder, update_of
 from cstorch.tracing.call import Call
-from cstorch.tracing.recorder import Recorder, update_of
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.spec import OptimizerSpec

@@ -26,13 +26,13 @@ from cstorch.listeners.hooks import (
     traced_tensors,
     while_traced,
 )
+from cstorch.recording.leaves import Leaves
+from cstorch.recording.recorder import recording
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.forward import Forward
-from cstorch.tracing.leaves import Leaves
 from cstorch.tracing.recorded_step import RecordedStep
-from cstorch.tracing.recorder import recording
 from cstorch.tracing.repeated_layers import RepeatedLayers
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture.capture import masters_of

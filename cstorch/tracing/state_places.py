@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from cstorch.tracing.step_value import LeftTensor
+from cstorch.recording.step_value import LeftTensor
 from wsc.core.errors import ApplianceCompilationError
 
 _DEPTH = 4

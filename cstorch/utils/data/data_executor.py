@@ -26,13 +26,13 @@ from torch.utils import _pytree as pytree
 from appliance.coordinator.step_results import StepResult
 from cstorch import flags
 from cstorch.cluster.config import current_witness
+from cstorch.cluster.job_settings import ClusterConfig
 from cstorch.compile import model_of
 from cstorch.current import current_backend
-from cstorch.distributed import ClusterConfig
 from cstorch.listeners.hooks import after_transfer
-from cstorch.tracing.loop import Step
+from cstorch.recording.loop import Step
+from cstorch.recording.step_value import StepCall, StepValue, resolve
 from cstorch.tracing.loss_result import loss_of
-from cstorch.tracing.step_value import StepCall, StepValue, resolve
 from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.given_loader import loader_of

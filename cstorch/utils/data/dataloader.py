@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from appliance.input.batches import GlobalBatches
-from cstorch.client.restartable import own_state
 from cstorch.current import call_on_worker, existing_backend
+from cstorch.utils.data.restartable import own_state
 from wsc.core.errors import DataError
 from wsc.core.program.loading import Loading
 

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from cstorch.backend import Backend
-from cstorch.devices.host import HostBackend
+from cstorch.host_backend import HostBackend
 from cstorch.utils.data.dataloader import DataLoader
 from wsc.core.program.program import Mode
 

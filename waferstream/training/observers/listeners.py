@@ -11,11 +11,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 import cstorch
+from cstorch.closures import step_closure
 from cstorch.current import current_backend
 from cstorch.listeners.hooks import Hook, register_traced_tensor_hook
 from cstorch.listeners.listener import ActivationDump, NormTensorListener, SummaryTensorListener
-from cstorch.tracing.closures import step_closure
-from cstorch.tracing.recorder import Recorder, active_recorder
+from cstorch.recording.recorder import Recorder, active_recorder
 from cstorch.utils.tensorboard import write_tensor
 from waferstream.config.params import InitConfig
 from waferstream.config.sections import callbacks

@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from cstorch import optim
 from cstorch.optim.lr_scheduler import ConstantLR, LinearLR
 from cstorch.optim.weight_decay_scheduler import ConstantWD
-from cstorch.tracing.recorder import active_recorder, recording
+from cstorch.recording.recorder import active_recorder, recording
 from memoryx.optim.rule import RULES, Parameter, rule_named
 from tests.support.errors import raises
 from tests.support.plain_torch.optimizer_rules import init_state

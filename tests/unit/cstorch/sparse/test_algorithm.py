@@ -13,7 +13,7 @@ import torch
 import cstorch
 from cstorch import sparse
 from cstorch.optim.optimizer import Optimizer
-from cstorch.tracing.recorder import names_of
+from cstorch.recording.recorder import names_of
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, running_backend
 from tests.support.roles.local_machine import Regression

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cstorch.client.accepted.server_settings import (
+from cstorch.server_settings import (
     DebugArgs,
     get_debug_args,
     set_default_ini,

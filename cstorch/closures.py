@@ -8,8 +8,8 @@ from typing import Any
 
 from cstorch.backend import Backend
 from cstorch.current import current_backend
-from cstorch.tracing.loop import Loop
-from cstorch.tracing.recorder import active_recorder
+from cstorch.recording.loop import Loop
+from cstorch.recording.recorder import active_recorder
 from wsc.core.errors import ProgramOrderError
 
 

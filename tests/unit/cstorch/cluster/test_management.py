@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cstorch.client.accepted.telemetry import TelemetryClient
-from cstorch.client.management import ClusterManagement
 from cstorch.cluster.config import ClusterConfig
+from cstorch.cluster.management import ClusterManagement
 from tests.support.errors import raises
 from wsc.core.errors import CheckpointError, ConfigError
 

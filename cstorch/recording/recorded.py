@@ -74,6 +74,9 @@ class RecordedOptimizer(Protocol):
     ) -> OptimizerSpec:
         """Return the update as data; arguments as of ``Recorder.spec``."""
 
+    def joined_with(self, other: RecordedOptimizer) -> RecordedOptimizer:
+        """Return this optimizer and another one of the same step, as one."""
+
     def report_sparsity(self, updates: int) -> None:
         """Call the hooks of the sparsity after so many steps of training."""
 

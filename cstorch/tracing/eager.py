@@ -20,16 +20,16 @@ from appliance.coordinator.step_checks import check_scale, check_values
 from cstorch.amp import stream_precision
 from cstorch.cluster.config import computing_around, current_witness
 from cstorch.compile import model_of
-from cstorch.devices.host import HostBackend
+from cstorch.host_backend import HostBackend
 from cstorch.listeners.hooks import note_samples, traced_tensors
+from cstorch.recording.leaves import Leaves
+from cstorch.recording.loop import Closure, Loop
+from cstorch.recording.recorded import RecordedScaler
+from cstorch.recording.recorder import Recorder, recording, update_of
+from cstorch.recording.step_value import StepValue
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
-from cstorch.tracing.leaves import Leaves
-from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.loss_result import loss_position
-from cstorch.tracing.recorded import RecordedScaler
-from cstorch.tracing.recorder import Recorder, recording, update_of
-from cstorch.tracing.step_value import StepValue
 from wsc.compiler.capture.live_weights import live_weights
 from wsc.compiler.results.step_means import close_step
 from wsc.core.errors import ConfigError

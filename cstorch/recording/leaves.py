@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from cstorch.tracing.recorded import RecordedOptimizer
+from cstorch.recording.recorded import RecordedOptimizer
 from wsc.compiler.capture.earlier_gradients import PendingGradient
 from wsc.compiler.capture.node_marks import mark_update
 from wsc.compiler.capture.parameter_hooks import hooks_of

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from cstorch.tracing.step_value import StepCall
+from cstorch.recording.step_value import StepCall
 from wsc.core.optimizer.loss_scale import LossScale
 from wsc.core.program.loading import Loading
 from wsc.core.program.program import Mode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from cstorch.client.checkpoints import S3Writer
+from cstorch.checkpoints import S3Writer
 from cstorch.cluster.config import ClusterConfig
 from wsc.core.errors import ConfigError
 

@@ -1,6 +1,6 @@
 """Backends for CPU and GPU, on which the same program runs as plain PyTorch.
 
-There is no cluster: steps run in the user's process (``cstorch.devices.eager``). Weights and
+There is no cluster: steps run in the user's process (``cstorch.tracing.eager``). Weights and
 optimizer state are kept by a weight server all the same, so that tensors, checkpoints and updates
 behave as on CSX.
 """

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import cstorch
-from cstorch.tracing.step_value import LossScaleValue, StepCall, StepValue, resolve
+from cstorch.recording.step_value import LossScaleValue, StepCall, StepValue, resolve
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import (
     batches,

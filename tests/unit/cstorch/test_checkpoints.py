@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 
 import cstorch
-from cstorch.client.accepted.serializers import cache_deferred_tensors, use_external_link
-from cstorch.client.checkpoints import (
+from cstorch.checkpoints import (
     VERSION_KEY,
     H5Reader,
     S3Writer,
@@ -16,6 +15,7 @@ from cstorch.client.checkpoints import (
     StorageReader,
     StorageWriter,
 )
+from cstorch.client.accepted.serializers import cache_deferred_tensors, use_external_link
 from tests.support.errors import raises
 from waferstream.cli.tools.checkpoint.files import write_weights
 from wsc.core.errors import CheckpointError

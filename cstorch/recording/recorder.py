@@ -19,10 +19,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from cstorch import flags
-from cstorch.tracing.leaves import Leaves
-from cstorch.tracing.loop import Closure
-from cstorch.tracing.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
-from cstorch.tracing.step_value import HyperValue, StepValue
+from cstorch.recording.leaves import Leaves
+from cstorch.recording.loop import Closure
+from cstorch.recording.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
+from cstorch.recording.step_value import HyperValue, StepValue
 from wsc.compiler.capture.node_marks import loss_scale_placeholder, mark_limit
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
@@ -152,7 +152,8 @@ class Recorder:
                 "scheduler-before-optimizer",
                 "after optimizer.step(): the update of a step takes the value before it counts",
             )
-        self.optimizer = optimizer if self.optimizer is None else _joined(self.optimizer, optimizer)
+        before = self.optimizer
+        self.optimizer = optimizer if before is None else before.joined_with(optimizer)
         if self.leaves is not None:
             self.leaves.take(p for group in optimizer.param_groups for p in group["params"])
         for group in optimizer.param_groups:
@@ -267,15 +268,6 @@ class Recorder:
                 "clipped-after-step",
                 "before it, after loss.backward()",
             )
-
-
-def _joined(before: RecordedOptimizer, optimizer: RecordedOptimizer) -> RecordedOptimizer:
-    """Return the optimizers of a step as one."""
-    from cstorch.optim.joined import JoinedOptimizers  # noqa: PLC0415  (imports this module)
-
-    if isinstance(before, JoinedOptimizers):
-        return before.with_another(optimizer)
-    return JoinedOptimizers((before, optimizer))
 
 
 def _leaving_the_wafer(tensor: torch.Tensor) -> torch.Tensor:
