@@ -1,12 +1,13 @@
 # make train   set up, then train the default model on four emulated systems
 # make test    set up, then run the test suite
-# make check   format, lint, types, import contracts
+# make check   format, lint, types, import contracts, size
 # make nightly set up, then run the tests that the suite leaves out for time
 # make cover   run the test suite and report the coverage of every package
 # make docs    install what it needs, then build the documentation site in build/site
+# make size    print lines and files of each package beside their budget
 # make bench   measure streaming against not streaming
 # make witness compare weights, picoseconds and predictions with the record, after code has moved
-.PHONY: train test nightly check cover bench witness docs clean
+.PHONY: train test nightly check cover size bench witness docs clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -41,6 +42,10 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.size
+
+size: $(STAMP)
+	$(BIN)/python -m scripts.size
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.streaming --json benchmarks/results/streaming.json

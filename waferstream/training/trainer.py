@@ -25,7 +25,6 @@ from cstorch.utils.data import DataLoader
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps
-from waferstream.loggers import Logger
 from waferstream.training.callback import Callbacks, make_callbacks
 from waferstream.training.checkpoints.provenance import record_of
 from waferstream.training.checkpoints.restoring import Restorer
@@ -33,6 +32,7 @@ from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers.listeners import listening, make_input_logs, make_listeners
+from waferstream.training.observers.logger import Logger
 from waferstream.training.observers.observer import Observer
 from waferstream.training.observers.reporter import TrainingReporter
 from waferstream.training.run_plan import RunPlan, plan_run
