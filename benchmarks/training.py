@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import LoadWeights, Run
 from appliance.elaboration.elaborate import ClusterSize, plan_installation
+from appliance.plan import ClusterPlan
 from appliance.spec import AutoRestart, ClusterSpec
 from appliance.starting import start_cluster
 from benchmarks.streaming.workload import ADAMW, Workload
@@ -46,9 +47,8 @@ class Training:
         feed = InputFeed(workload.source, tuple(range(len(compiled.program.inputs))))
         self._installation = plan_installation(compiled, feed, optimizer, size, spec.machine)
         parameters = compiled.program.parameters
-        self.cluster: Cluster = start_cluster(
-            parameters, size, spec, seed=0, autorestart=autorestart
-        )
+        plan = ClusterPlan(parameters, size, spec, seed=0, autorestart=autorestart)
+        self.cluster: Cluster = start_cluster(plan)
         self._steps_done = 0
 
     def load(self) -> None:

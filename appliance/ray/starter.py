@@ -7,13 +7,14 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
 from appliance.coordinator.coordinator import Coordinator
 from appliance.placement.placer import Placement, Placer
+from appliance.plan import ClusterPlan
 from appliance.ray.actors import clear_actors, signal_processes, start_actor, wait_until_ended
 from appliance.ray.connection.connection import enter, leave
 from appliance.ray.connection.processes import lost_process
@@ -22,7 +23,6 @@ from appliance.ray.gather import check_ray
 from appliance.ray.hosts.places import Places
 from appliance.ray.hosts.presence import Presence
 from appliance.ray.hosts.survey import await_free_cpus, placer_on, survey, with_free_cpus
-from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.roles.role import RoleSpec
 
@@ -32,41 +32,27 @@ _RETURN_S = 3.0
 """How long a start waits for the CPUs of the cluster before."""
 
 
-class Build(Protocol):
-    """Returns the specs of all roles for a number of systems, on the hosts of a placer."""
-
-    def __call__(self, num_csx: int, *, placer: Placer | None = None) -> Sequence[RoleSpec]: ...
-
-
 class RayStarter:
-    """Starts clusters of one specification.
+    """Starts clusters of one plan.
 
-    With ``min_num_csx`` there may be several clusters. Ray stays for the next one until ``close``,
-    unless one of its own processes has died. If Ray is private, so do the processes of the roles,
-    and a spare one waits for the next coordinator. The hosts of a joined Ray may be others the next
-    time: where they are too few, the next cluster has fewer systems, at least ``min_num_csx``.
+    With ``plan.autorestart`` there may be several clusters. Ray stays for the next one until
+    ``close``, unless one of its own processes has died. If Ray is private, so do the processes of
+    the roles, and a spare one waits for the next coordinator. The hosts of a joined Ray may be
+    others the next time: where they are too few, the next cluster has fewer systems, at least
+    ``plan.least_num_csx``.
     ``check`` looks at each placement before anything starts there, and may raise.
     """
 
     def __init__(
-        self,
-        make: Callable[..., Coordinator],
-        build: Build,
-        num_csx: int,
-        runtime: RuntimeSpec,
-        fan_out: int,
-        *,
-        min_num_csx: int | None,
-        check: Callable[[Placement], None] = lambda _: None,
+        self, plan: ClusterPlan, check: Callable[[Placement], None] = lambda _: None
     ) -> None:
-        self._make = make
-        self._build = build
-        self._num_csx = num_csx
-        self._runtime = runtime
-        self._fan_out = fan_out
+        self._plan = plan
+        self._num_csx = plan.size.num_csx
+        self._runtime = plan.spec.runtime
+        self._fan_out = plan.spec.machine.swarmx.fan_out
         self._check = check
-        self._keeps_ray = min_num_csx is not None
-        self._min_num_csx = num_csx if min_num_csx is None else min_num_csx
+        self._keeps_ray = plan.autorestart is not None
+        self._least_num_csx = plan.least_num_csx
         self._placer: Placer | None = None  # of the newest cluster
         self._num_systems = 0  # of the newest cluster
         self._owns_ray = False
@@ -84,9 +70,9 @@ class RayStarter:
         try:
             placer = self._placer_now()
             num_csx = self._size_on(placer)
-            build = partial(self._build, placer=placer)
             self._check(placer.place(num_csx))
-            specs, make = build(num_csx), partial(self._make, build=build, num_csx=num_csx)
+            specs = self._plan.roles(num_csx, placer=placer)
+            make = partial(self._plan.coordinator, num_csx=num_csx, placer=placer)
             self._placer, self._num_systems = placer, num_csx
             if self._keeps_ray and self._runtime.address == "local":
                 return self._start_with_spares(make, specs, session, placer)
@@ -170,7 +156,7 @@ class RayStarter:
     def _size_on(self, placer: Placer) -> int:
         """Return the number of systems: all, or as many as hosts are left for after a loss."""
         most = placer.most(self._num_csx)
-        if self._placer is None or not self._min_num_csx <= most < self._num_csx:
+        if self._placer is None or not self._least_num_csx <= most < self._num_csx:
             return self._num_csx  # which the placer refuses if they are too many
         log.warning("The hosts take %d of %d systems: the run goes on", most, self._num_csx)
         return most

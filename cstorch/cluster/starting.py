@@ -10,6 +10,7 @@ from appliance.elaboration.elaborate import ClusterSize
 from appliance.elaboration.host_need import check_host, check_hosts
 from appliance.placement.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts
 from appliance.placement.placer import Placement
+from appliance.plan import ClusterPlan
 from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
@@ -69,15 +70,10 @@ def start_filled(
         what = "Ray (5 to 20 s)" if runtime.address == "local" else "roles on the Ray cluster"
     log.info("Starting %s", what)
     with spinning(f"Starting {what}"):
-        cluster = start_cluster(
-            parameters,
-            size,
-            config.cluster,
-            seed,
-            config.trace_limit,
-            config.autorestart,
-            partial(_check_placement, installation, size),
+        plan = ClusterPlan(
+            parameters, size, config.cluster, seed, config.trace_limit, config.autorestart
         )
+        cluster = start_cluster(plan, partial(_check_placement, installation, size))
     log.info("Poll ingress success: Job ingress ready")
     log.info("Preparing to execute using %d CSX", size.num_csx)
     try:

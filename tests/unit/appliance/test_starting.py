@@ -32,11 +32,9 @@ def test_next_cluster_may_have_fewer_systems(tmp_path: Path) -> None:
     sizes: list[int] = []
 
     def start(starter: LocalStarter) -> Cluster:
-        make: Any = starter.make
         sizes.append(2 if sizes else 3)
-        roles = LocalRoles(make.keywords["build"](sizes[-1]))
-        cluster: Cluster = make(roles, num_csx=sizes[-1])
-        return cluster
+        roles = LocalRoles(starter.plan.roles(sizes[-1]))
+        return starter.plan.coordinator(roles, num_csx=sizes[-1])
 
     with (
         patch.object(LocalStarter, "start", start),

@@ -8,10 +8,12 @@ from unittest.mock import patch
 import pytest
 import ray
 
+from appliance.elaboration.elaborate import ClusterSize
 from appliance.placement.placer import Host, Placer
+from appliance.plan import ClusterPlan
 from appliance.ray import starter as module
 from appliance.ray.starter import RayStarter
-from appliance.spec import RuntimeSpec
+from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from tests.support.errors import raises
 from wsc.core.errors import ClusterJobInitError
 
@@ -32,8 +34,7 @@ class Hosts:
     def nodes(self) -> list[dict[str, Any]]:
         return [{"NodeID": h.id, "Alive": True, "Resources": {"CPU": 2}} for h in self.alive]
 
-    def build(self, num_csx: int, *, placer: Placer | None = None) -> tuple[()]:
-        assert placer is not None
+    def roles(self, num_csx: int, *, placer: Placer) -> tuple[()]:
         placer.place(num_csx)
         self.sizes.append(num_csx)
         return ()
@@ -52,6 +53,7 @@ def hosts() -> Iterator[Hosts]:
             ("RayCluster", lambda *_, **__: None),
         ):
             stack.enter_context(patch.object(module, name, value))
+        stack.enter_context(patch.object(ClusterPlan, "roles", found.roles))
         stack.enter_context(patch.object(ray, "nodes", found.nodes))
         stack.enter_context(patch.object(ray, "is_initialized", lambda: True))
         yield found
@@ -60,8 +62,11 @@ def hosts() -> Iterator[Hosts]:
 def starter_on(
     hosts: Hosts, min_num_csx: int | None, num_csx: int = 4, **runtime: Any
 ) -> RayStarter:
-    spec = RuntimeSpec(address="auto", **runtime)
-    return RayStarter(lambda: None, hosts.build, num_csx, spec, 4, min_num_csx=min_num_csx)  # type: ignore[arg-type,return-value]
+    spec = ClusterSpec(runtime=RuntimeSpec(address="auto", **runtime))
+    restarts = (
+        None if min_num_csx is None else AutoRestart(max_num_restarts=1, min_num_csx=min_num_csx)
+    )
+    return RayStarter(ClusterPlan((), ClusterSize(num_csx), spec, 0, autorestart=restarts))
 
 
 def test_next_cluster_has_the_systems_that_the_hosts_take(hosts: Hosts) -> None:

@@ -13,6 +13,7 @@ from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import HashWeights, LoadWeights, Run
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize
+from appliance.plan import ClusterPlan
 from appliance.recovery.jury import Jury
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from appliance.starting import start_cluster
@@ -62,9 +63,8 @@ def cluster_with(
     }
     spec = ClusterSpec(machine=MACHINE, runtime=validate(RuntimeSpec, runtime, "test"))
     size = ClusterSize(num_csx, num_servers=2, num_workers=2)
-    running = start_cluster(
-        installed.program.parameters, size, spec, seed=0, autorestart=autorestart
-    )
+    parameters = installed.program.parameters
+    running = start_cluster(ClusterPlan(parameters, size, spec, 0, autorestart=autorestart))
     try:
         running.do(Install(installed))
         running.do(LoadWeights({name: p.detach() for name, p in model.named_parameters()}))
