@@ -62,7 +62,7 @@ def figures() -> dict[str, int]:
         for path in files
         if path.parts[0] in SHIPPED and not str(path).startswith(NOT_ON_THE_WAY)
     ]
-    imports = {_name(path): imports_of(path, text) for path, text in files.items()}
+    imports = {name_of(path): imports_of(path, text) for path, text in files.items()}
     return {
         **found,
         "files of the product": sum(path.parts[0] in SHIPPED for path in files),
@@ -123,7 +123,8 @@ def _files(packages: tuple[str, ...]) -> Iterator[Path]:
             yield path.relative_to(ROOT)
 
 
-def _name(path: Path) -> str:
+def name_of(path: Path) -> str:
+    """Return the name of the module in a file."""
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 

@@ -24,8 +24,11 @@ Step = Callable[[Any], Any]
 """A traced step: from a batch to its loss."""
 
 _MODEL = "trainer.init.model"
-_SOURCES = ("cstorch", "memoryx", "modelzoo", "simulator", "timing", "waferstream", "wsc")
-"""Packages whose code decides the program of a step."""
+SOURCES = (
+    *("appliance", "csnode", "cstorch", "memoryx", "modelzoo"),
+    *("simulator", "swarmx", "timing", "waferstream", "wsc"),
+)
+"""Packages whose code decides the program of a step: this module imports them, or theirs do."""
 
 
 def training_step(
@@ -118,7 +121,7 @@ def make_forward(init: InitConfig, model: nn.Module) -> Forward:
     identity = None
     if known_config(init.model.dump(), _MODEL) is not None:
         sections = init.model_dump_json(include={"model", "precision"})
-        identity = f"{sources_digest(*_SOURCES)} {sections}"
+        identity = f"{sources_digest(*SOURCES)} {sections}"
     return Forward(make_loss_of(init, model), identity)
 
 
