@@ -124,6 +124,11 @@ class RuntimeSpec(Config):
     input_workers: PositiveInt = 1
     """Most input-worker processes, even if ``num_workers_per_csx`` requests more."""
 
+    fast_start: bool = True
+    """Whether a private Ray starts with changes of its private modules
+    (appliance.ray.connection.patches). Without, its start takes some seconds longer, it has
+    ports on other addresses than loopback, and a signal to the program's group ends it, too."""
+
     start_timeout_s: PositiveFloat = 90.0
     """Fail if the actors have not started after this time."""
 

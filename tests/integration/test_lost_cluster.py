@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from appliance.ray.connection.patches import workers_script
 from appliance.ray.forks import fork_server
 from appliance.spec import AutoRestart
 from cstorch import step_closure
@@ -67,7 +68,7 @@ def train(
 @pytest.fixture(scope="module", autouse=True)
 def running_fork_server() -> None:
     """Start what stays for the next cluster before the first processes are counted."""
-    with fork_server.workers_forked():
+    with fork_server.workers_forked(workers_script()):
         pass
 
 

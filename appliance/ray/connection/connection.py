@@ -5,22 +5,25 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import random
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import ray
-from ray._private import parameter, services, worker
+from ray._private import worker
 
 from appliance.ray.connection.address import check_address
+from appliance.ray.connection.patches import (
+    give_ray_a_generator,
+    missing_names,
+    patched,
+    workers_script,
+)
 from appliance.ray.connection.processes import STOPPED_PROCESSES, lost_process
 from appliance.ray.connection.session_folders import (
     new_session,
@@ -29,6 +32,7 @@ from appliance.ray.connection.session_folders import (
 )
 from appliance.ray.connection.token import close_token_file, own_token
 from appliance.ray.forks.fork_server import (
+    LAUNCHER,
     end_groups,
     end_workers,
     tell_groups,
@@ -39,6 +43,8 @@ from wsc.core.errors import ClusterJobInitError
 from wsc.core.units import MIB
 from wsc.host.interrupts import deferred
 
+log = logging.getLogger("waferstream")
+
 _LOOK_S = 1.0
 _LEAVE_S = 20.0  # how long a shutdown may take after a signal
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
@@ -47,16 +53,8 @@ _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on t
 # gives up on an address.
 _INIT_FAILURES = (Exception, SystemExit)
 
-_RayParams = parameter.RayParams
-
 _LOOPBACK = "127.0.0.1"
 """Address of a private instance: all its processes then listen there alone."""
-
-_Popen = services.ConsolePopen
-
-_NO_DASHBOARD = (None, None)
-"""Address and process of the dashboard. ray.init would start a process for usage statistics even
-without a dashboard, and wait for it."""
 
 _OTHER_VERSIONS = "Version mismatch: The "
 """How Ray's text begins where the cluster has other versions; it states both."""
@@ -70,8 +68,6 @@ _CONFIG: dict[str, object] = {
     # would wait five seconds to deliver them.
     "task_events_report_interval_ms": 0,
 }
-
-_RAYS_GENERATOR = random.Random()
 
 _of_private = ExitStack()
 """What ends with the private Ray that runs: its token."""
@@ -103,7 +99,7 @@ def enter(runtime: RuntimeSpec) -> bool:
     try:
         if runtime.address != "local":
             check_address(runtime.address)
-        _init(runtime.address)
+        _init(runtime)
     except ClusterJobInitError:
         leave()
         raise
@@ -172,7 +168,7 @@ def _begin(runtime: RuntimeSpec, begun: Future[str]) -> None:
     started them (prctl(2), PR_SET_PDEATHSIG), and a raylet that is killed leaves its agents behind.
     """
     try:
-        _init(runtime.address)
+        _init(runtime)
     except _INIT_FAILURES:
         leave()
     finally:
@@ -214,17 +210,6 @@ def _leave_at_exit() -> None:
     atexit.register(leave)  # behind the fork server: the last one that is registered runs first
 
 
-def give_ray_a_generator() -> None:
-    """Let the loaded modules of Ray draw random numbers from a generator of their own.
-
-    The global one belongs to the user's program: a step that is traced while Ray starts would seem
-    to draw from it.
-    """
-    for name, module in list(sys.modules.items()):
-        if name.startswith("ray.") and getattr(module, "random", None) is random:
-            module.random = _RAYS_GENERATOR  # type: ignore[attr-defined]
-
-
 def _config() -> dict[str, object]:
     """Return the settings of a private Ray.
 
@@ -234,68 +219,62 @@ def _config() -> dict[str, object]:
     return _CONFIG if _WORKER_NICENESS in os.environ else {**_CONFIG, "worker_niceness": 0}
 
 
-def _starts_in_own_groups() -> Callable[..., Any]:
-    """Return a process starter for Ray that uses new process groups, known to the fork server.
+def _note_started(process: subprocess.Popen[bytes]) -> None:
+    """Note a process of Ray, for the fork server and for the thread that looks at their states.
 
-    A signal to the user's group, as timeout(1) sends it, is for the user's process, which saves a
-    checkpoint: Ray has to live until then.
+    It is in a process group of its own: a signal to the user's group, as timeout(1) sends it, is
+    for the user's process, which saves a checkpoint, and Ray has to live until then.
     """
-
-    def start(*words: Any, **options: Any) -> Any:
-        process = _Popen(*words, process_group=0, **options)
-        _started.append(process)
-        tell_groups([each.pid for each in _started])
-        STOPPED_PROCESSES.watch(process)
-        return process
-
-    return start
+    _started.append(process)
+    tell_groups([each.pid for each in _started])
+    STOPPED_PROCESSES.watch(process)
 
 
-def _init(address: str) -> None:
+def _init(runtime: RuntimeSpec) -> None:
     give_ray_a_generator()
     close_token_file()
     # A signal in the middle aborts the process, and Ray puts a handler of its own in our place.
     with deferred():
-        if address == "local":
-            _start_private()
+        if runtime.address == "local":
+            _start_private(is_fast=runtime.fast_start)
         else:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=runtime.address, log_to_driver=False, logging_level=logging.ERROR)
 
 
-def _start_private() -> None:
+def _start_private(*, is_fast: bool) -> None:
     """Start an instance that listens on loopback alone, in a folder and with a token of its own."""
-    folder, session = private_folder(), new_session()
-
-    def params(**given: Any) -> parameter.RayParams:
-        # It neither grows nor shows the output of workers: two processes less to start. ray.init
-        # would put an address that other hosts reach in the place of loopback.
-        own = {"no_monitor": True, "include_log_monitor": False}
-        return _RayParams(**given | own | {"node_ip_address": _LOOPBACK, "session_name": session})
-
+    folder, running = private_folder(), ""
     _of_private.enter_context(own_token())
+    _leave_at_exit()
     try:
-        _init_private(folder, params)
+        with _fast_start() if is_fast else nullcontext():
+            context: Any = ray.init(
+                address="local",
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _node_ip_address=_LOOPBACK,
+                _system_config=_config(),
+                _temp_dir=str(folder),
+            )
+        running = Path(context.address_info["session_dir"]).name
     finally:
-        remove_ended_sessions(folder, running=session if ray.is_initialized() else "")
+        remove_ended_sessions(folder, running)
 
 
-def _init_private(folder: Path, params: Callable[..., parameter.RayParams]) -> None:
-    """Start Ray's processes in a folder, with the parameters that a function makes of its own."""
-    with ExitStack() as stack:
-        STOPPED_PROCESSES.watch(stack.enter_context(workers_forked()))
-        _leave_at_exit()
-        for module, name, own in (
-            (parameter, "RayParams", params),
-            (services, "ConsolePopen", _starts_in_own_groups()),
-            (services, "start_api_server", lambda *_, **__: _NO_DASHBOARD),
-        ):
-            stack.enter_context(mock.patch.object(module, name, own))
-        ray.init(
-            address="local",
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _system_config=_config(),
-            _temp_dir=str(folder),
-        )
+@contextmanager
+def _fast_start() -> Iterator[None]:
+    """Let Ray start as ``patches`` says in the block, if this release can be changed so."""
+    if missing := missing_names():
+        log.warning("Ray %s starts slowly: it has no %s", ray.__version__, ", ".join(missing))
+        yield
+        return
+    # It neither grows nor shows the output of workers: two processes less to start. ray.init
+    # would put an address that other hosts reach in the place of loopback.
+    own = {"no_monitor": True, "include_log_monitor": False}
+    parameters = {**own, "node_ip_address": _LOOPBACK, "session_name": new_session()}
+    with workers_forked(workers_script()) as server:
+        STOPPED_PROCESSES.watch(server)
+        with patched(parameters, _note_started, LAUNCHER):
+            yield

@@ -29,13 +29,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 from appliance.ray.forks.worker_launcher import ADDRESS, SERVER_WORD
 
-_LAUNCHER = Path(__file__).with_name("worker_launcher.py")
+LAUNCHER = Path(__file__).with_name("worker_launcher.py")
+"""The script that Ray runs in place of its own to start a worker."""
+
 _HERE = Path(__file__).parents[3]
 _SETTINGS = ("PYTHON", "TORCH", "OMP_", "MKL_", "LD_", "CUDA_", "GRPC_")
 """Environment variables that imports read: a server that was started with others is outdated."""
@@ -51,7 +52,7 @@ PRELOADED = (*_ROLES, *_FRONT_END, *_OF_RAY)
 """Modules that the fork server imports."""
 
 _SCRIPTS = (
-    os.fsencode(_LAUNCHER),
+    os.fsencode(LAUNCHER),
     b"/ray/dashboard/agent.py",
     b"/ray/_private/runtime_env/agent/main.py",
 )
@@ -81,7 +82,7 @@ class Server:
     @property
     def executable(self) -> str:
         """Command that takes the place of Python where Ray starts a worker."""
-        command = [sys.executable, "-S", str(_LAUNCHER), f"{SERVER_WORD}{self.address}"]
+        command = [sys.executable, "-S", str(LAUNCHER), f"{SERVER_WORD}{self.address}"]
         return shlex.join(command)
 
 
@@ -89,16 +90,19 @@ _current: Server | None = None
 
 
 @contextmanager
-def workers_forked() -> Iterator[subprocess.Popen[bytes]]:
-    """Let the instance of Ray that starts in the block fork its workers; yield their server."""
-    from ray._private import ray_constants  # noqa: PLC0415
+def workers_forked(script: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Let ``LAUNCHER`` fork the workers of an instance that starts in the block.
 
+    Args:
+        script: What starts a worker where the server cannot.
+
+    Yields:
+        The process of the server.
+    """
     server = _running()
-    own = Path(ray_constants.__file__).parent / "workers" / ray_constants.SETUP_WORKER_FILENAME
-    os.environ[ADDRESS] = f"{server.address} {own}"
+    os.environ[ADDRESS] = f"{server.address} {script}"
     try:
-        with mock.patch.object(ray_constants, "SETUP_WORKER_FILENAME", str(_LAUNCHER)):
-            yield server.process
+        yield server.process
     finally:
         del os.environ[ADDRESS]
 

@@ -67,6 +67,7 @@ class Shape:
     has_replicas: bool = False
     engine: Any = "torch"  # what computes the kernels of nodes
     device: str = "cpu"  # where torch computes them
+    fast_start: bool = True
 
 
 def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
@@ -92,6 +93,7 @@ def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
             "link": shape.link,
             "engine": shape.engine,
             "device": shape.device,
+            "fast_start": shape.fast_start,
             "verify": {"fraction": shape.verified},
             "faults": {"stated": shape.faults, "folder": shape.folder},
             "flash": shape.flash

@@ -18,7 +18,7 @@ import ray
 from ray._private import services, worker
 from ray._private.utils import check_version_info
 
-from appliance.ray.connection import address, connection
+from appliance.ray.connection import address, connection, patches
 from appliance.ray.connection.connection import enter, entering_early, leave
 from appliance.spec import RuntimeSpec
 from tests.support.errors import raises
@@ -33,8 +33,8 @@ SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every failure must come before ray.init, which by itself retries for more than a minute."""
 
-    def called(address: str) -> None:
-        raise AssertionError(f"ray.init was called for {address}")
+    def called(runtime: RuntimeSpec) -> None:
+        raise AssertionError(f"ray.init was called for {runtime.address}")
 
     monkeypatch.setattr(connection, "_init", called)
 
@@ -199,7 +199,7 @@ def test_processes_of_a_start_that_failed_are_ended(monkeypatch: pytest.MonkeyPa
 
 def test_ray_draws_from_a_generator_of_its_own() -> None:
     """The start of Ray, in its own thread, leaves the global one to a step that is traced."""
-    connection.give_ray_a_generator()
+    patches.give_ray_a_generator()
     loaded = [module for name, module in sys.modules.items() if name.startswith("ray.")]
     assert ray._raylet in loaded
     assert not [module for module in loaded if getattr(module, "random", None) is random]
