@@ -12,6 +12,7 @@ import pytest
 
 from modelzoo.models.registry import MODELS
 from tests.support.models.zoo_runs import NAMES, write_model
+from tests.support.nightly import nightly
 from tests.support.runs.tiny_run import run_here
 
 Capture = pytest.CaptureFixture[str]
@@ -69,7 +70,7 @@ def test_every_model_takes_the_time_of_its_simulation(
     check(tmp_path, name, size, counts, capsys)
 
 
-@pytest.mark.parametrize("name", ["t5", "llava"])
+@pytest.mark.parametrize("name", ["t5", *nightly("llava")])
 def test_models_of_two_parts_take_the_time_of_their_simulation(
     name: str, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -12,6 +12,7 @@ import cstorch
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.models.tiny_dino import DINO, SPREAD, TRUNK, write_images
+from tests.support.nightly import nightly
 from tests.support.runs.tiny_training import (
     MICRO_BATCH_SIZE,
     Shape,
@@ -51,7 +52,7 @@ def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor
         assert torch.equal(found[name], value), name
 
 
-@pytest.mark.parametrize("num_csx", [1, 2])
+@pytest.mark.parametrize("num_csx", [*nightly(1), 2])
 def test_weights_and_centers_equal_those_of_the_loop(
     num_csx: int, images: dict[str, Any], expected: dict[str, torch.Tensor]
 ) -> None:
@@ -71,6 +72,7 @@ def test_distances_of_images_equal_those_of_the_loop(images: dict[str, Any]) -> 
     assert train_on_cluster(init, Shape(3), 2, data=images) == expected
 
 
+@pytest.mark.nightly
 def test_groups_depend_on_no_cluster(images: dict[str, Any]) -> None:
     """Neither those of crops that skip a layer together, nor those of neighbours."""
     student = {**TRUNK, "stochastic_depth_drop_prob": 0.5, "stochastic_depth_group_size": 2}

@@ -17,6 +17,7 @@ from scripts import reference_loop
 from tests.support.files import dataset_files
 from tests.support.models.model_sections import section_of
 from tests.support.models.multimodal import PATCHES, write_sequences
+from tests.support.nightly import nightly
 from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
 
 _WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(chr(97 + number) for number in range(26))]
@@ -127,15 +128,15 @@ def write_questions(folder: Path) -> dict[str, Any]:
     ("name", "write"),
     [
         ("bert/classifier", write_pairs),
-        ("bert/token_classifier", write_words),
+        *nightly(("bert/token_classifier", write_words)),
         ("bert/extractive_summarization", write_documents),
         ("vision_transformer", write_images),
         ("t5", write_documents_of_t5),
         ("transformer", write_translations),
         ("fc_mnist", write_digits),
-        ("dpo", write_preferences),
+        *nightly(("dpo", write_preferences)),
         ("llava", write_image_text),
-        ("multimodal_simple", write_image_places),
+        *nightly(("multimodal_simple", write_image_places)),
         ("dpr", write_questions),
     ],
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.nightly import nightly
 from tests.support.plain_torch.plain_loop import (
     SHALLOW,
     STEPS,
@@ -56,7 +57,7 @@ def test_cpu_backend_equals_the_plain_loop(sections: dict[str, Any]) -> None:
     ],
     ids=["bf16-in-bf16", "bf16-in-fp32", "fp32", "fp16-scaled"],
 )
-@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
+@pytest.mark.parametrize("model", [GPT, *nightly(LLAMA)], ids=["gpt", "llama"])
 def test_precisions_equal_the_plain_loop(model: dict[str, Any], precision: dict[str, Any]) -> None:
     """Casts round like those of the plain loop; sums are fp32 in both."""
     init = init_config(model | SHALLOW, precision={"max_gradient_norm": 0.5, **precision})

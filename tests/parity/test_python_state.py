@@ -23,6 +23,7 @@ from cstorch import backends
 from cstorch.trace import TracedStep
 from cstorch.tracing.fitted_step import fit_step
 from tests.support.errors import raises
+from tests.support.nightly import nightly
 from tests.support.programs.cstorch_program import executor, loader, running_backend
 from tests.support.runs.tiny_training import Shape
 from wsc.core.errors import ApplianceCompilationError
@@ -350,8 +351,14 @@ def on_cluster(net: Net, activation_steps: int = 1, size: int = 3, num_csx: int 
         return seen
 
 
-@pytest.mark.parametrize("activation_steps", [1, STEPS])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "activation_steps"),
+    [
+        *((kind, 1) for kind in KINDS),
+        (KINDS[0], STEPS),
+        *nightly(*((kind, STEPS) for kind in KINDS[1:])),
+    ],
+)
 def test_state_has_the_values_of_a_plain_loop(
     kind: type[Net], activation_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,7 +381,7 @@ def test_state_has_the_values_of_a_plain_loop(
     assert compiling.call_count == (STEPS if kind is Branch else 1)
 
 
-@pytest.mark.parametrize("size", [1, 5, 7])
+@pytest.mark.parametrize("size", [1, *nightly(5), 7])
 @pytest.mark.parametrize("kind", [Counter, InPlace])
 def test_state_has_its_values_in_micro_batches_of_any_size(kind: type[Net], size: int) -> None:
     """Of two sizes, one of them a single sample, and of single samples alone."""

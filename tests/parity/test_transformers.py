@@ -12,6 +12,7 @@ import cstorch
 from cstorch import backends
 from tests.support.errors import raises
 from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
+from tests.support.nightly import nightly
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.runs.tiny_training import Shape
@@ -93,6 +94,7 @@ NIGHTLY = """
     gpt-oss mistral phi phi3 deberta-v2 modernbert convnext swin ast
     olmo2 starcoder2 cohere2 granite glm4 smollm3 olmoe deepseek-v3 lfm2 rwkv xlstm mamba2
     electra albert dinov2 mobilenet-v2 regnet bart
+    gpt-j gpt-neox llama3-rope qwen3 gemma3 falcon opt bloom mpt roberta whisper
 """
 """Further members of families of which another one is trained in every run of the suite."""
 
@@ -112,7 +114,7 @@ def test_model_of_transformers_trains_as_in_a_plain_loop(case: Case) -> None:
     check(case, num_csx=1 if case.name in RELATE_SAMPLES else 2)
 
 
-@pytest.mark.parametrize("name", sorted(RELATE_SAMPLES))
+@pytest.mark.parametrize("name", ["mixtral", *nightly("clip")])
 def test_model_that_relates_samples_is_refused_for_several_micro_batches(name: str) -> None:
     """With the line of the library."""
     (case,) = (case for case in CASES if case.name == name)
@@ -121,6 +123,7 @@ def test_model_that_relates_samples_is_refused_for_several_micro_batches(name: s
     assert f"modeling_{name}.py" in str(caught.value.where)
 
 
+@pytest.mark.nightly
 def test_number_of_systems_does_not_change_a_model_of_transformers() -> None:
     """One system gives the bits of the loop, too."""
     check(CASES[0], num_csx=1)

@@ -11,6 +11,7 @@ from torch.nn import functional
 import cstorch
 from cstorch import backends
 from tests.support.errors import raises
+from tests.support.nightly import nightly
 from tests.support.plain_torch.side_by_side import Net, assert_same_weights, batch
 from tests.support.programs.cstorch_program import executor, loader, running_backend
 from wsc.core.errors import ApplianceCompilationError
@@ -105,7 +106,7 @@ def every_other(index: int) -> bool:
 
 
 @pytest.mark.parametrize("is_due", [turns, every_other])
-@pytest.mark.parametrize("names", [("SGD", "SGD"), ("Adam", "SGD")])
+@pytest.mark.parametrize("names", [("Adam", "SGD"), *nightly((("SGD", "SGD"),))])
 def test_two_steps_take_turns_over_one_model(names: tuple[str, str], is_due: Any) -> None:
     twin, expected = Net(), []
     first = optimizer_of(torch.optim, names[0], twin, "first")

@@ -11,6 +11,7 @@ from appliance import local as local_roles
 from appliance.coordinator.commands import ReadPeakBytes, Run
 from appliance.elaboration.elaborate import ClusterSize
 from csnode.micro_batch import Kernel, MicroBatch
+from tests.support.nightly import nightly
 from tests.support.programs.cstorch_program import cluster_of
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.local_machine import (
@@ -52,6 +53,7 @@ def test_peak_weight_bytes_do_not_grow_with_depth() -> None:
         assert all(peak["activations"] > 2 * shallow["activations"] for peak in deeper)
 
 
+@pytest.mark.nightly
 def test_peak_weight_bytes_of_gpt_do_not_grow_with_depth() -> None:
     """The same through cstorch, with tied embeddings."""
 
@@ -66,7 +68,7 @@ def test_peak_weight_bytes_of_gpt_do_not_grow_with_depth() -> None:
 
 
 @pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
+@pytest.mark.parametrize("model", [GPT, *nightly(LLAMA)], ids=["gpt", "llama"])
 def test_stash_shares_no_memory_with_weights(
     model: dict[str, Any], precision: StreamPrecision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +96,7 @@ def test_stash_shares_no_memory_with_weights(
     assert sum(checked) > len(checked) // 2
 
 
-@pytest.mark.parametrize("enabled", [True, False], ids=["bf16", "fp32"])
+@pytest.mark.parametrize("enabled", [True, *nightly(False)], ids=["bf16", "fp32"])
 def test_released_weights_may_be_overwritten(
     enabled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,14 +3,18 @@
 import pytest
 
 from csnode.fabric import Dtype
+from tests.support.nightly import nightly
 from validation.closed_forms.__main__ import SWEEPS, sweep
 from validation.closed_forms.kernel_cases import Case
 
 BOUND = 0.05
+MASKED = {"GEMM, sparse", "weight gradient, masked"}
 LINES = {"chain", "tree", "two-phase", "broadcast", "all-reduce", "2D broadcast"}
 
 
-@pytest.mark.parametrize("kernel", sorted(SWEEPS.keys() - LINES))
+@pytest.mark.parametrize(
+    "kernel", [*sorted(SWEEPS.keys() - LINES - MASKED), *nightly(*sorted(MASKED))]
+)
 def test_closed_form_is_within_five_percent_of_the_fabric(kernel: str) -> None:
     """One shape of each kernel over PEs, in fp16 on a WSE-2."""
     compare, grids, tiles = SWEEPS[kernel]

@@ -35,7 +35,7 @@ from wsc.core.roles.role import Command
 LOSSES = st.dictionaries(st.integers(1, 1000), st.sampled_from(["csx", "br", "wrk"]), max_size=3)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @example({1: "csx-1", 2: "br-0", 3: "wrk-1"})
 @example({700: "br"})
 @given(LOSSES)
@@ -49,7 +49,7 @@ def test_lost_roles_change_no_result(losses: dict[int, str]) -> None:
     assert sum("recovered" in line for line in running.do(ReadStory())) == faults.hits
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @example({300: "wgt-0", 301: "rpl-1"})
 @example({1: "rpl-0", 600: "wgt-1", 900: "wgt-1"})
 @given(
@@ -241,7 +241,7 @@ def test_calls_between_jobs_survive_a_loss() -> None:
     assert jobs(running) == expected()[0]
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @example(400)
 @given(st.integers(1, 600))
 def test_loss_scale_goes_on_from_the_last_finished_step(message: int) -> None:

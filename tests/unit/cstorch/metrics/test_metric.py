@@ -14,6 +14,7 @@ import cstorch
 from cstorch import backends, metrics
 from cstorch.metrics.metric import _existing
 from tests.support.errors import raises
+from tests.support.nightly import nightly
 from tests.support.programs.cstorch_program import executor, loader, running_backend
 from tests.support.runs.tiny_training import Shape
 from wsc.core.errors import ConfigError
@@ -95,7 +96,7 @@ def values(net: Net) -> dict[str, float]:
     return {name: float(metric) for name, metric in net.metrics.items()}  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("num_csx", [1, 3])
+@pytest.mark.parametrize("num_csx", [*nightly(1), 3])
 def test_metrics_on_the_cluster_equal_those_of_the_host(num_csx: int) -> None:
     """Over a whole evaluation; a reset begins another one."""
     expected = Net()

@@ -13,6 +13,7 @@ from torch import nn
 
 import cstorch
 from tests.support.errors import raises
+from tests.support.nightly import nightly
 from tests.support.programs.cstorch_program import (
     batches,
     evaluation_step,
@@ -87,7 +88,7 @@ def test_replaced_parameters_count_from_the_next_step(backend: cstorch.Backend) 
 
 
 @pytest.mark.parametrize("write", [mul, item, data, through_numpy, load, load_assigned])
-@pytest.mark.parametrize("shape", [Shape(2), SERVERS], ids=["one-server", "two-servers"])
+@pytest.mark.parametrize("shape", [*nightly(Shape(2)), SERVERS], ids=["one-server", "two-servers"])
 def test_write_reaches_memoryx_before_the_next_step(
     write: Callable[[Regression], None], shape: Shape
 ) -> None:

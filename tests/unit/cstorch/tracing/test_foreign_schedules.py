@@ -11,6 +11,7 @@ from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_wi
 
 import cstorch
 from cstorch import backends
+from tests.support.nightly import nightly
 from tests.support.programs.cstorch_program import batches, executor, running_backend
 from tests.support.roles.local_machine import Regression
 
@@ -44,7 +45,7 @@ def plain(make: Any) -> tuple[nn.Module, Any]:
     return model, schedule
 
 
-@pytest.mark.parametrize("make", [linear, cosine])
+@pytest.mark.parametrize("make", [linear, *nightly(cosine)])
 @pytest.mark.parametrize(("device", "interval"), [("CSX", 1), ("CSX", 3), ("CPU", 1)])
 @pytest.mark.parametrize("is_traced", [True, False])
 def test_weights_and_rates_are_those_of_a_plain_loop(

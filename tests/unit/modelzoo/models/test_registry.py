@@ -20,6 +20,7 @@ from modelzoo.models.registry import (
 )
 from tests.support.errors import raises
 from tests.support.models.tiny_models import TINY_MODELS, tiny
+from tests.support.nightly import nightly
 from tests.support.timing.op_costs import check_costs
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError
@@ -37,6 +38,8 @@ LLAMA = {
     "use_ffn_bias": False,
 }
 EVERY = pytest.mark.parametrize("name", sorted(TINY_MODELS))  # other names share a class
+DISTINCT = ("bert", "dit", "gpt2", "llama", "mixtral", "vision_transformer")
+"""Models with ops or blocks of their own."""
 
 
 def random_batch(config: ModelConfig, size: int = 4) -> dict[str, torch.Tensor]:
@@ -71,8 +74,8 @@ def test_model_overfits_one_batch(name: str) -> None:
     assert losses[-1] < 0.75 * losses[0]
 
 
-@EVERY
-@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.nightly), 0.1])
+@pytest.mark.parametrize("name", [*DISTINCT, *nightly(*sorted(TINY_MODELS.keys() - set(DISTINCT)))])
+@pytest.mark.parametrize("dropout", [*nightly(0.0), 0.1])
 def test_training_example_compiles(name: str, dropout: float) -> None:
     """From shapes alone: every op has a kernel and costs cycles, every weight has a gradient."""
     config = tiny(name, dropout) | {"num_hidden_layers": 1}

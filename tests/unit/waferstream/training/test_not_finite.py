@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.nightly import nightly
 from tests.support.runs.tiny_run import digest_of, run_here, write_run
 
 POISONED = 4
@@ -74,7 +75,7 @@ def test_skipped_step_changes_nothing(
     [
         ([POISONED], "loss", 1, None),
         ([POISONED, POISONED + 1, POISONED + 3], "gradient", 3, 2),
-        ([0, 1], "gradient", 1, None),
+        *nightly(([0, 1], "gradient", 1, None)),
     ],
 )
 def test_rolled_back_run_has_the_bits_of_other_data(
@@ -99,7 +100,7 @@ def test_rolled_back_run_has_the_bits_of_other_data(
     assert found == digest(tmp_path / "b", capsys, None, missing=poisoned)
 
 
-@pytest.mark.parametrize(("states", "poisoned"), [("all", 2), ("model", 0)])
+@pytest.mark.parametrize(("states", "poisoned"), [("all", 2), *nightly(("model", 0))])
 def test_run_goes_back_to_the_checkpoint_that_it_started_from(
     states: str, poisoned: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

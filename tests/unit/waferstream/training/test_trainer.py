@@ -9,6 +9,7 @@ import pytest
 
 from modelzoo.models.registry import build_model
 from tests.support.files.event_files import scalars
+from tests.support.nightly import nightly
 from tests.support.runs.tiny_run import TINY, digest_of, run_here, write_run
 from wsc.checkpoint.reader import Reader
 
@@ -75,7 +76,7 @@ def test_the_weights_alone_start_a_run_of_their_own(
     assert "Step=2" in out
 
 
-@pytest.mark.parametrize(("layers", "word"), [(1, "unexpected"), (3, "missing")])
+@pytest.mark.parametrize(("layers", "word"), [(1, "unexpected"), *nightly((3, "missing"))])
 def test_a_checkpoint_of_another_model_is_taken_on_request_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], layers: int, word: str
 ) -> None:

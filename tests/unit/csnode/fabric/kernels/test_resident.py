@@ -7,6 +7,7 @@ import pytest
 
 from csnode.fabric import Dtype, Fabric, kernels
 from tests.support.errors import raises
+from tests.support.nightly import nightly
 from tests.support.timing.fabric import agree, normal, reference
 from wsc.core.errors import ApplianceCompilationError
 
@@ -41,7 +42,9 @@ def test_gemv_is_a_matrix_times_a_vector(dtype: Dtype) -> None:
 
 
 @ALL_DTYPES
-@pytest.mark.parametrize("pes", [(1, 1), (2, 2), (4, 4), (1, 4), (4, 1), (2, 8), (4, 2)])
+@pytest.mark.parametrize(
+    "pes", [(1, 1), (2, 2), (4, 4), (1, 4), (4, 1), *nightly(((2, 8),), ((4, 2),))]
+)
 @pytest.mark.parametrize("rows", [8, 24])
 def test_summa_is_a_product(dtype: Dtype, pes: tuple[int, int], rows: int) -> None:
     """Products on rectangles of any shape agree with torch; sums are fp32."""

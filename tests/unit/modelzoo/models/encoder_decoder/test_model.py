@@ -14,6 +14,7 @@ from modelzoo.models.encoder_decoder.model import EncoderDecoderModel
 from modelzoo.models.mup import LEARNING_RATE_GROUPS
 from modelzoo.models.registry import build_model, training_example
 from tests.support.errors import raises
+from tests.support.nightly import nightly
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError
 from wsc.numerics.precision import StreamPrecision
@@ -260,7 +261,7 @@ def test_mup_shrinks_what_layers_add() -> None:
         assert std == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize("section", [T5, TRANSFORMER], ids=["t5", "transformer"])
+@pytest.mark.parametrize("section", [T5, *nightly(TRANSFORMER)], ids=["t5", "transformer"])
 def test_training_step_compiles_with_dropout(section: dict[str, Any]) -> None:
     """From shapes alone: every op has a kernel, every weight a gradient.
 

@@ -22,6 +22,7 @@ from tests.support.models.multimodal import (
     SIMPLE,
     TEXT_MODEL,
 )
+from tests.support.nightly import nightly
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError, DataError
 from wsc.numerics.precision import StreamPrecision
@@ -198,7 +199,10 @@ def test_frozen_parts_are_those_of_stock_files(
 
 @pytest.mark.parametrize(
     ("section", "freeze"),
-    [(LLAVA, None), (SIMPLE, ["^image_model", "^text_model.transformer_decoder"])],
+    [
+        *nightly((LLAVA, None)),
+        (SIMPLE, ["^image_model", "^text_model.transformer_decoder"]),
+    ],
     ids=["llava", "simple, frozen in part"],
 )
 def test_training_step_compiles(section: dict[str, Any], freeze: list[str] | None) -> None:

@@ -15,6 +15,7 @@ from appliance.site import SITE_DEFAULTS
 from cstorch import distributed
 from modelzoo.data.files.worker_cache import cached
 from tests.support.host.tools import rows, tool
+from tests.support.nightly import nightly
 from tests.support.runs.tiny_run import write_run
 from waferstream.cli.main import main
 from wsc.core.units import format_bytes
@@ -131,7 +132,7 @@ def test_plan_shows_the_memory_that_each_host_needs(
     assert (first["LOADING"] == "0 B", second["LOADING"]) == (False, "0 B")
 
 
-@pytest.mark.parametrize(("gib", "fits"), [(0, "no"), (1, "yes")])
+@pytest.mark.parametrize(("gib", "fits"), [(0, "no"), *nightly((1, "yes"))])
 def test_plan_says_whether_simulated_hosts_have_the_memory(
     gib: int, fits: str, machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from torch import nn
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
+from tests.support.nightly import nightly
 from tests.support.programs.kernels import run_eagerly, run_kernels
 from tests.support.roles.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from tests.support.runs.tiny_training import GPT, LLAMA, LOADER
@@ -73,7 +74,7 @@ def built() -> Built:
     return {name: (model(), batch()) for name, (model, batch) in MODELS.items()}
 
 
-@pytest.mark.parametrize("precision", [FP32, MIXED, BF16], ids=["fp32", "mixed", "bf16"])
+@pytest.mark.parametrize("precision", [FP32, MIXED, *nightly(BF16)], ids=["fp32", "mixed", "bf16"])
 @pytest.mark.parametrize("name", MODELS)
 def test_kernels_compute_the_bits_of_autograd(
     name: str, precision: StreamPrecision, built: Built

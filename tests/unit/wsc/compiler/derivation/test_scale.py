@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.nightly import nightly
 from tests.support.programs.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_recorded, compile_step
 from wsc.compiler.compiled import Compiled
@@ -63,7 +64,7 @@ def compiled_at(size: int, num_micro_batches: int = 4) -> Compiled:
 
 
 @pytest.mark.parametrize("capture_at", [compiled_at, image_at])
-@pytest.mark.parametrize("size", [1, 3, 8, 100])
+@pytest.mark.parametrize("size", [1, 3, *nightly(8), 100])
 def test_a_scaled_step_is_the_step_captured_at_that_size(
     size: int, capture_at: Callable[[int], Compiled]
 ) -> None:
