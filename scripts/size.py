@@ -77,7 +77,7 @@ def lonely(imports: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield the modules that one module imports alone, which stands in the same folder."""
     importers: dict[str, set[str]] = defaultdict(set)
     for module, imported in imports.items():
-        for each in imported & imports.keys():
+        for each in (imported & imports.keys()) - {module}:
             importers[each].add(module)
     for module, users in importers.items():
         if len(users) == 1 and module.rpartition(".")[0] == next(iter(users)).rpartition(".")[0]:

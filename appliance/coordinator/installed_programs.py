@@ -14,18 +14,52 @@ from typing import Any
 import torch
 
 from appliance.coordinator.emulated_clock import EmulatedClock
-from appliance.coordinator.loss_guards import LossGuards
 from appliance.coordinator.step_results import StepResult, combine, guarded
 from appliance.coordinator.step_state import StateHolder
 from appliance.health.link_waits import longest_waits
 from appliance.health.stragglers import Stragglers
 from memoryx.optim.cost import update_cost
+from wsc.core.errors import DataError
 from wsc.core.optimizer.spec import OptimizerSpec
 from wsc.core.program.program import Mode, NormInput, Program
 from wsc.core.roles.installation import Installation
 from wsc.core.roles.role import Job, Report, Value
 
 Norms = Mapping[NormInput, float]
+
+
+class LossGuards:
+    """The kernels of installed programs that guard losses."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[Mode, list[Callable[..., tuple[Any, ...]]]] = {}
+
+    def install(self, installation: Installation) -> None:
+        """Build the kernels of a program."""
+        self._kernels[installation.mode] = [kernel.build() for kernel in installation.guards]
+
+    def check(self, program: Program, losses: Sequence[Value], step: int) -> None:
+        """Raise DataError for a loss of the batch that a guard would have changed.
+
+        Args:
+            program: The program of the step.
+            losses: What the guards take, in their order.
+            step: The step, for errors.
+        """
+        kernels = self._kernels[program.mode]
+        for guard, kernel, loss in zip(program.guards, kernels, losses, strict=True):
+            (kept,) = kernel(torch.tensor(loss))
+            if not torch.equal(kept, torch.tensor(loss)):
+                raise DataError(
+                    "an op that keeps the loss within limits would have changed it",
+                    code="loss-out-of-limits",
+                    where=f"step {step}: {guard}",
+                    value=f"{loss}, which becomes {float(kept)}",
+                    rule="it acts on the loss of the batch, which is known after the backward pass "
+                    "of its micro-batches",
+                    remedy="keep the losses of samples within limits, before they are added; or "
+                    "set csx.performance.micro_batch_size to the batch size",
+                )
 
 
 class InstalledPrograms:

@@ -12,15 +12,41 @@ and after a resume, also with ``shuffle=True``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 import torch
 from torch.utils import _pytree as pytree
 
 from appliance.input.loader_random import LoaderRandom
-from appliance.input.mappings import register_mappings
 from wsc.core.errors import DataError, EmptyLoaderError
+
+
+def register_mappings(batch: object) -> None:
+    """Let torch's trees reach into the mappings of a batch, whatever their classes are.
+
+    They know ``dict`` and its relatives in the standard library. Any other mapping, such as the
+    encodings of a tokenizer, would be one leaf, and its tensors would not be found. Its class is
+    made from a dict.
+    """
+    while mappings := [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Mapping)]:
+        for each in {type(mapping) for mapping in mappings}:
+            _register(each)
+
+
+def _register(mapping: type[Any]) -> None:
+    """Make a class a node of trees: its values, and its keys as what must not change."""
+
+    def flatten(value: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
+        return list(value.values()), list(value)
+
+    def with_keys(value: Mapping[Any, Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
+        return [(pytree.MappingKey(key), each) for key, each in value.items()], list(value)
+
+    def unflatten(values: Any, keys: list[Any]) -> Any:
+        return mapping(dict(zip(keys, values, strict=True)))
+
+    pytree.register_pytree_node(mapping, flatten, unflatten, flatten_with_keys_fn=with_keys)
 
 
 class BatchSource(Protocol):

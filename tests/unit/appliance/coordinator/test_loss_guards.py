@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.coordinator.loss_guards import LossGuards
+from appliance.coordinator.installed_programs import LossGuards
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
