@@ -59,7 +59,8 @@ def are_places(node: fx.Node, places: Sequence[fx.Node]) -> bool:
     name = base_name(node)
     if name == "index_put":
         return _arguments(node)[2] in places
-    return bool(places) and name != "index"
+    is_picked = name == "index" or name.startswith("_embedding_bag")
+    return bool(places) and not is_picked
 
 
 def _arguments(node: fx.Node) -> list[Any]:
