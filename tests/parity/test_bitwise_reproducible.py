@@ -22,6 +22,7 @@ from memoryx.optim.rule import RULES
 from modelzoo.models.registry import build_model
 from scripts import reference_loop
 from scripts.reference_loop import tree_sum, weights_sha256
+from tests.support.nightly import nightly
 from tests.support.plain_torch.plain_loop import (
     SHALLOW,
     STEPS,
@@ -168,7 +169,7 @@ def test_weights_do_not_depend_on_where_they_lie_in_a_bucket(rows: int, width: i
     assert digests_of(model, batches, FP32) == {plain_digest(model, batches, 8)}
 
 
-@pytest.mark.parametrize("width", [5, 33])
+@pytest.mark.parametrize("width", [*nightly(5), 33])
 @pytest.mark.parametrize(
     ("precision", "dtype"),
     [

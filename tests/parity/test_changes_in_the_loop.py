@@ -11,6 +11,7 @@ from torch.nn import functional
 import cstorch
 from cstorch import backends
 from tests.support.errors import raises
+from tests.support.nightly import nightly
 from tests.support.plain_torch.side_by_side import Net, assert_same_weights, batch
 from tests.support.programs.cstorch_program import executor, loader, running_backend
 from wsc.core.errors import ApplianceCompilationError, ConfigError
@@ -107,7 +108,7 @@ CLEARS = [zero_in_step, clear_by_hand, clear_in_place, clear_model, clear_model_
 
 
 @pytest.mark.parametrize("clear", CLEARS)
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_first", [True, *nightly(False)])
 def test_gradients_are_cleared_in_the_step(clear: Any, is_first: bool) -> None:
     first, last = (clear, nothing) if is_first else (nothing, clear)
     model = programmed(nothing, cstorch_sgd, first, last)
