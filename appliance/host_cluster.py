@@ -17,13 +17,13 @@ from memoryx.job.collector import all_finite
 from memoryx.job.loss_scaling import LossScaling
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.server import ServerSpec, WeightServer
-from simulator.cluster_timing import ClusterTiming
-from timing.hardware import MachineSpec
-from wsc.core.messages.messages import NormTotal
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import TensorSpec
-from wsc.core.roles.role import Job, Report
+from waferstream.core.messages.messages import NormTotal
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.roles.role import Job, Report
+from waferstream.machine.hardware import MachineSpec
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 
 class HostCluster(Coordinator):

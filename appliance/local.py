@@ -10,15 +10,15 @@ import torch
 
 from appliance.placement.cores import UnlimitedCores
 from swarmx.links.memory import MemoryArena
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
     WaferStreamError,
 )
-from wsc.core.messages.message_numbers import MessageNumbers
-from wsc.core.messages.messages import Envelope, is_server
-from wsc.core.roles.commands import ReadStepsHeld
-from wsc.core.roles.role import (
+from waferstream.core.messages.message_numbers import MessageNumbers
+from waferstream.core.messages.messages import Envelope, is_server
+from waferstream.core.roles.commands import ReadStepsHeld
+from waferstream.core.roles.role import (
     Command,
     Job,
     Report,
@@ -28,7 +28,7 @@ from wsc.core.roles.role import (
     RoleSpec,
     RunningJob,
 )
-from wsc.host.disk import LOCAL_DISK
+from waferstream.host.disk import LOCAL_DISK
 
 
 class LocalRoles:

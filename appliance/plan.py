@@ -17,13 +17,13 @@ from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import AutoRestart, ClusterSpec
-from simulator.cluster_timing import ClusterTiming
-from timing.record import Record
-from wsc.core.errors import ConfigError
-from wsc.core.messages.messages import replica_name, server_name
-from wsc.core.program.program import TensorSpec
-from wsc.core.roles.role import RoleSpec
-from wsc.core.roles.verification import Verification
+from waferstream.core.errors import ConfigError
+from waferstream.core.messages.messages import replica_name, server_name
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.roles.role import RoleSpec
+from waferstream.core.roles.verification import Verification
+from waferstream.machine.record import Record
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 _FEWEST_VERIFIED = 2
 """The least number of systems of which one can contradict another."""

@@ -20,8 +20,8 @@ from typing import Any
 
 from appliance.coordinator.roles import Roles
 from appliance.spec import RoleLogSpec
-from wsc.core.messages.messages import COORDINATOR, Envelope
-from wsc.core.roles.role import (
+from waferstream.core.messages.messages import COORDINATOR, Envelope
+from waferstream.core.roles.role import (
     Command,
     Job,
     Report,
@@ -32,7 +32,7 @@ from wsc.core.roles.role import (
     RunningJob,
     Waiting,
 )
-from wsc.host.log_file import LogFile
+from waferstream.host.log_file import LogFile
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -13,8 +13,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from wsc.core.config import Config, load_yaml, validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import Config, load_yaml, validate
+from waferstream.core.errors import ConfigError
 
 SITE_DEFAULTS = "CEREBRAS_WAFER_SCALE_CLUSTER_DEFAULTS"
 

@@ -14,9 +14,9 @@ from csnode.engine.spec import TORCH, EngineName, EngineSpec
 from csnode.fabric.region import working_wafer
 from memoryx.memory.flash_spec import FlashSpec
 from swarmx.links.tls import TlsSpec
-from timing.hardware import MachineSpec
-from wsc.core.config import Config, before, load_yaml, validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import Config, before, load_yaml, validate
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware import MachineSpec
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 """How systems take hosts."""

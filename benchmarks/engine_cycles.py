@@ -20,10 +20,10 @@ from csnode.engine.calls import KernelCall, calls_of
 from csnode.engine.closed_forms import counted_cycles, kernel_cycles, region_grid
 from waferstream.config.overrides import INIT, Override
 from waferstream.config.phases import load_params
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.simulation.capture import capture_step
 from waferstream.training.setup.backend import make_backend
-from wsc.host.files import write_json
 
 _PARAMS = Path(__file__).parents[1] / "params.yaml"
 _DTYPE = "float32"

@@ -21,9 +21,9 @@ import numpy as np
 from csnode.fabric import Defects, Fabric, Outcome, Program, kernels, run
 from csnode.fabric.collectives import broadcast_2d, chain, reduce_2d, two_phase
 from csnode.fabric.defects import random_defects
-from timing.hardware.fabric import WSE2
+from waferstream.host.files import write_json
+from waferstream.machine.hardware.fabric import WSE2
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 _SPARES = 10
 """Spare rows and columns of a wafer with defects."""

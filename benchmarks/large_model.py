@@ -24,10 +24,10 @@ from typing import Any
 
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
+from waferstream.core.errors import WaferStreamError
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result
 from waferstream.training.session import run_session
-from wsc.core.errors import WaferStreamError
-from wsc.host.files import write_json
 
 _ZOO = Path(__file__).parents[1] / "modelzoo" / "params"
 _PARAMS = [

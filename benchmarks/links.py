@@ -25,11 +25,16 @@ import torch
 
 from swarmx.links.link import LinkKind, open_link
 from swarmx.links.wire.messages import decode_header, encode_header, envelope_of
+from waferstream.core.messages.messages import (
+    Envelope,
+    GradientReleased,
+    WeightsReady,
+    WeightsReleased,
+)
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.units import MIB, aligned
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.messages.messages import Envelope, GradientReleased, WeightsReady, WeightsReleased
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.units import MIB, aligned
-from wsc.host.files import write_json
 
 _KINDS: tuple[LinkKind, ...] = ("shared_memory", "tcp", "grpc")
 _IN_FLIGHT = 3  # payloads sent before the first credit

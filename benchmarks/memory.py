@@ -31,10 +31,10 @@ from appliance.spec import ClusterSpec, RuntimeSpec
 from benchmarks.streaming.workload import Workload
 from benchmarks.training import Training
 from memoryx.memory.flash_spec import FlashSpec
+from waferstream.core.messages.messages import server_name, switch_name
+from waferstream.core.units import KIB, MIB, aligned
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.messages.messages import server_name, switch_name
-from wsc.core.units import KIB, MIB, aligned
-from wsc.host.files import write_json
 
 _QUESTION = "How much DRAM do weight servers take?"
 _PERIOD_S = 0.02

@@ -25,8 +25,8 @@ from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from benchmarks.streaming.comparison import Trial, run_trials, seconds_per_step, speed_ratio
 from benchmarks.streaming.workload import Workload
 from benchmarks.training import Training
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 _ARMS: Mapping[str, tuple[AutoRestart | None, bool]] = {
     "off": (None, False),

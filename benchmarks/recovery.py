@@ -32,9 +32,9 @@ from appliance.faults.plan import Fault, FaultPlan
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from benchmarks.streaming.cluster_training import training_on
 from benchmarks.streaming.workload import Workload
-from timing.hardware import MachineSpec, SwarmXSpec
+from waferstream.host.files import write_json
+from waferstream.machine.hardware import MachineSpec, SwarmXSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 _NUM_CSX = 4
 _VICTIMS = ("csx-1", "br-0", "br-1", "wrk-0")

@@ -23,13 +23,13 @@ import torch
 from memoryx.optim.rule import rule_named
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.checkpoint.parts import read_parts, remove_parts
+from waferstream.checkpoint.writer import reserve_tensors
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.program.program import TensorSpec
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.parts import read_parts, remove_parts
-from wsc.checkpoint.writer import reserve_tensors
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.program.program import TensorSpec
-from wsc.host.files import write_json
 
 _ADAMW = {**dict(rule_named("AdamW").Arguments()), "lr": 1e-3}
 _SERVER = "wgt-0"

@@ -21,19 +21,19 @@ from time import perf_counter, process_time
 import torch
 
 from appliance.spec import ClusterSpec
-from timing.cost import layouts_on
-from timing.kernels.collectives import reduce
-from timing.kernels.resident import gradient_block
-from timing.kernels.streaming import service
 from waferstream.config.phases import load_params
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.units import counted
+from waferstream.host.files import write_json
+from waferstream.machine.cost import layouts_on
+from waferstream.machine.kernels.collectives import reduce
+from waferstream.machine.kernels.resident import gradient_block
+from waferstream.machine.kernels.streaming import service
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.scaling.sweep import parse_sweep
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.study import study_of
 from waferstream.training.setup.backend import make_backend
-from wsc.core.errors import WaferStreamError
-from wsc.core.units import counted
-from wsc.host.files import write_json
 
 _PARAMS = Path(__file__).parents[1] / "modelzoo" / "params" / "gpt3_1t.yaml"
 

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 from benchmarks.chaos.leftovers import Census, descendants, title_of
 from benchmarks.chaos.workload import ROLES, Workload
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.messages.messages import COORDINATOR
+from waferstream.core.units import aligned
+from waferstream.host.files import write_json
+from waferstream.host.interrupts import ended_within
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.errors import WaferStreamError
-from wsc.core.messages.messages import COORDINATOR
-from wsc.core.units import aligned
-from wsc.host.files import write_json
-from wsc.host.interrupts import ended_within
 
 _QUESTION = "Do memory, descriptors and threads of each process stay flat over a long training?"
 _ROOT = Path(__file__).resolve().parents[1]

@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from benchmarks.processes import busy_below
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 _HOME = Path(__file__).parents[1]
 _PHASES = {

@@ -15,12 +15,12 @@ from appliance.plan import ClusterPlan
 from appliance.spec import AutoRestart, ClusterSpec
 from appliance.starting import start_cluster
 from benchmarks.streaming.workload import ADAMW, Workload
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.compiled import Compiled
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import InputFeed
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import InputFeed
+from waferstream.numerics.precision import StreamPrecision
 
 
 class Training:

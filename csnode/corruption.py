@@ -9,7 +9,7 @@ import torch
 
 from csnode.executor import Executor
 from csnode.running import Executed, Running
-from wsc.core.program.program import Mode
+from waferstream.core.program.program import Mode
 
 _EXPONENT_BIT = 1 << 26  # of a float: it becomes 256 times as large, or as small
 

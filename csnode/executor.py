@@ -26,20 +26,20 @@ from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from csnode.running import Executed, Passed, Running
 from csnode.streamed_weights import StreamedWeights
-from wsc.core.errors import ApplianceError, WaferStreamError
-from wsc.core.messages.payload import Payload, byte_ranges
-from wsc.core.optimizer.loss_scale import LOSS_SCALE_INPUT
-from wsc.core.program.label_means import SEED_INPUT
-from wsc.core.program.program import Program
-from wsc.core.program.schedule import SegmentStep
-from wsc.core.program.segment import Segment
-from wsc.core.rng import stream_key
-from wsc.core.roles.activities import Place
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, RoleContext
-from wsc.numerics.half_types import nearest
-from wsc.numerics.keyed_random import BATCH_KEY_INPUT, KEY_INPUT
-from wsc.numerics.precision import DTYPES, dtype_in_program
+from waferstream.core.errors import ApplianceError, WaferStreamError
+from waferstream.core.messages.payload import Payload, byte_ranges
+from waferstream.core.optimizer.loss_scale import LOSS_SCALE_INPUT
+from waferstream.core.program.label_means import SEED_INPUT
+from waferstream.core.program.program import Program
+from waferstream.core.program.schedule import SegmentStep
+from waferstream.core.program.segment import Segment
+from waferstream.core.rng import stream_key
+from waferstream.core.roles.activities import Place
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Job, RoleContext
+from waferstream.numerics.half_types import nearest
+from waferstream.numerics.keyed_random import BATCH_KEY_INPUT, KEY_INPUT
+from waferstream.numerics.precision import DTYPES, dtype_in_program
 
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 
 from csnode.micro_batch import MicroBatch
-from wsc.core.messages.watch import ORIGINS, Finding
-from wsc.core.program.segment import Segment
+from waferstream.core.messages.watch import ORIGINS, Finding
+from waferstream.core.program.segment import Segment
 
 
 class NotFinite(NamedTuple):

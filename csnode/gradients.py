@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 
-from wsc.core.messages.partial_sum import ForEach, PartialSum
-from wsc.core.messages.payload import Arena, Payload, unpack
-from wsc.core.messages.reduce_order import Merger, Subtree, leaf
-from wsc.core.program.stream_plan import Bucket
-from wsc.core.sparsity.nonzeros import Index
-from wsc.core.sparsity.packed_weights import gradient_bucket
+from waferstream.core.messages.partial_sum import ForEach, PartialSum
+from waferstream.core.messages.payload import Arena, Payload, unpack
+from waferstream.core.messages.reduce_order import Merger, Subtree, leaf
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.packed_weights import gradient_bucket
 
 Value = TypeVar("Value")
 

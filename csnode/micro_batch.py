@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from wsc.core.program.segment import Segment
-from wsc.core.roles.role import Value
+from waferstream.core.program.segment import Segment
+from waferstream.core.roles.role import Value
 
 Kernel = Callable[..., tuple[Any, ...]]
 

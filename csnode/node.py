@@ -1,7 +1,7 @@
 """A CS system: holds activations, runs kernels, and holds weights only while they pass through.
 
 The role keeps the installed programs; its job keeps the messages that have arrived and the
-position in the schedule (wsc.core.program.schedule), and advances as far as they allow.
+position in the schedule (waferstream.core.program.schedule), and advances as far as they allow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from csnode.results import note_results, with_results
 from csnode.running import Running
 from csnode.sram_ledger import SramLedger
 from csnode.voting import Voting
-from wsc.core.messages.messages import (
+from waferstream.core.messages.messages import (
     BatchReady,
     BatchReleased,
     Envelope,
@@ -35,12 +35,20 @@ from wsc.core.messages.messages import (
     WeightsReleased,
     node_name,
 )
-from wsc.core.messages.payload import Payload
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.program.program import Mode
-from wsc.core.program.schedule import SegmentStep
-from wsc.core.roles.commands import CorruptNextGradient, Install
-from wsc.core.roles.role import Command, Job, JobState, Report, RoleContext, Waiting, not_taken
+from waferstream.core.messages.payload import Payload
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.program.program import Mode
+from waferstream.core.program.schedule import SegmentStep
+from waferstream.core.roles.commands import CorruptNextGradient, Install
+from waferstream.core.roles.role import (
+    Command,
+    Job,
+    JobState,
+    Report,
+    RoleContext,
+    Waiting,
+    not_taken,
+)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from csnode.micro_batch import MicroBatch
-from wsc.core.messages.messages import StepDone
-from wsc.core.program.program import Program
-from wsc.core.roles.role import Report
+from waferstream.core.messages.messages import StepDone
+from waferstream.core.program.program import Program
+from waferstream.core.roles.role import Report
 
 
 def note_results(

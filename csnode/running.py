@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from csnode.devices.device import Departure, Mark
 from csnode.gradients import GradientSum
-from wsc.core.program.schedule import SegmentStep
-from wsc.core.roles.activities import Interval, Place
+from waferstream.core.program.schedule import SegmentStep
+from waferstream.core.roles.activities import Interval, Place
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.units import format_bytes
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.units import format_bytes
 
 Kind = Literal["weights", "activations", "gradients"]
 

@@ -10,11 +10,11 @@ from csnode.engine.spec import EngineSpec
 from csnode.sparsity.crossover import SparseProducts
 from csnode.sparsity.packed_weight import NonZeros, PackedWeight
 from csnode.sparsity.weights import SparseWeights
-from wsc.core.messages.payload import Payload, is_aligned, unpack
-from wsc.core.program.program import Program
-from wsc.core.program.schedule import SegmentStep
-from wsc.core.sparsity.packed_weights import PackedWeights
-from wsc.numerics.precision import CARRIED, read_stream
+from waferstream.core.messages.payload import Payload, is_aligned, unpack
+from waferstream.core.program.program import Program
+from waferstream.core.program.schedule import SegmentStep
+from waferstream.core.sparsity.packed_weights import PackedWeights
+from waferstream.numerics.precision import CARRIED, read_stream
 
 
 class StreamedWeights:

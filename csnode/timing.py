@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from timing.attribution import Attribution, Cause, waits
-from timing.cost import SegmentCost
-from timing.hardware import InputSpec, WaferSpec
-from timing.jitter import scaled
-from timing.record import Record
-from timing.timeline import Arrival, Resource, Timeline, Window, Wire
-from wsc.core.program.stream_plan import Bucket
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.machine.attribution import Attribution, Cause, waits
+from waferstream.machine.cost import SegmentCost
+from waferstream.machine.hardware import InputSpec, WaferSpec
+from waferstream.machine.jitter import scaled
+from waferstream.machine.record import Record
+from waferstream.machine.timeline import Arrival, Resource, Timeline, Window, Wire
 
 ATTRIBUTION = "CS attribution"
 """The track of a record that has the causes of all time of a busy system."""

@@ -1,6 +1,6 @@
 """The votes of a CS node on gradients that a second node computes, too.
 
-The rules are those of wsc.core.roles.verification.
+The rules are those of waferstream.core.roles.verification.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 
 from csnode.gradients import GradientSum
-from wsc.core.messages.messages import Vote
-from wsc.core.messages.partial_sum import PartialSum
-from wsc.core.program.schedule import Rounds
-from wsc.core.roles.verification import Unit, Verification
+from waferstream.core.messages.messages import Vote
+from waferstream.core.messages.partial_sum import PartialSum
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.roles.verification import Unit, Verification
 
 _DIGEST_BYTES = 16
 

@@ -86,7 +86,7 @@ from cstorch.tensors import (
 )
 from cstorch.trace import step, trace
 from cstorch.trainer import CSConfig, Trainer
-from wsc.version import VERSION
+from waferstream.version import VERSION
 
 __version__ = VERSION
 

@@ -22,16 +22,16 @@ from cstorch.optim.state import OptimizerState
 from cstorch.recording.gradients_between import GradientsBetween
 from cstorch.recording.recorder import active_recorder
 from cstorch.terminal import report_text
-from timing.program_report import ProgramReport
-from timing.start_up import StartUp
-from timing.timed_steps import TimedSteps
-from wsc.compiler.compiled import Compiled
-from wsc.core.messages.watch import Watch
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode
-from wsc.core.roles.activities import Place
-from wsc.core.roles.installation import InputFeed, Installation
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.messages.watch import Watch
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.activities import Place
+from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.machine.program_report import ProgramReport
+from waferstream.machine.start_up import StartUp
+from waferstream.machine.timed_steps import TimedSteps
 
 
 class Backend(ModelHolder):

@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import CheckpointError
+from waferstream.checkpoint.reader import Reader
+from waferstream.core.errors import CheckpointError
 
 VERSION_KEY = "__cstorch_version__"
 """The vendor's name for the version of the writer."""

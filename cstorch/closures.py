@@ -10,7 +10,7 @@ from cstorch.backend import Backend
 from cstorch.current import current_backend
 from cstorch.recording.loop import Loop
 from cstorch.recording.recorder import active_recorder
-from wsc.core.errors import ProgramOrderError
+from waferstream.core.errors import ProgramOrderError
 
 
 def step_closure(function: Callable[..., Any]) -> Callable[..., None]:

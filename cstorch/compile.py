@@ -22,17 +22,13 @@ from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.current import backend_of, current_backend
-from simulator.exploration import exploration_table, explore, fastest
-from simulator.simulator import Simulator
-from timing.program_report import program_report
-from timing.sram import data_bytes, largest_with_recompute, plan_sram, report_text
-from wsc.compiler.compiled import Compiled
-from wsc.compiler.derivation.scale import capture_both, captured_sizes
-from wsc.compiler.listing import schedule_listing
-from wsc.core.errors import ApplianceCompilationError, ConfigError
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.loading import Loading
-from wsc.core.program.micro_batches import (
+from waferstream.compiler.compiled import Compiled
+from waferstream.compiler.derivation.scale import capture_both, captured_sizes
+from waferstream.compiler.listing import schedule_listing
+from waferstream.core.errors import ApplianceCompilationError, ConfigError
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.loading import Loading
+from waferstream.core.program.micro_batches import (
     FILL_WAFER,
     FLAG,
     Cut,
@@ -41,7 +37,11 @@ from wsc.core.program.micro_batches import (
     explored_sizes,
     share_of,
 )
-from wsc.core.program.program import Program
+from waferstream.core.program.program import Program
+from waferstream.machine.program_report import program_report
+from waferstream.machine.sram import data_bytes, largest_with_recompute, plan_sram, report_text
+from waferstream.simulator.exploration import exploration_table, explore, fastest
+from waferstream.simulator.simulator import Simulator
 
 log = logging.getLogger("waferstream")
 

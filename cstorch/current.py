@@ -21,7 +21,7 @@ from cstorch.host_backend import HostBackend
 from cstorch.program_settings import ProgramSettings
 from cstorch.recording.loop import Loop
 from cstorch.terminal import log_to_terminal
-from wsc.core.errors import ConfigError, ProgramOrderError, WaferStreamError, did_you_mean
+from waferstream.core.errors import ConfigError, ProgramOrderError, WaferStreamError, did_you_mean
 
 log = logging.getLogger("waferstream")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from cstorch.cluster.job_settings import ClusterConfig as ClusterConfig  # noqa: PLC0414  (exported)
 from cstorch.utils.data.cluster_resolver import ServiceResolver
 from cstorch.utils.data.restartable import get_worker_state as get_worker_state  # noqa: PLC0414  (exported)
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def is_streamer() -> bool:

@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from cstorch.server_settings import DebugArgs, update_debug_args_from_keys
-from wsc.core.errors import ConfigError, did_you_mean
-from wsc.core.program.micro_batches import MicroBatchPolicy, MicroBatchSize
+from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.core.program.micro_batches import MicroBatchPolicy, MicroBatchSize
 
 MAX_TRANSFER_BYTES = 2 * 2**30
 
@@ -86,7 +86,7 @@ class PerformanceFlags(_Flags):
 
     micro_batch_size: MicroBatchSize = "auto"
     """Samples of a micro-batch, or the policy that chooses them
-    (``wsc.core.program.micro_batches``)."""
+    (``waferstream.core.program.micro_batches``)."""
 
     transfer_processes: PositiveInt = 5
     max_transfer_bytes: int = Field(default=256 * 2**20, ge=1, le=MAX_TRANSFER_BYTES)
@@ -104,11 +104,11 @@ class PrecisionFlags(_Flags):
 
     optimization_level: Literal[0, 1, 2] = 1
     """0 computes in fp32 on weights streamed in half precision; 1 and 2 compute in half precision,
-    1 with softmax in fp32 (``wsc.compiler.capture.autocast``)."""
+    1 with softmax in fp32 (``waferstream.compiler.capture.autocast``)."""
 
     stochastic_rounding: bool = False
     """Let training steps round results to the half type by chance, without bias
-    (``wsc.numerics.half_types``); a name of our own."""
+    (``waferstream.numerics.half_types``); a name of our own."""
 
 
 class ClusterFlags(_Flags):

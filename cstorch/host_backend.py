@@ -17,12 +17,12 @@ from cstorch.backend import Backend
 from cstorch.cluster.restored import load_weights
 from cstorch.devices.backend_type import BackendType
 from cstorch.optim.state import OptimizerState
-from wsc.core.errors import ConfigError
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.roles.commands import TrainWith
-from wsc.numerics.precision import StreamPrecision
+from waferstream.core.errors import ConfigError
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Mode, TensorSpec
+from waferstream.core.roles.commands import TrainWith
+from waferstream.numerics.precision import StreamPrecision
 
 
 class HostBackend(Backend):

@@ -29,11 +29,11 @@ from cstorch.program_settings import ProgramSettings
 from cstorch.recording.loop import Loop
 from cstorch.remote.weights import Weights, as_arrays
 from cstorch.step_count import StepCount
-from wsc.checkpoint import MODEL
-from wsc.checkpoint.writer import append_links, append_tensors
-from wsc.compiler.capture.traced_buffers import TracedBuffers
-from wsc.core.errors import ProgramOrderError, WaferStreamError
-from wsc.core.roles.activities import Place
+from waferstream.checkpoint import MODEL
+from waferstream.checkpoint.writer import append_links, append_tensors
+from waferstream.compiler.capture.traced_buffers import TracedBuffers
+from waferstream.core.errors import ProgramOrderError, WaferStreamError
+from waferstream.core.roles.activities import Place
 
 log = logging.getLogger("waferstream")
 

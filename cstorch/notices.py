@@ -9,8 +9,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from cstorch.amp import half_type_of, stream_precision
 from cstorch.backend import Backend
-from wsc.core.program.micro_batches import FLAG, share_of
-from wsc.core.program.program import Program
+from waferstream.core.program.micro_batches import FLAG, share_of
+from waferstream.core.program.program import Program
 
 log = logging.getLogger("waferstream")
 

@@ -16,9 +16,9 @@ from cstorch.cluster.management import ClusterManagement
 from cstorch.cluster.starting import size_of
 from cstorch.devices.backend_type import BackendType
 from cstorch.devices.device import Device
-from wsc.compiler.artifact import ArtifactCache
-from wsc.core.errors import ConfigError
-from wsc.core.program.program import Mode
+from waferstream.compiler.artifact import ArtifactCache
+from waferstream.core.errors import ConfigError
+from waferstream.core.program.program import Mode
 
 
 class ProgramSettings:

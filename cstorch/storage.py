@@ -14,11 +14,11 @@ from cstorch.current import current_backend
 from cstorch.optim.state_layouts import file_layout, torch_layout
 from cstorch.remote.weights import as_arrays
 from memoryx.sparsity.mask import mask_of
-from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_tensors, write_metadata, writing
-from wsc.core.errors import CheckpointError
-from wsc.host.files import replacing
+from waferstream.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
+from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import append_tensors, write_metadata, writing
+from waferstream.core.errors import CheckpointError
+from waferstream.host.files import replacing
 
 log = logging.getLogger("waferstream")
 

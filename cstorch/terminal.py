@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 
-from timing.start_up import StartUp
-from timing.timed_steps import TimedSteps
-from wsc.core.units import format_ps, format_rate
+from waferstream.core.units import format_ps, format_rate
+from waferstream.machine.start_up import StartUp
+from waferstream.machine.timed_steps import TimedSteps
 
 log = logging.getLogger("waferstream")
 

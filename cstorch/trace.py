@@ -32,17 +32,17 @@ from cstorch.tracing.fitted_step import FittedStep, fit_step
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.state_watch import StateWatch
-from wsc.compiler.compiled import Compiled
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.micro_batches import Cut
-from wsc.core.program.program import Mode
-from wsc.core.roles.installation import InputFeed
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.micro_batches import Cut
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.installation import InputFeed
 
 if TYPE_CHECKING:
     from cstorch.tracing.recording_step import Recordings
-    from wsc.compiler.capture.captured import Captured
+    from waferstream.compiler.capture.captured import Captured
 
 
 def trace(function: Callable[..., Any]) -> TracedStep:

@@ -33,8 +33,8 @@ from cstorch.terminal import log_to_terminal
 from cstorch.trace import trace
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.fit_loaders import FitLoaders
-from wsc.core.config import Config, validate
-from wsc.core.errors import ConfigError, ProgramOrderError
+from waferstream.core.config import Config, validate
+from waferstream.core.errors import ConfigError, ProgramOrderError
 
 if TYPE_CHECKING:
     from cstorch.referee.referee import Referee

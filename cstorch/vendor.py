@@ -5,7 +5,7 @@ names. A module of the vendor becomes a thin module that takes its attributes fr
 
     import cerebras.pytorch as cstorch                     # cstorch
     from cerebras.pytorch.utils.data import DataLoader     # cstorch.utils.data
-    from cerebras.appliance.errors import ApplianceError   # wsc.core.errors
+    from cerebras.appliance.errors import ApplianceError   # waferstream.core.errors
 
 Packages and names of the vendor's earlier releases are found, too (``cstorch.client.older_names``).
 Other packages under ``cerebras``, such as a Model Zoo on the search path, are imported from there.
@@ -26,7 +26,7 @@ from typing import Any
 
 from cstorch.checkpoints import VERSION_KEY
 from cstorch.client import older_names, torch_release
-from wsc.core.errors import ConfigError, did_you_mean
+from waferstream.core.errors import ConfigError, did_you_mean
 
 _NAMESPACE = "cerebras"
 
@@ -61,7 +61,7 @@ _OURS: dict[str, str | None] = {
     "cerebras.appliance.cluster.client": "cstorch.client.accepted.telemetry",
     "cerebras.appliance.cluster_config": "cstorch.distributed",
     "cerebras.appliance.environment": "cstorch.client.utils.environment",
-    "cerebras.appliance.errors": "wsc.core.errors",
+    "cerebras.appliance.errors": "waferstream.core.errors",
     "cerebras.appliance.log": "cstorch.client.utils.logs",
     "cerebras.appliance.run_utils": "cstorch.server_settings",  # up to 2.1
     "cerebras.appliance.storage": "cstorch.checkpoints",

@@ -12,7 +12,7 @@ from torch import nn
 
 import cstorch
 from appliance.spec import ClusterSpec
-from wsc.core.units import PS_PER_MS
+from waferstream.core.units import PS_PER_MS
 
 NUM_CSX = 16
 

@@ -11,11 +11,11 @@ from memoryx.memory.flash_spec import FlashSpec
 from memoryx.store.journal import Journal
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
-from wsc.core.digest import weights_digest
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.program.stream_plan import assign_servers
-from wsc.core.roles.commands import (
+from waferstream.core.digest import weights_digest
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Mode, TensorSpec
+from waferstream.core.program.stream_plan import assign_servers
+from waferstream.core.roles.commands import (
     Digest,
     Fill,
     FinishSaving,
@@ -29,9 +29,9 @@ from wsc.core.roles.commands import (
     Save,
     TrainWith,
 )
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Command, Job, Progress, not_taken
-from wsc.host.disk import LOCAL_DISK, Disk
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Command, Job, Progress, not_taken
+from waferstream.host.disk import LOCAL_DISK, Disk
 
 
 class HeldJob(Protocol):

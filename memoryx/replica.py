@@ -21,7 +21,7 @@ from memoryx.job.commitment import Commitment
 from memoryx.job.loss_scaling import LossScaling
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.sparsity.streams import SparseStreams
-from wsc.core.messages.messages import (
+from waferstream.core.messages.messages import (
     Envelope,
     NormTotal,
     StepDone,
@@ -31,9 +31,9 @@ from wsc.core.messages.messages import (
     replica_name,
     server_name,
 )
-from wsc.core.program.program import TensorSpec
-from wsc.core.program.schedule import collected_by
-from wsc.core.roles.role import Job, JobState, Progress, Report, RoleContext, Waiting
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.schedule import collected_by
+from waferstream.core.roles.role import Job, JobState, Progress, Report, RoleContext, Waiting
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from memoryx.job.streamer import Streamer
 from memoryx.job.watcher import Watcher
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.sparsity.streams import SparseStreams
-from wsc.core.messages.messages import (
+from waferstream.core.messages.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
@@ -37,12 +37,12 @@ from wsc.core.messages.messages import (
     replica_name,
     server_name,
 )
-from wsc.core.messages.partial_sum import Credit, PartialSum
-from wsc.core.messages.payload import Slab
-from wsc.core.program.program import TensorSpec
-from wsc.core.program.schedule import collected_by, streamed_by
-from wsc.core.program.stream_plan import Bucket
-from wsc.core.roles.role import Job, JobState, Progress, Report, RoleContext, Waiting
+from waferstream.core.messages.partial_sum import Credit, PartialSum
+from waferstream.core.messages.payload import Slab
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.schedule import collected_by, streamed_by
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.roles.role import Job, JobState, Progress, Report, RoleContext, Waiting
 
 
 @dataclass(frozen=True)

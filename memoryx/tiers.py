@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from timing.hardware import MemoryXSpec
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program.program import MASTER_BYTES, Program
-from wsc.core.program.stream_plan import GRADIENT_BYTES
-from wsc.core.sparsity.nonzero_bytes import bitmap_bytes
-from wsc.core.sparsity.spec import WeightSparsity
-from wsc.core.units import format_bytes
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.program import MASTER_BYTES, Program
+from waferstream.core.program.stream_plan import GRADIENT_BYTES
+from waferstream.core.sparsity.nonzero_bytes import bitmap_bytes
+from waferstream.core.sparsity.spec import WeightSparsity
+from waferstream.core.units import format_bytes
+from waferstream.machine.hardware import MemoryXSpec
 
 
 @dataclass(frozen=True)

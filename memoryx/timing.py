@@ -33,14 +33,14 @@ from collections.abc import Iterable, Sequence
 
 from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import Tiers
-from timing.hardware import EVEN, JitterSpec, MemoryXSpec
-from timing.jitter import slowed
-from timing.record import Record
-from timing.timeline import Arrival, Resource, Stamps, Timeline, Window, Wire
-from wsc.core.messages.messages import server_name
-from wsc.core.program.program import MASTER_BYTES
-from wsc.core.program.stream_plan import GRADIENT_BYTES, Bucket
-from wsc.core.units import transfer_ps
+from waferstream.core.messages.messages import server_name
+from waferstream.core.program.program import MASTER_BYTES
+from waferstream.core.program.stream_plan import GRADIENT_BYTES, Bucket
+from waferstream.core.units import transfer_ps
+from waferstream.machine.hardware import EVEN, JitterSpec, MemoryXSpec
+from waferstream.machine.jitter import slowed
+from waferstream.machine.record import Record
+from waferstream.machine.timeline import Arrival, Resource, Stamps, Timeline, Window, Wire
 
 
 class MemoryXTiming:

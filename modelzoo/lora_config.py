@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from pydantic import Field, PositiveInt
 
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class LoraConfig(Config):

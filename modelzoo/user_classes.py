@@ -22,7 +22,7 @@ from torch import nn
 
 from appliance.user_code import USER_CODE, is_refused
 from cstorch.model_output import loss_in
-from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
+from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
 
 CLASS = "class"
 """The key of a section that names a class of the user's."""

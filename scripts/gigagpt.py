@@ -22,7 +22,7 @@ import numpy as np
 import yaml
 
 from scripts.exec_runs import run_exec
-from wsc.checkpoint.reader import Reader
+from waferstream.checkpoint.reader import Reader
 
 LENGTH, VOCABULARY, SEQUENCES, BATCH_SIZE = 16, 64, 64, 8
 STEPS = 6

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 import yaml
 
-from wsc.compiler.ops import KIND_OF, REMEDIES, kind_of_overload
+from waferstream.compiler.ops import KIND_OF, REMEDIES, kind_of_overload
 
 _HEAD = """\
 # Ops
@@ -20,7 +20,8 @@ Look here whether an op of your model runs, and
 to the aten ops below (`nn.Linear` to `addmm`, `nn.Conv2d` to `convolution`), in the version that
 `pyproject.toml` pins. The page is made from the tables of the compiler when the site is built.
 
-- **kind**: the cost function by which the op takes emulated time (`timing/kernels/op_costs.py`).
+- **kind**: the cost function by which the op takes emulated time
+  (`waferstream/machine/kernels/op_costs.py`).
   A view costs nothing.
 - **differentiates**: whether autograd has a formula that the project supports. Backward ops have
   none (no second derivatives), nor have ops whose result does not change smoothly with an operand.

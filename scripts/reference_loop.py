@@ -29,18 +29,18 @@ from scripts.reference_update import (
     make_optimizer,
     place_eps,
 )
+from waferstream.compiler.capture.autocast import autocast
+from waferstream.compiler.half_tensor import HalfMode, to_half
+from waferstream.compiler.results.step_means import close_step
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.phases import load_params
+from waferstream.core.digest import weights_digest
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.optimizer.weight_averages import advance, averages_among
+from waferstream.core.program.micro_batches import Cut
+from waferstream.core.rng import stream_key
+from waferstream.numerics.precision import StreamPrecision
 from waferstream.training.setup.model import make_model
-from wsc.compiler.capture.autocast import autocast
-from wsc.compiler.half_tensor import HalfMode, to_half
-from wsc.compiler.results.step_means import close_step
-from wsc.core.digest import weights_digest
-from wsc.core.errors import WaferStreamError
-from wsc.core.optimizer.weight_averages import advance, averages_among
-from wsc.core.program.micro_batches import Cut
-from wsc.core.rng import stream_key
-from wsc.numerics.precision import StreamPrecision
 
 Gradients = list[torch.Tensor]
 

@@ -12,9 +12,9 @@ from cstorch.sparse.configuration import build as build_sparsity
 from memoryx.sparsity.patterns import first_mask, next_mask
 from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig
+from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.training.setup.model import make_scaler
 from waferstream.training.setup.parameter_groups import parameter_groups
-from wsc.core.sparsity.spec import WeightSparsity
 
 FUSED = ("SGD", "Adam", "AdamW")
 """Optimizers that are fused kernels in torch, which the cluster matches bit for bit."""
@@ -135,7 +135,7 @@ class SparseWeights:
 
 
 class LossScaling:
-    """The loss scale of a run: fixed, or dynamic as in ``wsc.core.optimizer.loss_scale``."""
+    """The loss scale of a run: fixed, or as in ``waferstream.core.optimizer.loss_scale``."""
 
     def __init__(self, init: InitConfig) -> None:
         scaler = make_scaler(init)

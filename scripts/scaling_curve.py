@@ -15,16 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from waferstream.config.phases import load_params
+from waferstream.core.errors import WaferStreamError
+from waferstream.host.files import json_text
+from waferstream.host.interrupts import Death, ending, raising
+from waferstream.host.terminal import line_width
 from waferstream.reports.curve.page import write_curve
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.curve.text import table_text, verdict
 from waferstream.scaling.experiment import CURVE_NAME, Experiment, check, measure, run_py
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep
-from wsc.core.errors import WaferStreamError
-from wsc.host.files import json_text
-from wsc.host.interrupts import Death, ending, raising
-from wsc.host.terminal import line_width
 
 HOME = Path(__file__).resolve().parents[1]
 _STANDARD_ERROR = 2

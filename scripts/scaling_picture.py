@@ -22,14 +22,14 @@ from matplotlib.axes import Axes
 
 from appliance.spec import ClusterSpec
 from waferstream.config.phases import load_params
+from waferstream.core.errors import ConfigError, WaferStreamError
+from waferstream.core.units import format_count, format_rate
 from waferstream.reports import style
 from waferstream.reports.curve.picture import DOTS, counts_axis, draw_rates
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.curve.text import headline
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
 from waferstream.simulation.session import captured_studies, labels_of, machines_of, simulate_study
-from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.units import format_count, format_rate
 
 SYSTEMS = ("CS-2", "CS-3")
 

@@ -17,12 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SHIPPED = (
-    *("appliance", "baselines", "csnode", "cstorch", "memoryx", "modelzoo", "simulator"),
-    *("swarmx", "timing", "waferstream", "wsc"),
-)
+SHIPPED = ("appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx", "waferstream")
 LAB = ("benchmarks", "examples", "scripts", "validation")
-NOT_ON_THE_WAY = ("modelzoo", "baselines", "cstorch/client", "csnode/fabric")
+NOT_ON_THE_WAY = ("modelzoo", "waferstream/baselines", "cstorch/client", "csnode/fabric")
 """Parts of the product that no step of a training passes."""
 
 _ROW = re.compile(r"^\| (?P<name>[^|]+?) \| (?P<most>[\d,]+) \|$", re.MULTILINE)

@@ -37,7 +37,7 @@ from tests.support.runs.tiny_training import (
     init_config,
     train_on_cluster,
 )
-from wsc.host.files import write_json
+from waferstream.host.files import write_json
 
 _FILE = Path(__file__).with_suffix(".json")
 _MODELS = {"gpt": GPT, "llama": LLAMA, "wide gpt": WIDE_GPT}

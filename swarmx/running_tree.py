@@ -21,7 +21,7 @@ from functools import cached_property
 from itertools import groupby
 
 from swarmx.topology import TreeSwitch
-from wsc.core.messages.messages import node_name, switch_name
+from waferstream.core.messages.messages import node_name, switch_name
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from wsc.core.messages.messages import (
+from waferstream.core.messages.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
@@ -23,15 +23,23 @@ from wsc.core.messages.messages import (
     server_name,
     switch_name,
 )
-from wsc.core.messages.partial_sum import Credit, Operands, PartialSum, one_by_one
-from wsc.core.messages.reduce_order import Merger, Subtree
-from wsc.core.program.program import Mode
-from wsc.core.program.stream_plan import Bucket
-from wsc.core.roles.activities import NOWHERE, ActivityLog, Interval, Place, place_of
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Command, Job, JobState, Report, RoleContext, Waiting, not_taken
-from wsc.numerics.precision import DTYPES
+from waferstream.core.messages.partial_sum import Credit, Operands, PartialSum, one_by_one
+from waferstream.core.messages.reduce_order import Merger, Subtree
+from waferstream.core.program.program import Mode
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.roles.activities import NOWHERE, ActivityLog, Interval, Place, place_of
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import (
+    Command,
+    Job,
+    JobState,
+    Report,
+    RoleContext,
+    Waiting,
+    not_taken,
+)
+from waferstream.numerics.precision import DTYPES
 
 BucketKey = tuple[int, int, int]  # step, round, bucket
 

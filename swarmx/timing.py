@@ -10,10 +10,10 @@ reduction, so both wires run at the rate of the slowest switch.
 from __future__ import annotations
 
 from swarmx.topology import Tree
-from timing.hardware import EVEN, JitterSpec, SwarmXSpec
-from timing.jitter import slowed
-from timing.record import Record
-from timing.timeline import Arrival, Resource, Wire
+from waferstream.machine.hardware import EVEN, JitterSpec, SwarmXSpec
+from waferstream.machine.jitter import slowed
+from waferstream.machine.record import Record
+from waferstream.machine.timeline import Arrival, Resource, Wire
 
 
 class SwarmXTiming:

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from timing.hardware import SwarmXSpec
-from wsc.core.errors import ConfigError
-from wsc.core.messages.messages import node_name, switch_name
+from waferstream.core.errors import ConfigError
+from waferstream.core.messages.messages import node_name, switch_name
+from waferstream.machine.hardware import SwarmXSpec
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
 from cstorch.current import existing_backend
-from wsc.host.terminal import TerminalHandler
+from waferstream.host.terminal import TerminalHandler
 
 mpl.use("Agg")
 torch.set_num_threads(1)

@@ -20,9 +20,9 @@ from validation.families.registry import FAMILIES
 from validation.report.document import write_document, write_error_table
 from validation.report.picture import fidelity_picture
 from validation.report.report import Report
+from waferstream.core.errors import WaferStreamError
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file
-from wsc.core.errors import WaferStreamError
-from wsc.host.files import write_json
 
 _NOTES = Path(__file__).parents[1] / "docs" / "fidelity_notes.md"
 

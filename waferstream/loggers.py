@@ -21,9 +21,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from waferstream.core.errors import ConfigError
+from waferstream.host.files import naming
 from waferstream.training.observers.logger import Logger
-from wsc.core.errors import ConfigError
-from wsc.host.files import naming
 
 
 class CsvLogger(Logger):

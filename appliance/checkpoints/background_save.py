@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wsc.checkpoint.parts import Part, has_parts, read_parts, remove_parts
-from wsc.checkpoint.writer import write_metadata, writing
-from wsc.core.errors import CheckpointError
-from wsc.core.roles.activities import Interval
-from wsc.host.files import final_path
+from waferstream.checkpoint.parts import Part, has_parts, read_parts, remove_parts
+from waferstream.checkpoint.writer import write_metadata, writing
+from waferstream.core.errors import CheckpointError
+from waferstream.core.roles.activities import Interval
+from waferstream.host.files import final_path
 
 _POLL_S = 0.02  # between two looks at the files of the weight servers
 

@@ -23,12 +23,12 @@ from pathlib import Path
 import yaml
 from pydantic import AwareDatetime, NonNegativeInt
 
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import writing
-from wsc.core.config import Config, load_yaml, validate
-from wsc.core.errors import CheckpointError, ConfigError
-from wsc.host.files import PARTIAL_NAME, replacing
-from wsc.host.locks import locked
+from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import writing
+from waferstream.core.config import Config, load_yaml, validate
+from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.host.files import PARTIAL_NAME, replacing
+from waferstream.host.locks import locked
 
 INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from wsc.core.errors import CheckpointError
+from waferstream.core.errors import CheckpointError
 
 _NUM_SHOWN = 5  # keys of each kind in an error
 

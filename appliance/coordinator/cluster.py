@@ -14,8 +14,8 @@ import torch
 
 from appliance.coordinator.emulated_clock import EmulatedClock
 from appliance.coordinator.measured_record import MeasuredRecord
-from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.roles.role import Command, Result
+from waferstream.core.errors import ApplianceRuntimeServerError
+from waferstream.core.roles.role import Command, Result
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a cluster is asked, as data: one dataclass for each operation, besides those of its roles.
 
-``Install``, ``TrainWith`` and ``FinishSaving`` are those of wsc.core.roles.commands, for all roles
-or all weight servers.
+``Install``, ``TrainWith`` and ``FinishSaving`` are those of waferstream.core.roles.commands, for
+all roles or all weight servers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import torch
 from appliance.coordinator.cluster import Standing
 from appliance.coordinator.roles import in_parts
 from appliance.coordinator.step_results import StepResult
-from timing.trace import Activities
-from wsc.core.messages.watch import NOTHING, Watch
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.program.program import Mode
-from wsc.core.roles.role import Command, Result
+from waferstream.core.messages.watch import NOTHING, Watch
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.role import Command, Result
+from waferstream.machine.trace import Activities
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class BeginCheckpoint(Command[Sequence[str]]):
     """Let the servers begin to write their tensors to a new file; return their names.
 
     Training may go on: what is written are the values of now. Each server reports beside the
-    file when it has finished (``wsc.checkpoint.parts``).
+    file when it has finished (``waferstream.checkpoint.parts``).
 
     Args:
         path: The file; it must not hold tensors of the servers yet.

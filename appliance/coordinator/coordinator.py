@@ -47,18 +47,16 @@ from appliance.coordinator.step_checks import check_findings, check_result, chec
 from appliance.coordinator.step_results import StepResult
 from appliance.coordinator.step_state import steps_per_job
 from appliance.health.stragglers import Stragglers
-from simulator.cluster_timing import ClusterTiming
-from timing.trace import Activities
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.writer import reserve_tensors
-from wsc.core.digest import weights_digest
-from wsc.core.messages.messages import COORDINATOR
-from wsc.core.messages.watch import Watch
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.roles.activities import Place
-from wsc.core.roles.commands import (
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.checkpoint.writer import reserve_tensors
+from waferstream.core.digest import weights_digest
+from waferstream.core.messages.messages import COORDINATOR
+from waferstream.core.messages.watch import Watch
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Mode, TensorSpec
+from waferstream.core.roles.activities import Place
+from waferstream.core.roles.commands import (
     Fill,
     FinishSaving,
     Install,
@@ -68,9 +66,11 @@ from wsc.core.roles.commands import (
     Save,
     TrainWith,
 )
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Command, Job, Report, not_taken
-from wsc.core.roles.verification import UNVERIFIED, Verification
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Command, Job, Report, not_taken
+from waferstream.core.roles.verification import UNVERIFIED, Verification
+from waferstream.machine.trace import Activities
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 
 class Coordinator:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from appliance.elaboration.elaborate import costed_program
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
-from simulator.cluster_timing import ClusterTiming
-from timing.attribution import StepTiming
-from timing.densities import StepSparsity
-from timing.record import Record
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, Program
-from wsc.core.roles.installation import Installation
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Mode, Program
+from waferstream.core.roles.installation import Installation
+from waferstream.machine.attribution import StepTiming
+from waferstream.machine.densities import StepSparsity
+from waferstream.machine.record import Record
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 
 class EmulatedClock:

@@ -19,11 +19,11 @@ from appliance.coordinator.step_state import StateHolder
 from appliance.health.link_waits import longest_waits
 from appliance.health.stragglers import Stragglers
 from memoryx.optim.cost import update_cost
-from wsc.core.errors import DataError
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode, NormInput, Program
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Report, Value
+from waferstream.core.errors import DataError
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Mode, NormInput, Program
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Job, Report, Value
 
 Norms = Mapping[NormInput, float]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wsc.core.messages.messages import COORDINATOR
-from wsc.core.roles.activities import ActivityLog, Interval, earliest
-from wsc.core.roles.role import Report
+from waferstream.core.messages.messages import COORDINATOR
+from waferstream.core.roles.activities import ActivityLog, Interval, earliest
+from waferstream.core.roles.role import Report
 
 
 @dataclass

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wsc.checkpoint import parameter_of
-from wsc.core.messages.messages import server_name
-from wsc.core.program.program import TensorSpec
-from wsc.core.program.stream_plan import assign_servers
+from waferstream.checkpoint import parameter_of
+from waferstream.core.messages.messages import server_name
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.stream_plan import assign_servers
 
 
 class Owners:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
-from wsc.core.roles.role import Command, Job, Report, Result
-from wsc.core.units import MIB
+from waferstream.core.roles.role import Command, Job, Report, Result
+from waferstream.core.units import MIB
 
 PART_BYTES = 16 * MIB
 """Tensors that travel at once: Ray's object store, sender and receiver each hold them."""

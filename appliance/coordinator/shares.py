@@ -10,10 +10,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-from wsc.core.messages.messages import node_name
-from wsc.core.program.schedule import Rounds
-from wsc.core.roles.activities import Interval
-from wsc.core.roles.role import Report
+from waferstream.core.messages.messages import node_name
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.roles.activities import Interval
+from waferstream.core.roles.role import Report
 
 LEAST_GAIN = 0.1
 """Other shares must make a round so much shorter, else noise would move micro-batches about."""

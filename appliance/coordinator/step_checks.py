@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from appliance.coordinator.step_results import StepResult
-from wsc.core.errors import ConfigError, NotFiniteStepError
-from wsc.core.messages.watch import first_of
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.program.program import Mode
-from wsc.core.roles.role import Report, Value
+from waferstream.core.errors import ConfigError, NotFiniteStepError
+from waferstream.core.messages.watch import first_of
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.role import Report, Value
 
 
 def check_skipped(loss_scale: LossScale, first_step: int) -> None:

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from timing.attribution import StepTiming
-from wsc.core.messages.watch import TensorNorms
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.program.program import Program
-from wsc.core.roles.role import Value
+from waferstream.core.messages.watch import TensorNorms
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.program.program import Program
+from waferstream.core.roles.role import Value
+from waferstream.machine.attribution import StepTiming
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from wsc.compiler.results.step_means import closed
-from wsc.core.program.program import Mode, Program
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Value
+from waferstream.compiler.results.step_means import closed
+from waferstream.core.program.program import Mode, Program
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Value
 
 Update = Callable[..., tuple[Any, ...]]
 

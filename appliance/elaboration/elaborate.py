@@ -31,22 +31,22 @@ from memoryx.server import ServerSpec
 from memoryx.sparsity.held_bytes import held_bytes, packable
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from memoryx.tiers import fill_tiers, tiers_of
-from simulator.costed_program import CostedProgram
 from swarmx.running_tree import HostTree
 from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
-from timing.hardware import MachineSpec
-from timing.sram import SramPlan, check_fits
-from timing.start_up import StartUp, checkpoint_ps, start_up
-from wsc.compiler.compiled import Compiled
-from wsc.core.messages.messages import switch_name, worker_name
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.micro_batches import check_batch
-from wsc.core.program.program import TensorSpec
-from wsc.core.program.schedule import Rounds
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.roles.installation import InputFeed, Installation
-from wsc.core.roles.role import RoleSpec
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.messages.messages import switch_name, worker_name
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.micro_batches import check_batch
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.core.roles.role import RoleSpec
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.sram import SramPlan, check_fits
+from waferstream.machine.start_up import StartUp, checkpoint_ps, start_up
+from waferstream.simulator.costed_program import CostedProgram
 
 
 @dataclass(frozen=True)

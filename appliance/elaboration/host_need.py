@@ -13,12 +13,12 @@ from appliance.spec import RuntimeSpec
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.optim.cost import state_bytes_per_element
 from memoryx.sparsity.held_bytes import HeldBytes, held_bytes, packable
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.messages.messages import server_name
-from wsc.core.program.program import Program
-from wsc.core.program.stream_plan import GRADIENT_BYTES
-from wsc.core.roles.installation import Installation
-from wsc.core.units import format_bytes
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.messages.messages import server_name
+from waferstream.core.program.program import Program
+from waferstream.core.program.stream_plan import GRADIENT_BYTES
+from waferstream.core.roles.installation import Installation
+from waferstream.core.units import format_bytes
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from itertools import accumulate
 from typing import Literal
 
 from appliance.placement.host_memory import free_bytes
-from timing.sram.liveness import lives
-from wsc.core.program.program import MASTER_BYTES, Program
+from waferstream.core.program.program import MASTER_BYTES, Program
+from waferstream.machine.sram.liveness import lives
 
 _FP32_PER_HALF = 2
 """Host bytes per planned byte where kernels hold the half type in fp32."""

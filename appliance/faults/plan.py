@@ -16,9 +16,9 @@ from typing import Any, Literal, get_args
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from wsc.core.config import Config
-from wsc.core.errors import ConfigError
-from wsc.core.messages.messages import COORDINATOR, node_name, server_name
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError
+from waferstream.core.messages.messages import COORDINATOR, node_name, server_name
 
 Moment = Literal["any", "weights", "gradients", "inputs", "norms"]
 """The protocol whose message triggers a fault."""

@@ -14,9 +14,9 @@ from appliance.faults.log import FaultLog
 from appliance.faults.plan import NEEDS_A_PROCESS, OF_MESSAGES, Fault, FaultPlan, Moment
 from appliance.faults.strike import damaged, full_disk, strike
 from memoryx.holder import Holder
-from wsc.core.errors import ConfigError
-from wsc.core.messages.message_numbers import MessageNumbers
-from wsc.core.messages.messages import (
+from waferstream.core.errors import ConfigError
+from waferstream.core.messages.message_numbers import MessageNumbers
+from waferstream.core.messages.messages import (
     COORDINATOR,
     BatchReady,
     BatchReleased,
@@ -29,9 +29,9 @@ from wsc.core.messages.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.program.program import Mode
-from wsc.core.roles.commands import CorruptNextGradient, FinishSaving, Save
-from wsc.core.roles.role import (
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.commands import CorruptNextGradient, FinishSaving, Save
+from waferstream.core.roles.role import (
     Command,
     Job,
     Report,

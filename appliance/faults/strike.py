@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from appliance.faults.plan import Fault
-from wsc.core.messages.messages import Envelope
+from waferstream.core.messages.messages import Envelope
 
 _FOREVER_S = 1e9
 _STRANGER = "nobody-0"

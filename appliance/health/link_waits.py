@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from wsc.core.messages.messages import Envelope
-from wsc.core.roles.activities import ActivityLog, Interval, Place
-from wsc.core.roles.role import Job, Report
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.roles.activities import ActivityLog, Interval, Place
+from waferstream.core.roles.role import Job, Report
 
 _LINK = "link"
 """The activity of waiting for a message that is on its way."""

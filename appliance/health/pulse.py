@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from swarmx.links.memory import SharedArena
-from wsc.core.messages.payload import Payload
+from waferstream.core.messages.payload import Payload
 
 STOPPED = "T"  # proc_pid_stat(5): stopped on a signal; "t" is a debugger's
 _TEXT_BYTES = 240

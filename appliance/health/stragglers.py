@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median_low
 
-from wsc.core.roles.role import Report
+from waferstream.core.roles.role import Report
 
 STEPS_IN_A_ROW = 3
 """A system that is slow for so many steps is a straggler; one late step is nothing."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from appliance.health.diagnosis import SILENT, STALLED, STOPPED, find_stalled
 from appliance.health.pulse import Pulse
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 _LOOKS = 10  # per time limit
 _LONGEST_PERIOD_S = 1.0

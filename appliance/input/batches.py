@@ -19,7 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from appliance.input.loader_random import LoaderRandom
-from wsc.core.errors import DataError, EmptyLoaderError
+from waferstream.core.errors import DataError, EmptyLoaderError
 
 
 def register_mappings(batch: object) -> None:

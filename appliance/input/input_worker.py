@@ -13,8 +13,8 @@ import torch
 from appliance.input.batches import GlobalBatches
 from appliance.input.label_weights import LabelWeights
 from appliance.input.whole_values import WholeValues
-from wsc.core.errors import DataError
-from wsc.core.messages.messages import (
+from waferstream.core.errors import DataError
+from waferstream.core.messages.messages import (
     BatchReady,
     BatchReleased,
     Envelope,
@@ -22,17 +22,25 @@ from wsc.core.messages.messages import (
     node_name,
     worker_name,
 )
-from wsc.core.messages.payload import (
+from waferstream.core.messages.payload import (
     Slab,
     byte_ranges,
     payload_bytes,
 )
-from wsc.core.program.program import Mode, TensorSpec
-from wsc.core.roles.activities import ActivityLog, Place
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Command, Job, JobState, Report, RoleContext, Waiting, not_taken
-from wsc.numerics.precision import NAMES
+from waferstream.core.program.program import Mode, TensorSpec
+from waferstream.core.roles.activities import ActivityLog, Place
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import (
+    Command,
+    Job,
+    JobState,
+    Report,
+    RoleContext,
+    Waiting,
+    not_taken,
+)
+from waferstream.numerics.precision import NAMES
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from wsc.core.roles.installation import Installation
+from waferstream.core.roles.installation import Installation
 
 
 class LabelWeights:

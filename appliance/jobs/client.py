@@ -13,14 +13,14 @@ from pathlib import Path
 from appliance.jobs.job import ClusterJob, JobIds, Kind, Phase, Request, new_job_name
 from appliance.jobs.queue import QueueSpec
 from appliance.jobs.registry import Registry
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceNanError,
     ClusterJobCancelledByCsctl,
     ClusterJobScheduleError,
     ConfigError,
 )
-from wsc.host.log_file import LINE_FORMAT, LogFile
-from wsc.host.user_state import STATE_FOLDER, open_private
+from waferstream.host.log_file import LINE_FORMAT, LogFile
+from waferstream.host.user_state import STATE_FOLDER, open_private
 
 log = logging.getLogger("waferstream")
 

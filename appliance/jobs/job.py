@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 Kind = Literal["compile", "execute"]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from appliance.jobs.job import ClusterJob, Phase, priority_text
-from wsc.core.config import Config
-from wsc.core.errors import ClusterJobScheduleError
+from waferstream.core.config import Config
+from waferstream.core.errors import ClusterJobScheduleError
 
 MOST_SYSTEMS = 2048
 """Systems of the largest cluster that the vendor offers (CS-3, announcement of 2024)."""

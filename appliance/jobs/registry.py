@@ -4,7 +4,7 @@
     lock
     <name>/job.json, job.log
 
-Only their user can read them. The state folder is that of ``wsc.host.user_state``.
+Only their user can read them. The state folder is that of ``waferstream.host.user_state``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pydantic import ValidationError
 
 from appliance.jobs.job import ClusterJob, Condition, Kind, Owner, Phase, Request, new_job_name
 from appliance.jobs.queue import QueueSpec, waiting_reason
-from wsc.core.errors import ConfigError, did_you_mean
-from wsc.host.files import replacing
-from wsc.host.locks import locked
-from wsc.host.user_state import make_private, open_private, state_folder
+from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.host.files import replacing
+from waferstream.host.locks import locked
+from waferstream.host.user_state import make_private, open_private, state_folder
 
 log = logging.getLogger("waferstream")
 

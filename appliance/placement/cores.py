@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Literal
 
-from wsc.core.errors import ApplianceRuntimeServerError
+from waferstream.core.errors import ApplianceRuntimeServerError
 
 _TOKEN = b"c"
 _MODE = os.O_RDWR | os.O_CLOEXEC

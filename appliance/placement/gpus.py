@@ -12,7 +12,7 @@ from appliance.placement.placer import Placement
 from appliance.spec import RuntimeSpec
 from csnode.devices import DeviceName
 from csnode.devices.cuda import memory_of_gpus, num_gpus
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 MOST_PER_GPU = 8
 """Systems that may share a GPU: each has a process, whose CUDA context takes memory there (about

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsc.core.units import KIB, format_bytes
+from waferstream.core.units import KIB, format_bytes
 
 _MEMINFO = Path("/proc/meminfo")
 _VMSTAT = Path("/proc/vmstat")

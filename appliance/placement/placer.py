@@ -17,8 +17,8 @@ from appliance.spec import ServerStrategy, Strategy
 from csnode.node import NodeSpec
 from swarmx.running_tree import HostNodes, HostTree
 from swarmx.topology import Tree
-from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages.messages import (
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.core.messages.messages import (
     COORDINATOR,
     node_name,
     replica_name,
@@ -26,7 +26,7 @@ from wsc.core.messages.messages import (
     switch_name,
     worker_name,
 )
-from wsc.core.roles.role import RoleSpec
+from waferstream.core.roles.role import RoleSpec
 
 
 @dataclass(frozen=True)

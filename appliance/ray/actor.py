@@ -24,12 +24,20 @@ from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address, Endpoint, aborted, stalled
 from swarmx.links.link import Link, open_link
-from wsc.core.errors import ApplianceDeadlockError
-from wsc.core.messages.message_numbers import MessageNumbers
-from wsc.core.messages.messages import Abort, Envelope
-from wsc.core.roles.commands import Install
-from wsc.core.roles.role import Command, Job, Report, Role, RoleContext, RoleSpec, RunningJob
-from wsc.host.disk import LOCAL_DISK, Disk
+from waferstream.core.errors import ApplianceDeadlockError
+from waferstream.core.messages.message_numbers import MessageNumbers
+from waferstream.core.messages.messages import Abort, Envelope
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.role import (
+    Command,
+    Job,
+    Report,
+    Role,
+    RoleContext,
+    RoleSpec,
+    RunningJob,
+)
+from waferstream.host.disk import LOCAL_DISK, Disk
 
 _NO_LINK = Address("", "")
 

@@ -29,8 +29,8 @@ from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.recovery.roles import RecoverableRoles
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
-from wsc.core.messages.messages import COORDINATOR, is_server
-from wsc.core.roles.role import Command, Result, RoleSpec
+from waferstream.core.messages.messages import COORDINATOR, is_server
+from waferstream.core.roles.role import Command, Result, RoleSpec
 
 
 class Hosted(Protocol):

@@ -15,7 +15,7 @@ from appliance.placement.host_memory import why_killed
 from appliance.ray.connection.processes import lost_process, why_lost
 from appliance.ray.hosts.presence import Presence
 from appliance.ray.hosts.survey import silent_hosts
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
     ClusterJobInitError,

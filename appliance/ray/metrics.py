@@ -10,7 +10,7 @@ from typing import Any
 
 from ray.util.metrics import Counter, Gauge
 
-from wsc.core.messages.messages import Envelope
+from waferstream.core.messages.messages import Envelope
 
 _PERIOD_S = 5.0  # between two reports to Ray
 _COUNTERS = {

@@ -25,10 +25,10 @@ from appliance.ray.roles import RayRoles
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
-from wsc.core.errors import WaferStreamError
-from wsc.core.messages.messages import COORDINATOR, Abort, Envelope
-from wsc.core.roles.commands import ReadStepsHeld
-from wsc.core.roles.role import RoleSpec
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.messages.messages import COORDINATOR, Abort, Envelope
+from waferstream.core.roles.commands import ReadStepsHeld
+from waferstream.core.roles.role import RoleSpec
 
 _PATIENCE_S = 0.3  # between two orders to end a job
 _REACHED_S = 1.0

@@ -27,8 +27,8 @@ from appliance.ray.hosts.pulses import watch_over
 from appliance.ray.hosts.survey import placer_on, survey
 from appliance.spec import RuntimeSpec
 from swarmx.links.endpoint import Address
-from wsc.core.errors import ApplianceDeadlockError
-from wsc.core.roles.role import Command, Job, Report, Result, RoleSpec
+from waferstream.core.errors import ApplianceDeadlockError
+from waferstream.core.roles.role import Command, Job, Report, Result, RoleSpec
 
 
 class RayRoles:

@@ -23,8 +23,8 @@ from appliance.ray.gather import check_ray
 from appliance.ray.hosts.places import Places
 from appliance.ray.hosts.presence import Presence
 from appliance.ray.hosts.survey import await_free_cpus, placer_on, survey, with_free_cpus
-from wsc.core.errors import ClusterJobInitError
-from wsc.core.roles.role import RoleSpec
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.core.roles.role import RoleSpec
 
 log = logging.getLogger("waferstream")
 

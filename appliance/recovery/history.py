@@ -15,12 +15,12 @@ from typing import Any
 from appliance.coordinator.cluster import Cluster, Standing
 from appliance.coordinator.commands import RestoreCheckpoint, TakeOver
 from appliance.recovery.held_file import HeldFile
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.errors import ApplianceNanError
-from wsc.core.program.program import Mode
-from wsc.core.roles.commands import Install, TrainWith
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Command
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.core.errors import ApplianceNanError
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.commands import Install, TrainWith
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Command
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from wsc.core.errors import ApplianceCorruptionError, WaferStreamError
-from wsc.core.roles.verification import Dispute, DisputedBitsError
+from waferstream.core.errors import ApplianceCorruptionError, WaferStreamError
+from waferstream.core.roles.verification import Dispute, DisputedBitsError
 
 WRONG = "wrong-bits"
 """Code of the error of a system that has computed wrong bits."""

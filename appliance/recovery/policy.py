@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
 from appliance.spec import AutoRestart
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceCorruptionError,
     ApplianceDeadlockError,
     ApplianceHealthPollException,
@@ -32,8 +32,8 @@ from wsc.core.errors import (
     ApplianceServiceInterrupted,
     WaferStreamError,
 )
-from wsc.core.messages.messages import node_name, server_name
-from wsc.core.roles.verification import DisputedBitsError
+from waferstream.core.messages.messages import node_name, server_name
+from waferstream.core.roles.verification import DisputedBitsError
 
 Action = Literal["retry", "replace", "shrink", "give up"]
 

@@ -26,13 +26,13 @@ from appliance.coordinator.step_results import StepResult
 from appliance.recovery.held_file import HeldFile
 from appliance.recovery.history import History
 from appliance.recovery.restarts import Restarts, Starter
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.errors import (
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.core.errors import (
     ApplianceNanError,
     CheckpointError,
     WaferStreamError,
 )
-from wsc.core.roles.role import Command, Result
+from waferstream.core.roles.role import Command, Result
 
 log = logging.getLogger("waferstream")
 

@@ -15,11 +15,11 @@ import torch
 
 from appliance.coordinator.roles import in_parts
 from appliance.recovery.roles import RecoverableRoles
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
-from wsc.core.messages.watch import NOTHING
-from wsc.core.program.program import Mode
-from wsc.core.roles.commands import (
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
+from waferstream.core.messages.watch import NOTHING
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.commands import (
     Fill,
     FinishSaving,
     Install,
@@ -29,8 +29,8 @@ from wsc.core.roles.commands import (
     Restore,
     Rollback,
 )
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Command, Job, Progress, Report, RoleSpec
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Command, Job, Progress, Report, RoleSpec
 
 
 class ReplicatedRoles:

@@ -12,15 +12,15 @@ from appliance.coordinator.commands import AllowFailures, CountFailures, ReadSto
 from appliance.recovery.history import History
 from appliance.recovery.parts import Parts
 from appliance.recovery.policy import restarts_exhausted
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceDeadlockError,
     ApplianceError,
     ApplianceRuntimeServerError,
     ClusterJobInitError,
     WaferStreamError,
 )
-from wsc.core.messages.messages import COORDINATOR
-from wsc.core.roles.role import Command, Result
+from waferstream.core.messages.messages import COORDINATOR
+from waferstream.core.roles.role import Command, Result
 
 log = logging.getLogger("waferstream")
 

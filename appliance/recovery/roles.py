@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from appliance.coordinator.roles import Roles
-from wsc.core.errors import WaferStreamError
-from wsc.core.roles.role import RoleSpec
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.roles.role import RoleSpec
 
 
 class RecoverableRoles(Roles, Protocol):

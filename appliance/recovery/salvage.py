@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from wsc.core.messages.messages import COORDINATOR
-from wsc.core.program.program import Mode
-from wsc.core.roles.activities import RECOVER, Interval, Place
-from wsc.core.roles.role import Job, Progress, Report
+from waferstream.core.messages.messages import COORDINATOR
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.activities import RECOVER, Interval, Place
+from waferstream.core.roles.role import Job, Progress, Report
 
 
 class Salvage:

@@ -16,12 +16,12 @@ from appliance.recovery.policy import LOST_HOST, Policy
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.salvage import Salvage
 from appliance.recovery.states import State, Story
-from wsc.core.errors import CheckpointError, WaferStreamError
-from wsc.core.messages.messages import server_name
-from wsc.core.program.program import Mode
-from wsc.core.roles.commands import Install, ReadProgress, Rollback, TrainWith
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Command, Job, Report, RoleSpec
+from waferstream.core.errors import CheckpointError, WaferStreamError
+from waferstream.core.messages.messages import server_name
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.commands import Install, ReadProgress, Rollback, TrainWith
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Command, Job, Report, RoleSpec
 
 Elaborate = Callable[[int], Sequence[RoleSpec]]
 """Returns the specs of all roles for a number of systems."""

@@ -24,11 +24,11 @@ from benchmarks.chaos.leftovers import Census
 from benchmarks.chaos.outcome import describe, hits_of, outcome
 from benchmarks.chaos.training import OF_RAY, OUTSIDE, Kill, Training
 from benchmarks.chaos.workload import ROLES, Workload
+from waferstream.core.config import validate
+from waferstream.core.errors import WaferStreamError
+from waferstream.host.files import write_json
+from waferstream.host.interrupts import ended_within
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.config import validate
-from wsc.core.errors import WaferStreamError
-from wsc.host.files import write_json
-from wsc.host.interrupts import ended_within
 
 _QUESTION = "Are the weights after random faults those without faults, and what does each cost?"
 _OUTSIDE_SHARE = 14  # one fault in so many hits a process that is no role

@@ -13,7 +13,7 @@ from typing import Any
 from appliance.faults.log import FaultLog
 from appliance.faults.plan import Fault
 from benchmarks.chaos.training import OUTSIDE, Course
-from wsc.core.units import aligned
+from waferstream.core.units import aligned
 
 _MINUTE_S = 60.0
 _FOLDER = re.compile(r"/\S*/")

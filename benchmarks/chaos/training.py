@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.chaos.leftovers import Census, descendants, title_of
-from wsc.core.errors import ApplianceError
+from waferstream.core.errors import ApplianceError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _STEP = re.compile(r"\bStep=(\d+)")

@@ -8,7 +8,13 @@ from typing import Any
 
 import yaml
 
-from wsc.core.messages.messages import COORDINATOR, node_name, server_name, switch_name, worker_name
+from waferstream.core.messages.messages import (
+    COORDINATOR,
+    node_name,
+    server_name,
+    switch_name,
+    worker_name,
+)
 
 NUM_CSX = 2
 NUM_SERVERS = 2

@@ -22,10 +22,10 @@ from appliance.user_code import USER_CODE
 from benchmarks.fuzz.campaign import Outcome, run_target, shares
 from benchmarks.fuzz.targets import all_targets
 from waferstream.cli.tools.command import table
+from waferstream.core.units import GIB
+from waferstream.host.files import write_json
+from waferstream.host.user_state import STATE_FOLDER
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.units import GIB
-from wsc.host.files import write_json
-from wsc.host.user_state import STATE_FOLDER
 
 _MOST_MEMORY_BYTES = 16 * GIB  # address space of this process
 

@@ -14,7 +14,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 _ROOT = Path(__file__).parents[2]
 _SHOWN_BYTES = 2000

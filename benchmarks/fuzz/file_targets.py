@@ -15,11 +15,11 @@ from modelzoo.data.files.csv_file import CsvRows, inspect_csv, words
 from modelzoo.data.files.hdf5_file import FEATURES, inspect
 from modelzoo.data.images.latents import read_latent
 from validation.rows.reader import read_rows
-from wsc.checkpoint import SPARSITY_MASK
-from wsc.checkpoint.packed import PackedSpec
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_tensors, reserve_tensors, write_metadata
-from wsc.core.program.program import TensorSpec
+from waferstream.checkpoint import SPARSITY_MASK
+from waferstream.checkpoint.packed import PackedSpec
+from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import append_tensors, reserve_tensors, write_metadata
+from waferstream.core.program.program import TensorSpec
 
 _ROOT = Path(__file__).parents[2]
 

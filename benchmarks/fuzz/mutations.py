@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from wsc.core.units import KIB
+from waferstream.core.units import KIB
 
 _SPECIAL_BYTES = (
     b"\0",

@@ -25,14 +25,14 @@ from swarmx.links.wire.messages import (
     encode_header,
     envelope_of,
 )
-from waferstream.config.phases import load_phases
-from wsc.compiler.compiled import (
+from waferstream.compiler.compiled import (
     Compiled,
     DamagedArtifactError,
     compiled_from_json,
     compiled_to_json,
 )
-from wsc.core.messages.messages import (
+from waferstream.config.phases import load_phases
+from waferstream.core.messages.messages import (
     BatchReady,
     Envelope,
     GradientReady,
@@ -42,10 +42,10 @@ from wsc.core.messages.messages import (
     StepDone,
     WeightsReady,
 )
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.program import Program, TensorSpec
-from wsc.host.user_state import sealed
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.program import Program, TensorSpec
+from waferstream.host.user_state import sealed
 
 _ROOT = Path(__file__).parents[2]
 _PAYLOAD_LIMIT = 4096

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from benchmarks.hosts.figures import GOALS, Row, measure, verdict
 from benchmarks.hosts.network import refusal
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from appliance.spec import RuntimeSpec
 from benchmarks.hosts.star import star_on
 from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.workload import Workload
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 DONE = "done"
 """First word of the lines that answer; others are logs."""

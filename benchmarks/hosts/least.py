@@ -8,8 +8,8 @@ sum may not be taken in another order.
 from __future__ import annotations
 
 from appliance.placement.placer import Placement
-from wsc.core.messages.reduce_order import Merger, leaf
-from wsc.core.program.schedule import Rounds
+from waferstream.core.messages.reduce_order import Merger, leaf
+from waferstream.core.program.schedule import Rounds
 
 _PASSES = 2  # forward and backward
 _FP32_BYTES = 4

@@ -14,7 +14,7 @@ from functools import cached_property
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.spec import RuntimeSpec
 from swarmx.topology import Tree
-from wsc.core.messages.messages import node_name, server_name, switch_name
+from waferstream.core.messages.messages import node_name, server_name, switch_name
 
 _TURNS = tuple(name(0).rstrip("0") for name in (server_name, switch_name, node_name))
 

@@ -24,9 +24,9 @@ import torch
 from benchmarks.sparsity.links import measure_links
 from benchmarks.sparsity.model import layer_flags
 from benchmarks.sparsity.stored import measure_stored
+from waferstream.core.sparsity.nonzeros import Index
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.sparsity.nonzeros import Index
-from wsc.host.files import write_json
 
 DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 0.9, 1.0)
 

@@ -31,11 +31,11 @@ import yaml
 from waferstream.cli.main import main as run
 from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.config.phases import load_params
+from waferstream.core.config import load_yaml
+from waferstream.core.errors import WaferStreamError
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.training.checkpoints.pruning import pruned_model
-from wsc.core.config import load_yaml
-from wsc.core.errors import WaferStreamError
-from wsc.host.files import write_json
 
 _PARAMS = Path(__file__).parents[2] / "params.yaml"
 _MODEL = {"hidden_size": 128, "num_hidden_layers": 2, "filter_size": 512}

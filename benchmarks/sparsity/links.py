@@ -15,14 +15,14 @@ from appliance.elaboration.elaborate import ClusterSize, elaborate, plan_install
 from appliance.local import LocalRoles
 from benchmarks.sparsity.model import Layers, update_of
 from csnode.engine.spec import TORCH, EngineSpec
-from timing.hardware import MachineSpec
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.messages.message_numbers import MessageNumbers
-from wsc.core.messages.messages import Envelope, GradientReady, WeightsReady
-from wsc.core.roles.commands import Fill, Install
-from wsc.core.roles.installation import InputFeed, Installation
-from wsc.core.roles.role import Job, RoleSpec
-from wsc.numerics.precision import CARRIED, StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.core.messages.message_numbers import MessageNumbers
+from waferstream.core.messages.messages import Envelope, GradientReady, WeightsReady
+from waferstream.core.roles.commands import Fill, Install
+from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.core.roles.role import Job, RoleSpec
+from waferstream.machine.hardware import MachineSpec
+from waferstream.numerics.precision import CARRIED, StreamPrecision
 
 MACHINE = MachineSpec()
 MICRO_BATCHES = 4

@@ -7,10 +7,10 @@ import argparse
 import torch
 from torch import nn
 
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.sparsity.levels import Constant
+from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.reports.benchmark import positive
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.sparsity.levels import Constant
-from wsc.core.sparsity.spec import WeightSparsity
 
 
 class Layers(nn.Module):

@@ -21,10 +21,10 @@ import torch
 
 from csnode.sparsity.crossover import Product, largest_density
 from csnode.sparsity.products import Pattern, sampled, times
+from waferstream.core.sparsity.nonzeros import Index
+from waferstream.host.files import write_json
+from waferstream.numerics.precision import DTYPES
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.sparsity.nonzeros import Index
-from wsc.host.files import write_json
-from wsc.numerics.precision import DTYPES
 
 DENSITIES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
 SHAPES = (

@@ -20,23 +20,23 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from memoryx.optim.cost import NO_UPDATE
-from simulator.simulator import Simulator
-from timing.cost import segment_costs
-from timing.densities import StepSparsity
-from timing.hardware import MachineSpec
 from validation.families import sparse
 from validation.families.sparse import sparse_densities
 from validation.families.training import ADAMW
 from validation.families.workloads import program_of
 from validation.rows.reader import PUBLISHED, read_rows
 from validation.rows.row import Row
+from waferstream.core.program.micro_batches import FILL_WAFER
+from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.program.segment import OpWork, Segment
+from waferstream.host.files import write_json
+from waferstream.machine.cost import segment_costs
+from waferstream.machine.densities import StepSparsity
+from waferstream.machine.hardware import MachineSpec
 from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.reports.curve.picture import DOTS
-from wsc.core.program.micro_batches import FILL_WAFER
-from wsc.core.program.program import Program, TensorSpec
-from wsc.core.program.segment import OpWork, Segment
-from wsc.host.files import write_json
+from waferstream.simulator.simulator import Simulator
 
 MACHINE = MachineSpec()
 DENSITIES = (1.0, 0.75, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)

@@ -24,8 +24,8 @@ from benchmarks.precision import PRECISIONS
 from benchmarks.sparsity.links import Arm, Ran
 from benchmarks.sparsity.model import layer_flags
 from csnode.engine.spec import EngineSpec
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 DENSITIES = (0.1, 0.05, 0.02)
 BASES = ("dense", "unpacked")

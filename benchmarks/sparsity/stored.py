@@ -14,12 +14,12 @@ from memoryx.memory.flash import FlashMemory
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.parts import read_parts
-from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import TensorSpec
-from wsc.core.units import GIB
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.checkpoint.parts import read_parts
+from waferstream.checkpoint.writer import reserve_tensors, write_metadata
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.units import GIB
 
 
 def stored_bytes(

@@ -31,9 +31,9 @@ from benchmarks.streaming.workload import (
     workload_flags,
     workload_of,
 )
+from waferstream.core.errors import WaferStreamError
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.errors import WaferStreamError
-from wsc.host.files import write_json
 
 GROUPS = (("best", "csx2", "ddp2"), ("best", "csx1", "fsdp2"), ("best", "csx4"), ("best", "csx8"))
 """Arms that are alive together; at 98M parameters four of them exceed 24 GB."""

@@ -20,7 +20,7 @@ from multiprocessing.context import SpawnProcess
 from typing import NoReturn
 
 from benchmarks.streaming.stopping import Stopper
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 Opener = Callable[[], AbstractContextManager[Callable[[int], object]]]
 """Set up one process of an arm; yields a function that trains a number of steps. Picklable."""

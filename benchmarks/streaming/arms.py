@@ -32,8 +32,8 @@ from benchmarks.streaming.torch_loops import (
     open_memory,
 )
 from benchmarks.streaming.workload import Layout, Workload
-from wsc.core.errors import ConfigError
-from wsc.core.program.micro_batches import Cut
+from waferstream.core.errors import ConfigError
+from waferstream.core.program.micro_batches import Cut
 
 _NUMBER = "([1-9][0-9]*)"
 _RANKS = re.compile(f"(ddp|fsdp|zero){_NUMBER}(mixed)?")

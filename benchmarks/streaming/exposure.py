@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.workload import Workload, workload_flags, workload_of
-from timing.trace import MEASURED
+from waferstream.host.files import write_json
+from waferstream.machine.trace import MEASURED
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 _KINDS = {
     "compute": "compute",

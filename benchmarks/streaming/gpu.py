@@ -30,10 +30,10 @@ from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.comparison import Comparison, run_trials
 from benchmarks.streaming.workload import ADAMW, Workload
 from csnode.devices.cuda import reproducible
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.units import MIB
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.core.errors import WaferStreamError
-from wsc.core.units import MIB
-from wsc.host.files import write_json
 
 STREAMED, MEMORY, SAME = "csx1", "memory", "same"
 GOAL = 0.97

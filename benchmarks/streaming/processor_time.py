@@ -20,8 +20,8 @@ from benchmarks.processes import busy_below
 from benchmarks.streaming.arm import UNCOUNTED_STEPS, Arm
 from benchmarks.streaming.arms import openers
 from benchmarks.streaming.workload import Layout, workload_flags, workload_of
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 _ROLES = {"ray::csx": "systems", "ray::wgt": "weight servers", "ray::br": "switches"}
 _OTHERS = "others"  # the loop in memory; or the program, the coordinator, input workers and Ray

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from csnode.devices.queues import Event, Queues
-from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages.messages import node_name
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.core.messages.messages import node_name
 
 _NS_PER_MS = 1e6
 

@@ -19,10 +19,10 @@ from csnode.devices.cuda import queues_of_gpu
 from csnode.devices.queues import Queues
 from csnode.devices.staging import DeviceMemory, GradientsOut, WeightsIn
 from csnode.gradients import GradientSum, GradientSums, SlabMemory, SumMemory
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.messages.partial_sum import Operands, one_by_one
-from wsc.core.messages.payload import Payload
-from wsc.core.roles.role import RoleContext
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.messages.partial_sum import Operands, one_by_one
+from waferstream.core.messages.payload import Payload
+from waferstream.core.roles.role import RoleContext
 
 
 class Mark(Protocol):

@@ -2,7 +2,7 @@
 
 What changes: factories, which name their device or take that of the process; constants; and ops
 that torch has for the processor alone. Random numbers are drawn on the processor either way
-(wsc.numerics.keyed_random), so that a key gives the same numbers on every device.
+(waferstream.numerics.keyed_random), so that a key gives the same numbers on every device.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from csnode.devices.plain_attention import attention, attention_backward
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program.kernel_source import KernelSource
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.program.kernel_source import KernelSource
 
 PROCESSOR = torch.device("cpu")
 

@@ -21,10 +21,10 @@ import torch
 
 from csnode.devices.queues import Event, Queues
 from csnode.gradients import GradientSum, SlabMemory, sum_in
-from wsc.core.messages.partial_sum import PartialSum
-from wsc.core.messages.payload import Payload
-from wsc.core.program.stream_plan import Bucket
-from wsc.core.roles.role import Cores
+from waferstream.core.messages.partial_sum import PartialSum
+from waferstream.core.messages.payload import Payload
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.roles.role import Cores
 
 _ALIGNMENT = 64  # bytes, as of slabs: views of any dtype begin at a multiple
 

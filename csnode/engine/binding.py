@@ -23,10 +23,10 @@ from csnode.engine.kernels import KERNELS, PRODUCTS
 from csnode.engine.spec import EngineName, EngineSpec
 from csnode.sparsity.gradients import bind_gradients
 from csnode.sparsity.products import Pattern
-from wsc.compiler.ops import KIND_OF
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.segment import Segment
+from waferstream.compiler.ops import KIND_OF
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.segment import Segment
 
 _PREFIX = "torch.ops.aten."
 _CHOOSING = (

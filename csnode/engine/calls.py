@@ -15,7 +15,7 @@ import torch
 
 from csnode.engine.kernels import KERNELS
 from csnode.engine.spec import KernelName
-from wsc.core.program.segment import OpWork
+from waferstream.core.program.segment import OpWork
 
 _EPSILON = 1e-5  # of norms; cycles do not depend on it
 

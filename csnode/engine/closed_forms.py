@@ -1,9 +1,9 @@
 """Cycles of the kernels of the array by closed forms, for the layout that the array has.
 
-The closed forms of ``timing.kernels`` predict a machine that lays out every kernel by itself. The
-array has one layout for all: its sums are fp32, tiles are padded, heads follow one another on the
-largest square of the region, and gradients of weights go up the columns in a chain. The forms here
-put the same pieces together for that layout.
+The closed forms of ``waferstream.machine.kernels`` predict a machine that lays out every kernel by
+itself. The array has one layout for all: its sums are fp32, tiles are padded, heads follow one
+another on the largest square of the region, and gradients of weights go up the columns in a chain.
+The forms here put the same pieces together for that layout.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from math import ceil, prod
 from csnode.engine.calls import FLASH, KernelCall, calls_of, run_call
 from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.spec import KernelName
-from timing.hardware.fabric import WSE2, FabricSpec
-from timing.kernels import Cycles, Grid, collectives, tensors
-from timing.kernels.op_costs import op_cycles
-from timing.kernels.resident import gradient_block, gradient_products, summa
-from timing.kernels.single_pe import HALF_BYTES, vector_cycles
-from timing.kernels.streaming import weight_streaming
-from wsc.core.program.program import BYTES_PER_ELEMENT
-from wsc.core.program.segment import OpWork
+from waferstream.core.program.program import BYTES_PER_ELEMENT
+from waferstream.core.program.segment import OpWork
+from waferstream.machine.hardware.fabric import WSE2, FabricSpec
+from waferstream.machine.kernels import Cycles, Grid, collectives, tensors
+from waferstream.machine.kernels.op_costs import op_cycles
+from waferstream.machine.kernels.resident import gradient_block, gradient_products, summa
+from waferstream.machine.kernels.single_pe import HALF_BYTES, vector_cycles
+from waferstream.machine.kernels.streaming import weight_streaming
 
 _SUMS = "float32"
 Shape = tuple[int, ...]

@@ -17,8 +17,8 @@ from types import MappingProxyType
 import torch
 
 from csnode.sparsity.gradients import ATEN, PRODUCT, gradient_calls
-from wsc.core.messages.payload import is_aligned
-from wsc.core.program.segment import Segment
+from waferstream.core.messages.payload import is_aligned
+from waferstream.core.program.segment import Segment
 
 _WRITING: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
     {PRODUCT: torch.mm, f"{ATEN}add.Tensor": torch.add}

@@ -16,7 +16,7 @@ from csnode.fabric.collectives import Ring, paths
 from csnode.fabric.collectives.trees import Tree
 from csnode.fabric.dtypes import Array
 from csnode.fabric.region import Fabric
-from timing.hardware.fabric import WSE3
+from waferstream.machine.hardware.fabric import WSE3
 
 _BLOCK_ELEMENTS = 131072
 """Sums that are added to at a time: fewer calls against sums in the cache of a core."""

@@ -15,13 +15,13 @@ from csnode.engine.closed_forms import (
 )
 from csnode.engine.spec import EngineSpec, LayerRegion
 from csnode.fabric.region import Fabric
-from timing.densities import DENSE, Densities, op_densities
-from timing.hardware.fabric import FabricSpec
-from timing.kernels import Cycles
-from timing.kernels.op_costs import op_cycles
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program.program import Program
-from wsc.core.program.segment import OpWork, Segment
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.program import Program
+from waferstream.core.program.segment import OpWork, Segment
+from waferstream.machine.densities import DENSE, Densities, op_densities
+from waferstream.machine.hardware.fabric import FabricSpec
+from waferstream.machine.kernels import Cycles
+from waferstream.machine.kernels.op_costs import op_cycles
 
 _SUM_BYTES = 4  # fp32
 

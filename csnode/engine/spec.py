@@ -8,8 +8,8 @@ from typing import Literal, cast, get_args
 from pydantic import Field, PositiveInt, model_validator
 
 from csnode.sparsity.crossover import SparseProducts
-from wsc.core.config import Config
-from wsc.core.errors import ConfigError
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError
 
 EngineName = Literal["torch", "wafer", "wafer-cycles"]
 KernelKind = Literal["matmul", "attention", "norm", "softmax", "reduction"]

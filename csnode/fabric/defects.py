@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from csnode.fabric.dtypes import Array
-from timing.hardware.fabric import FabricSpec
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware.fabric import FabricSpec
 
 Coordinate = tuple[int, int]
 Link = tuple[Coordinate, Coordinate]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from csnode.fabric.dtypes import Array, Dtype, decode, encode
-from timing.hardware.fabric import FabricSpec
-from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
-from wsc.core.units import format_bytes
+from waferstream.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
+from waferstream.core.units import format_bytes
+from waferstream.machine.hardware.fabric import FabricSpec
 
 _ROW_BYTES = 16
 """One word in each bank that a 4-byte element can begin in."""

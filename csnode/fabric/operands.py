@@ -17,7 +17,7 @@ from csnode.fabric.instructions import (
     Vector,
 )
 from csnode.fabric.memory import Slice
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 _NEEDS_RIGHT = {*get_args(Binary), "dot", "fma"}
 REDUCTIONS = set(get_args(Reduction))

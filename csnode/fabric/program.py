@@ -17,7 +17,7 @@ from csnode.fabric.instructions import Instruction
 from csnode.fabric.memory import Layout, SramArray
 from csnode.fabric.operands import check_instruction
 from csnode.fabric.region import Fabric
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 Selection = Any
 """Index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""

@@ -24,9 +24,9 @@ import numpy as np
 from csnode.fabric.defects import Defects, random_defects, read_defects
 from csnode.fabric.dtypes import Array
 from csnode.fabric.wires import Wires
-from timing.hardware import DefectSpec, WaferSpec
-from timing.hardware.fabric import WSE2, FabricSpec
-from wsc.core.errors import ApplianceResourceExhausted
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.machine.hardware import DefectSpec, WaferSpec
+from waferstream.machine.hardware.fabric import WSE2, FabricSpec
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from csnode.fabric.defects import Coordinate, Defects
 from csnode.fabric.dtypes import Array
-from timing.hardware.fabric import FabricSpec
+from waferstream.machine.hardware.fabric import FabricSpec
 
 _STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))
 

@@ -17,8 +17,8 @@ import torch
 
 from csnode.sparsity.crossover import SparseProducts, largest_density
 from csnode.sparsity.products import Pattern, sampled
-from wsc.core.program.segment import Segment
-from wsc.numerics.half_types import nearest
+from waferstream.core.program.segment import Segment
+from waferstream.numerics.half_types import nearest
 
 ATEN = "torch.ops.aten."
 PRODUCT, _TURN = f"{ATEN}mm.default", f"{ATEN}t.default"

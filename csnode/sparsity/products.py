@@ -14,7 +14,7 @@ from functools import cached_property
 
 import torch
 
-from wsc.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.nonzeros import Index
 
 BLOCK_ROWS = 64
 SAMPLED_ROWS = 256

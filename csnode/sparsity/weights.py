@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from csnode.sparsity.crossover import SparseProducts, highest_density
 from csnode.sparsity.products import Pattern
-from wsc.core.program.program import TensorSpec
-from wsc.core.program.stream_plan import Bucket
-from wsc.core.sparsity.nonzeros import Index
-from wsc.core.sparsity.packed_weights import PackedWeights
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.packed_weights import PackedWeights
 
 Known = TypeVar("Known")
 

@@ -10,9 +10,9 @@ import torch
 from cstorch import flags
 from cstorch.amp.grad_scaler import GradScaler
 from cstorch.optim.optimizer import Optimizer
-from wsc.compiler.capture.autocast import autocast as wafer_autocast
-from wsc.core.errors import ConfigError
-from wsc.numerics.precision import NAMES, StreamPrecision, dtype_in_program
+from waferstream.compiler.capture.autocast import autocast as wafer_autocast
+from waferstream.core.errors import ConfigError
+from waferstream.numerics.precision import NAMES, StreamPrecision, dtype_in_program
 
 __all__ = ["GradScaler", "autocast", "optimizer_step"]
 
@@ -107,7 +107,8 @@ def autocast() -> AbstractContextManager[object]:
     """Return the context in which functions cast their operands as on the cluster.
 
     A traced step runs in it anyway. A plain PyTorch loop on weights in the half dtype uses it to
-    compute what the cluster computes; the rules are those of ``wsc.compiler.capture.autocast``.
+    compute what the cluster computes; the rules are those of
+    ``waferstream.compiler.capture.autocast``.
     """
     return wafer_autocast(stream_precision())
 

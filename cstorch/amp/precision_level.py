@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cstorch import flags
-from wsc.compiler.capture.autocast import active_level
-from wsc.core.errors import ConfigError
+from waferstream.compiler.capture.autocast import active_level
+from waferstream.core.errors import ConfigError
 
 
 def pol(

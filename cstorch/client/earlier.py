@@ -20,7 +20,7 @@ from cstorch.cluster import config as cluster
 from cstorch.current import current_backend
 from cstorch.distributed import ClusterConfig
 from cstorch.utils.tensorboard import SummaryWriter
-from wsc.core.errors import ConfigError, did_you_mean
+from waferstream.core.errors import ConfigError, did_you_mean
 
 log = logging.getLogger("waferstream")
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from cstorch.trainer import CSConfig, Trainer
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 __all__ = ["CSConfig", "CerebrasModel", "Trainer"]
 

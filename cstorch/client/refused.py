@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class FeatureNotHereError(ConfigError):

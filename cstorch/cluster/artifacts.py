@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsc.compiler.artifact import ArtifactCache
-from wsc.core.program.program import Program
-from wsc.host.files import write_json
+from waferstream.compiler.artifact import ArtifactCache
+from waferstream.core.program.program import Program
+from waferstream.host.files import write_json
 
 DEFAULT = "cerebras_logs"
 """The artifact folder of a program that names none, in the working folder (section 4.6)."""

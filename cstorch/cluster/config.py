@@ -14,9 +14,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.jobs.job import PRIORITIES, Request
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
-from timing.hardware.streams import MOST_SERVERS
-from timing.record import DEFAULT_LIMIT
-from wsc.core.config import Config, validate
+from waferstream.core.config import Config, validate
+from waferstream.machine.hardware.streams import MOST_SERVERS
+from waferstream.machine.record import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from cstorch.referee.witness import Witness

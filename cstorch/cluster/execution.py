@@ -26,17 +26,17 @@ from cstorch.cluster.starting import size_of, start_filled
 from cstorch.cluster.steps_under_way import StepsUnderWay
 from cstorch.optim.state import OptimizerState
 from cstorch.remote.weights import Weights
-from timing.start_up import StartUp
-from wsc.compiler.compiled import Compiled
-from wsc.core.errors import ApplianceNanError, WaferStreamError
-from wsc.core.messages.messages import node_name
-from wsc.core.messages.watch import NOTHING
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode
-from wsc.core.roles.commands import FinishSaving, Install, TrainWith
-from wsc.core.roles.installation import InputFeed, Installation
-from wsc.core.units import format_ps
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.errors import ApplianceNanError, WaferStreamError
+from waferstream.core.messages.messages import node_name
+from waferstream.core.messages.watch import NOTHING
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.commands import FinishSaving, Install, TrainWith
+from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.core.units import format_ps
+from waferstream.machine.start_up import StartUp
 
 log = logging.getLogger("waferstream")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from appliance.site import site_defaults
 from cstorch.cluster import config as cluster
-from wsc.core.config import validate
+from waferstream.core.config import validate
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from wsc.core.errors import ApplianceRuntimeJobTimeoutError
+from waferstream.core.errors import ApplianceRuntimeJobTimeoutError
 
 
 class JobTime:

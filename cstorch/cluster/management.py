@@ -6,7 +6,7 @@ import uuid
 
 from cstorch.checkpoints import S3Writer
 from cstorch.cluster.config import ClusterConfig
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class ClusterManagement:

@@ -16,9 +16,9 @@ from appliance.checkpoints.keys import check_keys
 from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import LoadWeights, RestoreCheckpoint
 from cstorch.remote.weights import Weights
-from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import CheckpointError
+from waferstream.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
+from waferstream.checkpoint.reader import Reader
+from waferstream.core.errors import CheckpointError
 
 log = logging.getLogger("waferstream")
 

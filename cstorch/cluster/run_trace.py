@@ -10,9 +10,9 @@ from pathlib import Path
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import ReadActivities
-from timing.trace import Activities, write_trace
-from wsc.core.errors import WaferStreamError
-from wsc.core.roles.activities import ActivityLog, Interval, earliest
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.roles.activities import ActivityLog, Interval, earliest
+from waferstream.machine.trace import Activities, write_trace
 
 PROGRAM = "program"
 """The track of the user's process."""

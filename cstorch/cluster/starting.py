@@ -15,9 +15,9 @@ from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import Installation
-from wsc.host.terminal import spinning
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import Installation
+from waferstream.host.terminal import spinning
 
 log = logging.getLogger("waferstream")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsc.core.program.program import Mode
+from waferstream.core.program.program import Mode
 
 
 @dataclass(frozen=True)

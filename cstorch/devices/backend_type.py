@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class BackendType(StrEnum):

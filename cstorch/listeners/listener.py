@@ -19,7 +19,7 @@ import torch
 from cstorch.closures import step_closure
 from cstorch.current import current_backend
 from cstorch.listeners.hooks import has_rows
-from wsc.host.files import replacing
+from waferstream.host.files import replacing
 
 Receive = Callable[[int, Mapping[str, float]], None]
 """Takes a step of training and numbers by name."""

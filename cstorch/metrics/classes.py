@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from cstorch.metrics.metric import Metric, ratio, zeros
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class _Counts(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from cstorch.metrics.metric import Metric, ratio, weighted, zeros
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class AUCMetric(Metric):

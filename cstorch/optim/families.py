@@ -17,11 +17,11 @@ from cstorch.optim.scheduler import (
     Tags,
 )
 from cstorch.optim.signatures import parameters_of, with_signature
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules.base import SCHEDULES, HyperSchedule, scheduler_name
-from wsc.core.hyper_schedules.build import ALIASES, WEIGHT_DECAY_ARGUMENTS, argument_names
-from wsc.core.hyper_schedules.composed import ScaledLR, TabulatedLR
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
+from waferstream.core.hyper_schedules.base import SCHEDULES, HyperSchedule, scheduler_name
+from waferstream.core.hyper_schedules.build import ALIASES, WEIGHT_DECAY_ARGUMENTS, argument_names
+from waferstream.core.hyper_schedules.composed import ScaledLR, TabulatedLR
 
 GROUP_FACTORS = ("adjust_learning_rate", "adjust_val")
 """Keys of a parameter group by which a ScalePerParam scheduler multiplies its values."""

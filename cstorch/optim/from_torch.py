@@ -12,7 +12,7 @@ from cstorch.optim.loading import SCHEDULE_KEYS
 from cstorch.optim.optimizer import Optimizer
 from memoryx.optim.muon import COEFFICIENTS, SMALLEST_NORM
 from memoryx.optim.rule import RULES
-from wsc.core.errors import ConfigError, did_you_mean
+from waferstream.core.errors import ConfigError, did_you_mean
 
 _OTHER_RULES = frozenset({"Adafactor"})
 """Names under which torch has another rule than MemoryX, which has the vendor's."""

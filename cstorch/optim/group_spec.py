@@ -11,11 +11,11 @@ from cstorch.recording.recorded import RecordedScheduler
 from cstorch.remote.tensor import RemoteParameter
 from cstorch.sparse.algorithm import SparsityAlgorithm
 from memoryx.optim.rule import Rule
-from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.hyper_schedules.base import HyperSchedule
-from wsc.core.hyper_schedules.composed import ShiftedLR
-from wsc.core.optimizer.spec import ParamGroup
-from wsc.core.sparsity.spec import WeightSparsity
+from waferstream.core.errors import ConfigError, WaferStreamError
+from waferstream.core.hyper_schedules.base import HyperSchedule
+from waferstream.core.hyper_schedules.composed import ShiftedLR
+from waferstream.core.optimizer.spec import ParamGroup
+from waferstream.core.sparsity.spec import WeightSparsity
 
 
 def group_spec(

@@ -12,7 +12,7 @@ import torch
 
 from cstorch.optim.state import STEP, OptimizerState
 from memoryx.optim.rule import Rule
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 SCHEDULE_KEYS = frozenset(
     {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"}

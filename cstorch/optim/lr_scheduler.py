@@ -1,9 +1,9 @@
 """Learning-rate schedulers, named as the vendor's (cerebras_pytorch 2.10, ``optim``).
 
-There is one class for every schedule of ``wsc.core.hyper_schedules``, of the same name, with its
-arguments and formula: ``ConstantLR``, ``LinearLR``, ``SequentialLR``, ...; and ``LambdaLR``, whose
-values are a function of the user's. Call ``step()`` after ``optimizer.step()``, inside the traced
-function.
+There is one class for every schedule of ``waferstream.core.hyper_schedules``, of the same name,
+with its arguments and formula: ``ConstantLR``, ``LinearLR``, ``SequentialLR``, ...; and
+``LambdaLR``, whose values are a function of the user's. Call ``step()`` after ``optimizer.step()``,
+inside the traced function.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ from cstorch.recording.recorded import RecordedOptimizer, RecordedScheduler
 from cstorch.recording.recorder import Recorder, active_recorder
 from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied
 from memoryx.optim.rule import RULES, Rule
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError, WaferStreamError
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
 
 Hook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
 

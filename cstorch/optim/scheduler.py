@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import torch
 
 from cstorch.recording.recorder import active_recorder
-from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules.base import HyperSchedule, Key, scheduler_name
-from wsc.core.hyper_schedules.build import argument_names, build_schedule
+from waferstream.core.errors import ConfigError
+from waferstream.core.hyper_schedules.base import HyperSchedule, Key, scheduler_name
+from waferstream.core.hyper_schedules.build import argument_names, build_schedule
 
 Tags = str | Collection[str | None] | None
 
@@ -27,7 +27,8 @@ class Scheduler:
         optimizer: The optimizer whose groups are set.
         param_group_tags: Sets only groups that carry one of these ``tags`` (None stands for groups
             without tags); by default all groups. It follows the arguments of the schedule.
-        args: Those of the schedule ``kind`` in ``wsc.core.hyper_schedules``, by name or in its
+        args: Those of the schedule ``kind`` in ``waferstream.core.hyper_schedules``, by name or in
+        its
             order; the parts of a sequence may be schedulers.
     """
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, List, Optional, Tuple, Union, get_args, get_o
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from wsc.core.hyper_schedules.base import HyperSchedule
+from waferstream.core.hyper_schedules.base import HyperSchedule
 
 Initializer = Callable[..., None]
 

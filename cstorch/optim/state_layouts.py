@@ -16,8 +16,8 @@ import torch
 
 from cstorch.optim.state import STEP
 from cstorch.remote.tensor import Remote, alias_of
-from wsc.checkpoint import OPTIMIZER_STATE
-from wsc.checkpoint.reader import Reader
+from waferstream.checkpoint import OPTIMIZER_STATE
+from waferstream.checkpoint.reader import Reader
 
 
 def torch_layout(reader: Reader) -> dict[str, Any]:

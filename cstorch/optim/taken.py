@@ -19,7 +19,7 @@ from cstorch.optim.loading import load_state
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.state import STEP
 from cstorch.remote.tensor import RemoteTensor
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
 

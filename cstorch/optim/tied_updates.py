@@ -16,8 +16,8 @@ import torch
 
 from cstorch.remote.tensor import RemoteParameter
 from memoryx.optim.rule import Rule
-from wsc.core.errors import ConfigError
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.errors import ConfigError
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
 
 
 def with_one_update(

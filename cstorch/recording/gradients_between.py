@@ -12,9 +12,13 @@ from typing import Any
 
 from torch import nn
 
-from wsc.compiler.capture.captured import Captured
-from wsc.compiler.capture.earlier_gradients import PendingGradient, is_pending, pending_gradient
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.compiler.capture.captured import Captured
+from waferstream.compiler.capture.earlier_gradients import (
+    PendingGradient,
+    is_pending,
+    pending_gradient,
+)
+from waferstream.core.errors import ApplianceCompilationError
 
 
 class GradientsBetween:

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from cstorch.recording.recorded import RecordedOptimizer
-from wsc.compiler.capture.earlier_gradients import PendingGradient
-from wsc.compiler.capture.node_marks import mark_update
-from wsc.compiler.capture.parameter_hooks import hooks_of
+from waferstream.compiler.capture.earlier_gradients import PendingGradient
+from waferstream.compiler.capture.node_marks import mark_update
+from waferstream.compiler.capture.parameter_hooks import hooks_of
 
 
 def traits_of(model: nn.Module, optimizer: RecordedOptimizer | None) -> list[object]:

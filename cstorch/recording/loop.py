@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import torch
 
 from cstorch.recording.step_value import StepCall
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.program.loading import Loading
-from wsc.core.program.program import Mode
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import Mode
 
 Closure = tuple[Callable[..., Any], Any]
 """A function to call after a step, and its (args, kwargs) with StepValues."""

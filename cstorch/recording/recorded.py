@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from wsc.core.hyper_schedules.base import HyperSchedule
-from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
-from wsc.core.optimizer.spec import OptimizerSpec
+from waferstream.core.hyper_schedules.base import HyperSchedule
+from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.optimizer.spec import OptimizerSpec
 
 if TYPE_CHECKING:
     from cstorch.optim.state import OptimizerState

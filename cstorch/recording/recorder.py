@@ -23,12 +23,12 @@ from cstorch.recording.leaves import Leaves
 from cstorch.recording.loop import Closure
 from cstorch.recording.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
 from cstorch.recording.step_value import HyperValue, StepValue
-from wsc.compiler.capture.node_marks import loss_scale_placeholder, mark_limit
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.optimizer.weight_averages import averages_among
-from wsc.numerics.cbfloat16 import PROXY
+from waferstream.compiler.capture.node_marks import loss_scale_placeholder, mark_limit
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer.weight_averages import averages_among
+from waferstream.numerics.cbfloat16 import PROXY
 
 if TYPE_CHECKING:
     from cstorch.optim.state import OptimizerState

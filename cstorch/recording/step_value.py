@@ -10,9 +10,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from appliance.coordinator.step_results import StepResult
-from wsc.core.errors import ApplianceCompilationError, WaferStreamError
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.roles.role import Value
+from waferstream.core.errors import ApplianceCompilationError, WaferStreamError
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.roles.role import Value
 
 
 class Reader(Protocol):

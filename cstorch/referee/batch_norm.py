@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from cstorch.referee.draws import row_counts
-from wsc.core.program.micro_batches import Cut
+from waferstream.core.program.micro_batches import Cut
 
 
 @contextmanager

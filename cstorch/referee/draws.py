@@ -9,9 +9,9 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from wsc.core.program.micro_batches import Cut
-from wsc.core.rng import stream_key
-from wsc.numerics.keyed_random import KERNELS
+from waferstream.core.program.micro_batches import Cut
+from waferstream.core.rng import stream_key
+from waferstream.numerics.keyed_random import KERNELS
 
 
 class BatchDraws(TorchDispatchMode):

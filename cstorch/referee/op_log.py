@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from wsc.compiler.capture.capture_errors import calling_line
+from waferstream.compiler.capture.capture_errors import calling_line
 
 _PASSIVE = (
     *("_to_copy", "alias", "detach", "empty", "empty_like", "full_like", "ones_like"),

@@ -19,9 +19,9 @@ from torch.utils import _pytree as pytree
 from cstorch.referee.op_log import LoggedOp, OpLog, RanStep
 from cstorch.referee.rounds import Rounds
 from cstorch.referee.verdict import LOSS, Verdict
-from wsc.compiler.capture.capture_errors import line_of_node
-from wsc.compiler.capture.captured import Captured
-from wsc.core.program.micro_batches import FLAG, Cut
+from waferstream.compiler.capture.capture_errors import line_of_node
+from waferstream.compiler.capture.captured import Captured
+from waferstream.core.program.micro_batches import FLAG, Cut
 
 
 @dataclass(frozen=True)

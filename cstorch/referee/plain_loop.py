@@ -19,8 +19,8 @@ from cstorch.referee.rounding import RandomRounding
 from cstorch.referee.rounds import Rounds
 from cstorch.referee.values import StepValues, copy_of
 from memoryx.optim.rule import Parameter, State
-from wsc.compiler.capture.autocast import autocast
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.capture.autocast import autocast
+from waferstream.numerics.precision import StreamPrecision
 
 LossOf = Callable[[nn.Module, Any, Any], torch.Tensor]
 """Returns the loss of a model, given its loss function and a batch."""

@@ -19,8 +19,8 @@ from cstorch.referee.rounds import Rounds, rounds_of
 from cstorch.referee.values import StepValues, copy_of
 from cstorch.referee.verdict import Verdict, first_different, judge_all
 from cstorch.referee.witness import Compute, StepsDone, Witness
-from wsc.compiler.capture.captured import Captured
-from wsc.core.errors import CheckError
+from waferstream.compiler.capture.captured import Captured
+from waferstream.core.errors import CheckError
 
 Run = Callable[[Witness], None]
 """Runs a program anew under a witness, until the steps to watch are done or it ends."""

@@ -9,8 +9,8 @@ from typing import Any
 from cstorch.referee.origin import Origin
 from cstorch.referee.rounds import Rounds
 from cstorch.referee.verdict import LIMIT, Outcome, Verdict, first_different
-from wsc.core.errors import CheckError
-from wsc.core.units import counted
+from waferstream.core.errors import CheckError
+from waferstream.core.units import counted
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.referee.draws import BatchDraws
-from wsc.core.errors import ConfigError
-from wsc.core.program.micro_batches import Cut
-from wsc.numerics.precision import StreamPrecision
+from waferstream.core.errors import ConfigError
+from waferstream.core.program.micro_batches import Cut
+from waferstream.numerics.precision import StreamPrecision
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 
 from cstorch.referee.values import StepValues
-from wsc.core.errors import CheckError
+from waferstream.core.errors import CheckError
 
 LIMIT = 16
 """How many times farther than by random rounding alone a value may be from the plain loop's."""

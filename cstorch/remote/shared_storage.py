@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from cstorch.remote.tensor import RemoteParameter
-from wsc.compiler.capture.parameter_hooks import hooks_of
-from wsc.compiler.storages import have_common_elements, in_memory
-from wsc.core.errors import ConfigError
+from waferstream.compiler.capture.parameter_hooks import hooks_of
+from waferstream.compiler.storages import have_common_elements, in_memory
+from waferstream.core.errors import ConfigError
 
 _REMEDY = "tie them as PyTorch does (b.weight = a.weight), or clone() one before cstorch.compile"
 

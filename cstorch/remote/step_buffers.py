@@ -13,7 +13,7 @@ from torch import nn
 
 from cstorch.metrics.metric import Metric
 from cstorch.remote.tensor import Holder, Remote, RemoteTensor
-from wsc.compiler.capture.traced_buffers import TracedBuffers
+from waferstream.compiler.capture.traced_buffers import TracedBuffers
 
 
 class StepBuffers:

@@ -28,7 +28,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from cstorch.recording.recorder import active_recorder
-from wsc.core.errors import ApplianceCompilationError, ConfigError
+from waferstream.core.errors import ApplianceCompilationError, ConfigError
 
 _NO_DIGEST = b""
 """Digest of a storage that holds a new value, whatever its bytes are."""

@@ -14,7 +14,7 @@ from cstorch.remote.lazy import LazyTensor
 from cstorch.remote.shared_storage import tie_shared
 from cstorch.remote.step_buffers import StepBuffers
 from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class Weights:

@@ -19,8 +19,8 @@ from torch.utils.hooks import RemovableHandle
 from cstorch.hooks import registered
 from cstorch.sparse.levels import Given, level_of, tabulated
 from cstorch.sparse.masks import MaskView, words_of
-from wsc.core.errors import ConfigError, did_you_mean
-from wsc.core.sparsity.spec import Algorithm, InitMethod, WeightSparsity
+from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.core.sparsity.spec import Algorithm, InitMethod, WeightSparsity
 
 InitFunction = Callable[..., torch.Tensor]
 Hook = Callable[["SparsityAlgorithm", str, torch.Tensor], Any]

@@ -9,10 +9,10 @@ from cstorch.sparse.algorithm import SparsityAlgorithm, Static
 from cstorch.sparse.dynamic import GMP, SET, RigL
 from cstorch.sparse.filters import FilterCallable, default_sparse_param_filter, make_param_filter
 from cstorch.sparse.group import Group
-from wsc.core.config import Config, validate
-from wsc.core.errors import ConfigError
-from wsc.core.sparsity.groups import Groups, SparsityGroup, keys_of
-from wsc.core.sparsity.spec import Algorithm
+from waferstream.core.config import Config, validate
+from waferstream.core.errors import ConfigError
+from waferstream.core.sparsity.groups import Groups, SparsityGroup, keys_of
+from waferstream.core.sparsity.spec import Algorithm
 
 _KINDS: dict[Algorithm, type[SparsityAlgorithm]] = {
     "static": Static,

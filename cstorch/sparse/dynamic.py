@@ -10,10 +10,10 @@ import torch
 
 from cstorch.sparse.algorithm import InitFunction, SparsityAlgorithm
 from cstorch.sparse.levels import Given, level_of, tabulated
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
-from wsc.core.sparsity.levels import Constant
-from wsc.core.sparsity.spec import Algorithm, UpdateSteps, WeightSparsity
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
+from waferstream.core.sparsity.levels import Constant
+from waferstream.core.sparsity.spec import Algorithm, UpdateSteps, WeightSparsity
 
 
 class DynamicSparsityAlgorithm(SparsityAlgorithm):

@@ -9,7 +9,7 @@ import torch
 
 from cstorch.sparse.algorithm import SparsityAlgorithm
 from cstorch.sparse.filters import FilterCallable, make_param_filter
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 Filter = str | FilterCallable | Iterable[str | FilterCallable]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from wsc.core.config import Config, validate
-from wsc.core.sparsity.levels import AnyLevel, Constant, Level, Table
+from waferstream.core.config import Config, validate
+from waferstream.core.sparsity.levels import AnyLevel, Constant, Level, Table
 
 Function = Callable[[torch.Tensor], Any]
 Given = float | Mapping[str, Any] | AnyLevel | Function | None

@@ -9,7 +9,7 @@ import torch
 
 from cstorch.remote.tensor import RemoteParameter
 from memoryx.sparsity.mask import mask_of, mask_words
-from wsc.core.errors import ConfigError, WaferStreamError
+from waferstream.core.errors import ConfigError, WaferStreamError
 
 
 class MaskView:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from memoryx.sparsity.patterns import top
-from wsc.core.sparsity.spec import kept_of
+from waferstream.core.sparsity.spec import kept_of
 
 DAMPING = 0.01
 """Share of the mean diagonal that is added to the Hessian (appendix A)."""

@@ -19,8 +19,8 @@ from cstorch.remote.tensor import RemoteParameter
 from cstorch.sparse.filters import FilterCallable, default_sparse_param_filter
 from cstorch.sparse.levels import level_of
 from cstorch.sparse.matrix_pruning import pruned_matrix
-from wsc.core.errors import ConfigError
-from wsc.core.sparsity.levels import Constant
+from waferstream.core.errors import ConfigError
+from waferstream.core.sparsity.levels import Constant
 
 _WHERE = "cstorch.sparse.prune_one_shot"
 

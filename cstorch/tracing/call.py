@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from cstorch.tracing.python_state import PythonState
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from cstorch.recording.recorder import Recorder
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 
 @contextmanager

@@ -30,14 +30,14 @@ from cstorch.recording.step_value import StepValue
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.loss_result import loss_position
-from wsc.compiler.capture.live_weights import live_weights
-from wsc.compiler.results.step_means import close_step
-from wsc.core.errors import ConfigError
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Mode
-from wsc.core.roles.role import Value
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.capture.live_weights import live_weights
+from waferstream.compiler.results.step_means import close_step
+from waferstream.core.errors import ConfigError
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Mode
+from waferstream.core.roles.role import Value
+from waferstream.numerics.precision import StreamPrecision
 
 
 class EagerRecorder(Recorder):

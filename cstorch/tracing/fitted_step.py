@@ -19,14 +19,14 @@ from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.start_key import start_key
-from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.compiled import Compiled
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.micro_batches import Cut
+from waferstream.compiler.artifact import ArtifactCache
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.micro_batches import Cut
 
 if TYPE_CHECKING:
     from cstorch.tracing.recording_step import Recordings
-    from wsc.compiler.derivation.step_inputs import Place
+    from waferstream.compiler.derivation.step_inputs import Place
 
 log = logging.getLogger("waferstream")
 

@@ -19,8 +19,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cstorch.optim.optimizer import Optimizer
 from cstorch.recording.recorder import active_recorder
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.hyper_schedules.composed import TabulatedLR
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.hyper_schedules.composed import TabulatedLR
 
 _SCHEDULERS = (
     lr_scheduler.LRScheduler,

@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from cstorch.recording.loop import Closure
-from wsc.core.roles.role import Value
+from waferstream.core.roles.role import Value
 
 LOSS = "loss"
 

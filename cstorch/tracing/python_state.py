@@ -57,8 +57,8 @@ _MOST_PLACES = 50_000
 _MOST_ITEMS = 10_000
 """Elements of a container beyond which it is data, not state."""
 
-_OWN = {"appliance", "baselines", "csnode", "cstorch", "memoryx", "modelzoo", "simulator"}
-_OWN |= {"swarmx", "timing", "validation", "waferstream", "wsc"}
+_OWN = {"appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx", "validation"}
+_OWN |= {"waferstream"}
 _ROOT = Path(__file__).resolve().parents[2]
 _TORCH = f"{Path(torch.__file__).parent}/"
 _LIBRARIES = (

@@ -11,12 +11,12 @@ from cstorch.compile import model_of
 from cstorch.optim.tied_updates import refuse_clipped_ties
 from cstorch.recording.recorder import Recorder, update_of
 from cstorch.tracing.call import Call
-from wsc.compiler.compiled import Compiled
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.optimizer.spec import OptimizerSpec
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.optimizer.spec import OptimizerSpec
 
 if TYPE_CHECKING:
-    from wsc.compiler.derivation.recording import Recording
+    from waferstream.compiler.derivation.recording import Recording
 
 
 @dataclass(frozen=True)

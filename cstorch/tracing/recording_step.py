@@ -34,15 +34,15 @@ from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.repeated_layers import RepeatedLayers
-from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.capture.capture import masters_of
-from wsc.compiler.capture.host_draws import refuse_host_draws
-from wsc.compiler.compile import CompileRequest, compile_recorded, recorded_digest
-from wsc.compiler.compiled import Compiled
-from wsc.compiler.derivation.depth import CAPTURED_LAYERS
-from wsc.compiler.derivation.recording import Recording, record
-from wsc.compiler.derivation.step_inputs import Place, marked
-from wsc.core.errors import ApplianceCompilationError, ConfigError
+from waferstream.compiler.artifact import ArtifactCache
+from waferstream.compiler.capture.capture import masters_of
+from waferstream.compiler.capture.host_draws import refuse_host_draws
+from waferstream.compiler.compile import CompileRequest, compile_recorded, recorded_digest
+from waferstream.compiler.compiled import Compiled
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS
+from waferstream.compiler.derivation.recording import Recording, record
+from waferstream.compiler.derivation.step_inputs import Place, marked
+from waferstream.core.errors import ApplianceCompilationError, ConfigError
 
 
 class Recordings:

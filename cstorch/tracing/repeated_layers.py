@@ -11,7 +11,7 @@ from torch import nn
 from cstorch.listeners.hooks import while_traced
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.start_key import has_hooks, outlines
-from wsc.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack, with_number
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack, with_number
 
 _RECORDED = CAPTURED_LAYERS, CAPTURED_LAYERS + 1
 """Layers of the two recordings that take the place of one with all layers."""

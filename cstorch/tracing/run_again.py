@@ -18,8 +18,8 @@ from cstorch.tracing.call import Call
 from cstorch.tracing.fitted_step import FittedStep
 from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.recording_step import Recordings, compiled_with_inputs
-from wsc.compiler.capture.captured import Captured
-from wsc.compiler.derivation.step_inputs import Place, differences, value_at
+from waferstream.compiler.capture.captured import Captured
+from waferstream.compiler.derivation.step_inputs import Place, differences, value_at
 
 log = logging.getLogger("waferstream")
 

@@ -24,8 +24,8 @@ from cstorch.listeners.hooks import while_traced
 from cstorch.metrics import Metric
 from cstorch.tracing.call import Call, is_constant, outline
 from cstorch.tracing.forward import Forward
-from wsc.compiler.capture.parameter_hooks import hooks_of
-from wsc.version import VERSION
+from waferstream.compiler.capture.parameter_hooks import hooks_of
+from waferstream.version import VERSION
 
 _WITHOUT_EFFECT: Any = {"debug": {"ini", "debug_args"}, "storage": True}
 """Flags of any type that no compile reads."""

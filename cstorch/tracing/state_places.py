@@ -22,7 +22,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from cstorch.recording.step_value import LeftTensor
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 _DEPTH = 4
 """Levels of nested containers that are compared by content where one was replaced by another."""

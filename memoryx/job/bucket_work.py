@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from memoryx.store.store import WeightStore
-from wsc.core.messages.payload import Slab, unpack
-from wsc.core.program.program import Program
-from wsc.core.program.stream_plan import Bucket
-from wsc.core.roles.activities import Interval, place_of
-from wsc.core.roles.role import Cores
-from wsc.core.sparsity.packed_weights import PackedWeights
-from wsc.numerics.precision import CARRIED, write_stream
+from waferstream.core.messages.payload import Slab, unpack
+from waferstream.core.program.program import Program
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.roles.activities import Interval, place_of
+from waferstream.core.roles.role import Cores
+from waferstream.core.sparsity.packed_weights import PackedWeights
+from waferstream.numerics.precision import CARRIED, write_stream
 
 
 class BucketWork:

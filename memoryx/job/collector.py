@@ -19,14 +19,14 @@ from memoryx.job.norms import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.streams import SparseStreams
-from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal, server_name
-from wsc.core.messages.partial_sum import PartialSum
-from wsc.core.messages.reduce_order import Merger
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Program
-from wsc.core.program.stream_plan import Bucket
-from wsc.numerics.precision import DTYPES
+from waferstream.core.errors import ApplianceCorruptionError
+from waferstream.core.messages.messages import GradientReady, NormPartial, NormTotal, server_name
+from waferstream.core.messages.partial_sum import PartialSum
+from waferstream.core.messages.reduce_order import Merger
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Program
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.numerics.precision import DTYPES
 
 Sums = dict[int, PartialSum]
 """The gradient of the whole batch, by bucket."""

@@ -13,7 +13,7 @@ The last step of a job is no exception to the first, but its results stay with t
 them is lost before it has reported, the step is taken back and runs again.
 
 In a verified job the nodes vote with the end of a step, and a step on which they differ is never
-committed (wsc.core.roles.verification).
+committed (waferstream.core.roles.verification).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wsc.core.messages.messages import StepDone, node_name
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Job, Progress, Report
-from wsc.core.roles.verification import Comparison
+from waferstream.core.messages.messages import StepDone, node_name
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Job, Progress, Report
+from waferstream.core.roles.verification import Comparison
 
 
 class Commitment:

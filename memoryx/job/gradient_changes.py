@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from wsc.core.roles.installation import GradientKernel
+from waferstream.core.roles.installation import GradientKernel
 
 
 class GradientChanges:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsc.core.messages.messages import NormTotal, WeightsReady
-from wsc.core.optimizer.loss_scale import LossScale
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.roles.role import Job, Report
+from waferstream.core.messages.messages import NormTotal, WeightsReady
+from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.roles.role import Job, Report
 
 
 class LossScaling:

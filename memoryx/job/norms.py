@@ -1,4 +1,4 @@
-"""The norms that a program asks a weight server for (wsc.core.program.program.NormResults)."""
+"""The norms that a program asks of a weight server (waferstream.core.program.program)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from memoryx.optim.clip import gradient_norms
-from wsc.core.program.program import NormInput, Program
-from wsc.core.roles.role import Job, Report
+from waferstream.core.program.program import NormInput, Program
+from waferstream.core.roles.role import Job, Report
 
 Tensors = Mapping[str, torch.Tensor]
 

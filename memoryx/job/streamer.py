@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from wsc.core.messages.messages import WeightsReady
-from wsc.core.messages.payload import Slab
-from wsc.core.program.stream_plan import Bucket
+from waferstream.core.messages.messages import WeightsReady
+from waferstream.core.messages.payload import Slab
+from waferstream.core.program.stream_plan import Bucket
 
 
 class Streamer:

@@ -1,4 +1,4 @@
-"""Watch the weights and gradients of one server during a job (wsc.core.messages.watch)."""
+"""Watch the weights and gradients of one server during a job (waferstream.core.messages.watch)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from memoryx.optim.clip import gradient_norms
-from wsc.core.messages.watch import ORIGINS, Finding, Origin, TensorNorms, layer_of
-from wsc.core.program.program import Program
-from wsc.core.roles.role import Job, Report
+from waferstream.core.messages.watch import ORIGINS, Finding, Origin, TensorNorms, layer_of
+from waferstream.core.program.program import Program
+from waferstream.core.roles.role import Job, Report
 
 Tensors = Mapping[str, torch.Tensor]
 

@@ -29,10 +29,14 @@ import torch
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.memory.memory import laid_out, views_at
 from memoryx.optim.rule import Shape, rule_named, state_bytes
-from wsc.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError, ConfigError
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import MASTER_BYTES, TensorSpec
-from wsc.core.units import KIB, format_bytes
+from waferstream.core.errors import (
+    ApplianceResourceExhausted,
+    ApplianceRuntimeServerError,
+    ConfigError,
+)
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import MASTER_BYTES, TensorSpec
+from waferstream.core.units import KIB, format_bytes
 
 _READ_BYTES = 128 * KIB
 """Linux begins to read at most ``read_ahead_kb`` of the disk (128 by default) in one call."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import PositiveInt, field_validator
 
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class FlashSpec(Config):

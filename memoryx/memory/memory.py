@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from memoryx.optim.rule import Shape
-from wsc.core.program.program import MASTER_BYTES
+from waferstream.core.program.program import MASTER_BYTES
 
 _ALIGNMENT_BYTES = 64  # a cache line
 

@@ -26,7 +26,7 @@ from memoryx.optim.rule import (
     State,
     register,
 )
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 if TYPE_CHECKING:
     from torch import Tensor

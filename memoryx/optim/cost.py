@@ -8,9 +8,9 @@ from math import ceil
 from typing import NamedTuple
 
 from memoryx.optim.rule import Hyper, Shape, rule_named, state_bytes
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.optimizer.weight_averages import FLOPS_OF_AVERAGE
-from wsc.core.program.program import MASTER_BYTES, TensorSpec
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer.weight_averages import FLOPS_OF_AVERAGE
+from waferstream.core.program.program import MASTER_BYTES, TensorSpec
 
 
 class UpdateCost(NamedTuple):

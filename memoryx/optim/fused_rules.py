@@ -20,8 +20,8 @@ from memoryx.optim.rule import (
     Shape,
     register,
 )
-from wsc.core.config import Config
-from wsc.core.errors import ConfigError
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError
 
 
 @register

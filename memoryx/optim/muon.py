@@ -23,7 +23,7 @@ from memoryx.optim.rule import (
     Shape,
     register,
 )
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -24,8 +24,8 @@ from memoryx.optim.rule import (
     State,
     register,
 )
-from wsc.core.config import Config
-from wsc.core.errors import ConfigError
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor

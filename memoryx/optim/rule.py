@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from wsc.core.config import Config
-from wsc.core.errors import ConfigError, did_you_mean
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor

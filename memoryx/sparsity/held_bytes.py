@@ -8,10 +8,10 @@ from math import ceil
 
 from memoryx.optim.rule import STATE_BYTES_PER_ELEMENT, rule_named
 from memoryx.sparsity.packing import packed_bytes, place_dtype
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import MASTER_BYTES, Program
-from wsc.core.sparsity.nonzero_bytes import bitmap_bytes
-from wsc.core.sparsity.spec import WeightSparsity
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import MASTER_BYTES, Program
+from waferstream.core.sparsity.nonzero_bytes import bitmap_bytes
+from waferstream.core.sparsity.spec import WeightSparsity
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from memoryx.optim.rule import Shape
-from wsc.checkpoint.packed import BITS_PER_WORD, mask_bits, num_words
+from waferstream.checkpoint.packed import BITS_PER_WORD, mask_bits, num_words
 
 
 def words_shape(shape: Shape) -> Shape:

@@ -11,8 +11,8 @@ from memoryx.optim.rule import Shape
 from memoryx.sparsity.mask import SparsityMask, words_shape
 from memoryx.sparsity.packing import Packing, place_dtype
 from memoryx.sparsity.patterns import first_mask, next_mask
-from wsc.core.sparsity.nonzeros import Index
-from wsc.core.sparsity.spec import WeightSparsity
+from waferstream.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.spec import WeightSparsity
 
 
 class Masks(Mapping[str, SparsityMask]):

@@ -14,8 +14,8 @@ import math
 import numpy as np
 import torch
 
-from wsc.core.rng import stream_key
-from wsc.core.sparsity.spec import WeightSparsity, kept_of
+from waferstream.core.rng import stream_key
+from waferstream.core.sparsity.spec import WeightSparsity, kept_of
 
 
 def first_mask(spec: WeightSparsity, weight: torch.Tensor) -> torch.Tensor:

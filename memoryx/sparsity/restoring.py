@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from memoryx.sparsity.masks import Masks
-from wsc.core.errors import CheckpointError
+from waferstream.core.errors import CheckpointError
 
 _NUM_SHOWN = 3  # weights in an error
 

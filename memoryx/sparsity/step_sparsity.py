@@ -19,10 +19,10 @@ from dataclasses import replace
 from math import prod
 
 from memoryx.optim.cost import state_bytes_per_element
-from timing.densities import StepSparsity
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import MASTER_BYTES, TensorSpec
-from wsc.core.sparsity.spec import WeightSparsity
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import MASTER_BYTES, TensorSpec
+from waferstream.core.sparsity.spec import WeightSparsity
+from waferstream.machine.densities import StepSparsity
 
 KEY_BYTES = 4
 SELECTION_PASSES = 4

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from memoryx.sparsity.masks import Masks
-from wsc.core.messages.payload import unpack
-from wsc.core.program.program import BYTES_PER_ELEMENT
-from wsc.core.program.stream_plan import Bucket
-from wsc.core.sparsity.nonzeros import Index
-from wsc.core.sparsity.packed_weights import PackedWeights, gradient_bucket, pays
+from waferstream.core.messages.payload import unpack
+from waferstream.core.program.program import BYTES_PER_ELEMENT
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.packed_weights import PackedWeights, gradient_bucket, pays
 
 
 class SparseStreams:

@@ -9,7 +9,7 @@ import torch
 from memoryx.memory.memory import Memory
 from memoryx.optim.rule import Hyper, Rule, Shape, State
 from memoryx.sparsity.packing import Packing
-from wsc.core.program.program import TensorSpec
+from waferstream.core.program.program import TensorSpec
 
 
 class Holdings:

@@ -12,11 +12,11 @@ import torch
 from memoryx.sparsity.restoring import check_density, present_masks
 from memoryx.store.snapshot import CopyRoom, Snapshot
 from memoryx.store.store import WeightStore, ignore_change
-from wsc.checkpoint import CLUSTER_STATES, parameter_of
-from wsc.checkpoint.packed import PackedSpec
-from wsc.checkpoint.reader import Reader
-from wsc.core.program.program import TensorSpec
-from wsc.host.disk import LOCAL_DISK, Disk
+from waferstream.checkpoint import CLUSTER_STATES, parameter_of
+from waferstream.checkpoint.packed import PackedSpec
+from waferstream.checkpoint.reader import Reader
+from waferstream.core.program.program import TensorSpec
+from waferstream.host.disk import LOCAL_DISK, Disk
 
 
 class Persistence:

@@ -23,9 +23,9 @@ import numpy as np
 import torch
 
 from memoryx.memory.memory import Dram, Memory
-from wsc.checkpoint.parts import Part, write_part
-from wsc.core.units import MIB
-from wsc.host.disk import LOCAL_DISK, Disk, OpenFile
+from waferstream.checkpoint.parts import Part, write_part
+from waferstream.core.units import MIB
+from waferstream.host.disk import LOCAL_DISK, Disk, OpenFile
 
 _CHUNK_BYTES = 4 * MIB
 _NICENESS = 10  # of the writing thread: kernels go first

@@ -11,11 +11,11 @@ from memoryx.optim.rule import Parameter, State, rule_named
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.packing import Packing
 from memoryx.store.holdings import Holdings
-from wsc.checkpoint import parameter_of
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.optimizer.weight_averages import WeightAverage, advance
-from wsc.core.program.program import TensorSpec
-from wsc.core.sparsity.nonzeros import Index
+from waferstream.checkpoint import parameter_of
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer.weight_averages import WeightAverage, advance
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.sparsity.nonzeros import Index
 
 
 class WeightStore:

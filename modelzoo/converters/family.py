@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from modelzoo.converters.weights import Rule, Weights, matched, to_ours, to_theirs
 from modelzoo.models.registry import model_config
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 Keys = Callable[[Mapping[str, Any]], dict[str, Any]]
 

@@ -9,7 +9,7 @@ from typing import Any
 from modelzoo.converters.family import Family
 from modelzoo.converters.weights import Weights
 from modelzoo.models.registry import model_config
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 _POLICY, _REFERENCE = "policy_model", "ref_model"
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from modelzoo.models.registry import parameter_shapes
-from wsc.core.errors import CheckpointError, did_you_mean
+from waferstream.core.errors import CheckpointError, did_you_mean
 
 Weights = dict[str, torch.Tensor]
 

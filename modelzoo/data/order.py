@@ -15,7 +15,7 @@ from random import Random
 
 import numpy as np
 
-from wsc.core.rng import stream_key
+from waferstream.core.rng import stream_key
 
 Draw = Callable[[], float]
 """Returns the next random number, evenly spread in [0, 1)."""

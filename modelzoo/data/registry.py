@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from modelzoo import user_classes
 from modelzoo.data.source import DataProcessor
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError, did_you_mean
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError, did_you_mean
 
 Processor = TypeVar("Processor", bound=DataProcessor)
 

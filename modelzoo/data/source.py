@@ -20,9 +20,9 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from modelzoo.data.order import SampleOrder
-from wsc.core.config import Config, before
-from wsc.core.errors import DataError
-from wsc.core.program.loading import UNKNOWN_LOADING, LoaderKind, Loading
+from waferstream.core.config import Config, before
+from waferstream.core.errors import DataError
+from waferstream.core.program.loading import UNKNOWN_LOADING, LoaderKind, Loading
 
 Batch = dict[str, torch.Tensor]
 """Contiguous tensors by name, the batch in the first dimension.

@@ -15,8 +15,8 @@ from pydantic import PositiveInt, model_validator
 from modelzoo.data.order import mix64, standard_normal
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, next_token_batch
-from wsc.core.config import Config
-from wsc.core.rng import stream_key
+from waferstream.core.config import Config
+from waferstream.core.rng import stream_key
 
 
 @register_processor

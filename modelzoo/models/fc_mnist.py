@@ -14,7 +14,7 @@ from torch import nn
 from cstorch.metrics import AccuracyMetric
 from modelzoo.models.model_config import Feature, ModelConfig
 from modelzoo.models.registry import register_model
-from wsc.core.rng import stream_key
+from waferstream.core.rng import stream_key
 
 IMAGE = (1, 28, 28)
 """Channels, height and width (LeCun et al. 1998, MNIST)."""

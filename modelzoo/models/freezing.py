@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from torch import nn
 
 from modelzoo.published_names import published_name
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def _checked(pattern: str) -> str:

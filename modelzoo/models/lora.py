@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from modelzoo.lora_config import LoraConfig
-from wsc.core.errors import ConfigError
-from wsc.core.optimizer.weight_averages import averages_among
-from wsc.core.rng import stream_key
+from waferstream.core.errors import ConfigError
+from waferstream.core.optimizer.weight_averages import averages_among
+from waferstream.core.rng import stream_key
 
 _VENDOR_NAMES = {
     "TransformerLayer": ("TransformerDecoderLayer", "TransformerEncoderLayer"),

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import torch
 
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from modelzoo.models.blocks.initializers import (
     TruncatedNormalInitializer,
     WeightInitializer,
 )
-from wsc.core.errors import ConfigError, did_you_mean
+from waferstream.core.errors import ConfigError, did_you_mean
 
 _ATTENTION = tuple(f"attention.{part}.weight" for part in ("query", "key", "value", "output"))
 _INPUT = ("feed_forward.up.weight", "feed_forward.gate.weight")

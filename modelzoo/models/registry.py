@@ -17,8 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from modelzoo import user_classes
 from modelzoo.models.model_config import ModelConfig
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -157,7 +157,7 @@ def parameter_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Example:
-    """A training step to compile (``wsc.compiler.compile``) without data or weights."""
+    """A training step to compile (``waferstream.compiler.compile``) without data or weights."""
 
     step: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
     model: nn.Module

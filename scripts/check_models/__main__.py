@@ -32,9 +32,9 @@ from scripts.check_models import vision
 from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
 from tests.support.models.zoo_runs import NAMES, write_model
 from waferstream.cli.check import parse_check, report_of
+from waferstream.core.errors import CheckError, WaferStreamError
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result
-from wsc.core.errors import CheckError, WaferStreamError
-from wsc.host.files import write_json
 
 STEPS = 2
 MICRO_BATCH_SIZE = 2

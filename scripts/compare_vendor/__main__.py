@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"

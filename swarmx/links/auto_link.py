@@ -18,8 +18,8 @@ from swarmx.links.tcp.link import TcpEndpoint
 from swarmx.links.tcp.received import ReceivedSlabs
 from swarmx.links.tls import TlsSpec
 from swarmx.links.unix.link import SocketEndpoint
-from wsc.core.messages.messages import Envelope
-from wsc.core.messages.payload import Arena
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.messages.payload import Arena
 
 
 def memory_host() -> str:

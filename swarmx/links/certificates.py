@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from swarmx.links.tls import TlsSpec
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 _CLOCK_SKEW = timedelta(days=1)  # clocks of hosts differ
 _ROLE_LIFE = timedelta(days=3650)  # its key ends with the process

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceCorruptionError,
     ApplianceDeadlockError,
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages.messages import Envelope
-from wsc.core.units import GIB
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.units import GIB
 
 
 class Address(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from swarmx.links.endpoint import MOST_WAITING, peer_gone, queue_full, stalled
-from wsc.core.errors import WaferStreamError
-from wsc.core.messages.messages import Abort, Envelope
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.messages.messages import Abort, Envelope
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from swarmx.links.endpoint import Endpoint
 from swarmx.links.memory import MemoryArena, SharedArena, unmap_lost_blocks
 from swarmx.links.tls import TlsSpec
 from swarmx.links.unix.link import SocketEndpoint
-from wsc.core.messages.payload import Arena
+from waferstream.core.messages.payload import Arena
 
 LinkKind = Literal["auto", "shared_memory", "tcp", "grpc"]
 """``auto`` is shared memory within a host and TCP between hosts."""

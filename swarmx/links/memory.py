@@ -16,13 +16,13 @@ from typing import NamedTuple
 import torch
 
 from swarmx.links.free_ranges import FreeRanges
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceCorruptionError,
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
-from wsc.core.messages.payload import ALIGNMENT_BYTES, Payload
-from wsc.core.units import MIB
+from waferstream.core.messages.payload import ALIGNMENT_BYTES, Payload
+from waferstream.core.units import MIB
 
 _BLOCK_BYTES = 64 * MIB  # untouched pages use no memory, so blocks may be large
 

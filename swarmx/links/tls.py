@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class TlsSpec(Config):

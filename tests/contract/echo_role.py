@@ -12,8 +12,8 @@ import torch
 
 from swarmx.links.link import Link
 from tests.support.roles.open_links import open_kind, read_address
-from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.messages.messages import Envelope, Message, WeightsReady
+from waferstream.core.errors import ApplianceRuntimeServerError
+from waferstream.core.messages.messages import Envelope, Message, WeightsReady
 
 NAME = "echo"
 

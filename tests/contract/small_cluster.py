@@ -21,10 +21,10 @@ from tests.support.roles.local_machine import (
     sgd,
 )
 from tests.support.roles.sorting_office import Choose, SortingOffice, oldest_first
-from timing.hardware import MachineSpec, SwarmXSpec
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import Installation
-from wsc.numerics.precision import StreamPrecision
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import Installation
+from waferstream.machine.hardware import MachineSpec, SwarmXSpec
+from waferstream.numerics.precision import StreamPrecision
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(

@@ -9,7 +9,7 @@ import torch
 
 from tests.contract.small_cluster import office, weights
 from tests.support.roles.sorting_office import SortingOffice
-from wsc.core.roles.role import Job, Value
+from waferstream.core.roles.role import Job, Value
 
 JOB = Job("train", 1, 4, attempt=1)
 Results = dict[tuple[int, int], tuple[Value, ...]]

@@ -8,7 +8,7 @@ from appliance.coordinator.commands import AskServers
 from cstorch import Backend
 from tests.support.programs.cstorch_program import cluster_of
 from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
-from wsc.core.roles.commands import Digest, Install
+from waferstream.core.roles.commands import Digest, Install
 
 STEPS = 2
 

@@ -25,14 +25,20 @@ from tests.support.roles.open_links import (
     ready,
     released,
 )
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceDeadlockError,
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
-from wsc.core.messages.messages import Abort, Envelope, GradientReady, NormPartial, WeightsReady
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.units import MIB
+from waferstream.core.messages.messages import (
+    Abort,
+    Envelope,
+    GradientReady,
+    NormPartial,
+    WeightsReady,
+)
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.units import MIB
 
 DTYPES = (
     torch.bfloat16,

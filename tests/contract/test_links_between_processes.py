@@ -22,10 +22,10 @@ from tests.support.roles.open_links import (
     ready,
     released,
 )
-from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.messages.messages import Envelope, GradientReady
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.units import MIB
+from waferstream.core.errors import ApplianceRuntimeServerError
+from waferstream.core.messages.messages import Envelope, GradientReady
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.units import MIB
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,10 +14,10 @@ from memoryx.holder import Holder
 from tests.contract.small_cluster import assert_same, holder, office, weights
 from tests.contract.stoppable_jobs import JOB, StoppableOffice, StoppedError, expected
 from tests.support.roles.sorting_office import ORDERS, SortingOffice
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.messages.messages import Envelope, StepDone, UpdateSkipped
-from wsc.core.program.schedule import collected_by
-from wsc.core.roles.commands import Fill, Install, ReadProgress, Rollback
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.core.messages.messages import Envelope, StepDone, UpdateSkipped
+from waferstream.core.program.schedule import collected_by
+from waferstream.core.roles.commands import Fill, Install, ReadProgress, Rollback
 
 PAIRS = (("wgt-0", "rpl-0"), ("wgt-1", "rpl-1"))
 HOLDERS = frozenset(name for pair in PAIRS for name in pair)

@@ -17,7 +17,7 @@ from tests.contract.small_cluster import MACHINE, SIZE, assert_same, office, pro
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.local_machine import BF16, FP32
 from tests.support.roles.sorting_office import ORDERS, RepicklingOffice, Route
-from wsc.core.messages.messages import (
+from waferstream.core.messages.messages import (
     Abort,
     BatchReady,
     BatchReleased,
@@ -34,9 +34,9 @@ from wsc.core.messages.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.roles.role import Job, Value
-from wsc.numerics.precision import StreamPrecision
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.roles.role import Job, Value
+from waferstream.numerics.precision import StreamPrecision
 
 ROLES = ("wgt-0", "wgt-1", "rpl-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
 BOX = StrictArena().allocate(1)  # a payload that is never read

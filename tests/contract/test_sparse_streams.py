@@ -21,14 +21,14 @@ from tests.support.roles.local_machine import (
     sgd,
 )
 from tests.support.roles.sorting_office import ORDERS, Choose, SortingOffice, oldest_first
-from timing.hardware import MachineSpec, SwarmXSpec
-from wsc.core.errors import ApplianceCorruptionError
-from wsc.core.messages.messages import GradientReady, WeightsReady
-from wsc.core.roles.commands import Fill, Install
-from wsc.core.roles.role import Job
-from wsc.core.sparsity.levels import Constant
-from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
-from wsc.numerics.precision import StreamPrecision
+from waferstream.core.errors import ApplianceCorruptionError
+from waferstream.core.messages.messages import GradientReady, WeightsReady
+from waferstream.core.roles.commands import Fill, Install
+from waferstream.core.roles.role import Job
+from waferstream.core.sparsity.levels import Constant
+from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.machine.hardware import MachineSpec, SwarmXSpec
+from waferstream.numerics.precision import StreamPrecision
 
 WIDTH, ROWS = 40, 10
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.contract.small_cluster import assert_same, holder, office, weights
 from tests.contract.stoppable_jobs import JOB, Results, StoppableOffice, StoppedError, expected
 from tests.support.roles.sorting_office import ORDERS, SortingOffice
-from wsc.core.messages.messages import StepDone
-from wsc.core.roles.commands import ReadProgress, Rollback
-from wsc.core.roles.role import Job, Progress
+from waferstream.core.messages.messages import StepDone
+from waferstream.core.roles.commands import ReadProgress, Rollback
+from waferstream.core.roles.role import Job, Progress
 
 SERVERS = ("wgt-0", "wgt-1")
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import cstorch
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from tests.support.runs import tiny_training
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class Order(Config):

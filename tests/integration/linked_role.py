@@ -13,8 +13,8 @@ from typing import cast
 from swarmx.links.endpoint import Address
 from swarmx.links.link import LinkKind, open_link
 from tests.support.roles.open_links import read_address
-from wsc.core.errors import WaferStreamError
-from wsc.core.messages.messages import Envelope, WeightsReady
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.messages.messages import Envelope, WeightsReady
 
 PATIENCE_S = 60.0
 

@@ -15,8 +15,8 @@ from cstorch import backends
 from tests.support.programs.exec_program import write_program
 from tests.support.reports.traces import read_trace
 from tests.support.runs.tiny_run import ROOT
+from waferstream.checkpoint.reader import Reader
 from waferstream.cli.main import main
-from wsc.checkpoint.reader import Reader
 
 RunExec = Callable[..., tuple[int, str, str]]
 """Runs ``waferstream exec``; returns exit code, standard output and standard error."""

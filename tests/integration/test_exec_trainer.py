@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from waferstream.checkpoint.reader import Reader
 from waferstream.cli.main import main
-from wsc.checkpoint.reader import Reader
 
 DATA = """
 import numpy as np

@@ -17,8 +17,8 @@ from benchmarks.hosts.network import refusal
 from tests.support.runs.tiny_run import digest_of as weights_in
 from tests.support.runs.tiny_run import run_here, write_run
 from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
+from waferstream.checkpoint.reader import Reader
 from waferstream.reports.run.summary import SUMMARY_NAME
-from wsc.checkpoint.reader import Reader
 
 pytestmark = [
     pytest.mark.ray,

@@ -28,14 +28,14 @@ from appliance.spec import RuntimeSpec
 from swarmx.links.link import LinkKind
 from tests.support.errors import raises
 from tests.support.host.processes import command_of, descendants, running, wait_for_end
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
     ClusterJobInitError,
     ConfigError,
 )
-from wsc.core.messages.messages import node_name
-from wsc.core.roles.role import Job
+from waferstream.core.messages.messages import node_name
+from waferstream.core.roles.role import Job
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
 from toy_roles import FOREVER, Fail, Greet, Play, PlayerSpec, ReadPids, Umpire, players

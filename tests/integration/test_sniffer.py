@@ -15,7 +15,7 @@ from benchmarks.hosts.network import refusal
 from modelzoo.models.registry import build_model
 from swarmx.links.certificates import make_authority, make_certificate
 from tests.support.runs.tiny_training import init_config
-from wsc.checkpoint.reader import Reader
+from waferstream.checkpoint.reader import Reader
 
 pytestmark = [
     pytest.mark.ray,

@@ -11,7 +11,7 @@ from torch.nn import functional
 import cstorch
 from cstorch import backends
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceRuntimeServerError
+from waferstream.core.errors import ApplianceRuntimeServerError
 
 
 class BreaksAtThird:

@@ -50,7 +50,7 @@ def mounted(hosts: MiniatureHosts, target: Path, *words: str) -> Iterator[None]:
 @pytest.mark.parametrize("what", ["WaferStream's code", "torch"])
 def test_host_with_another_version_is_refused(hosts: MiniatureHosts, what: str) -> None:
     places = {
-        "WaferStream's code": REPOSITORY / "wsc" / "version.py",
+        "WaferStream's code": REPOSITORY / "waferstream" / "core" / "units.py",
         "torch": next(
             Path(str(file.locate()))
             for file in distribution("torch").files or ()

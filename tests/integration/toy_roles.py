@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from appliance.ray.roles import RayRoles
-from wsc.core.errors import ConfigError
-from wsc.core.messages.messages import Envelope, WeightsReady
-from wsc.core.roles.role import (
+from waferstream.core.errors import ConfigError
+from waferstream.core.messages.messages import Envelope, WeightsReady
+from waferstream.core.roles.role import (
     Command,
     Job,
     Report,

@@ -48,13 +48,13 @@ from tests.support.runs.tiny_training import (
     init_config,
     train_on_cluster,
 )
-from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.role import Job, Value
+from waferstream.machine.hardware import MachineSpec, SwarmXSpec
+from waferstream.numerics.precision import StreamPrecision
 from waferstream.training.setup.model import make_optimizer
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.roles.commands import Install
-from wsc.core.roles.role import Job, Value
-from wsc.numerics.precision import StreamPrecision
 
 DROPOUT = GPT | {
     **SHALLOW,

@@ -14,7 +14,7 @@ from tests.support.errors import raises
 from tests.support.nightly import nightly
 from tests.support.plain_torch.side_by_side import Net, assert_same_weights, batch
 from tests.support.programs.cstorch_program import executor, loader, running_backend
-from wsc.core.errors import ApplianceCompilationError, ConfigError
+from waferstream.core.errors import ApplianceCompilationError, ConfigError
 
 Optimizer = torch.optim.Optimizer
 Change = Callable[[nn.Module, Optimizer, int], object]

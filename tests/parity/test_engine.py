@@ -15,12 +15,12 @@ from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.spec import KINDS, KernelName
 from tests.support.errors import raises
 from tests.support.runs.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceResourceExhausted,
     ConfigError,
 )
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.segment import Segment
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.segment import Segment
 
 WAFER: dict[str, Any] = {"default": "wafer", "rows": 4, "columns": 4}
 

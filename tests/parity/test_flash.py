@@ -12,7 +12,7 @@ from appliance.faults.strike import full_disk
 from memoryx.memory import flash as module
 from tests.support.errors import raises
 from tests.support.runs.tiny_training import GPT, Shape, init_config, train_on_cluster
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
     ConfigError,

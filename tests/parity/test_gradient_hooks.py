@@ -21,7 +21,7 @@ from tests.support.plain_torch.side_by_side import (
     trained,
 )
 from tests.support.programs.cstorch_program import executor, loader, run, running_backend
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 MASK = torch.zeros(8, 4)
 MASK[4:] = 1

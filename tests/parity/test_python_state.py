@@ -26,7 +26,7 @@ from tests.support.errors import raises
 from tests.support.nightly import nightly
 from tests.support.programs.cstorch_program import executor, loader, running_backend
 from tests.support.runs.tiny_training import Shape
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 STEPS = 5
 CONFIG = {"weight": 1.0}

@@ -16,7 +16,7 @@ from appliance.spec import ClusterSpec, RuntimeSpec
 from cstorch import backends
 from memoryx.optim.rule import RULES
 from tests.support.errors import raises
-from wsc.core.errors import CheckError
+from waferstream.core.errors import CheckError
 
 LOCAL = ClusterSpec(runtime=RuntimeSpec(kind="local"))
 BATCH_SIZE = 12

@@ -12,7 +12,7 @@ from cstorch import backends
 from tests.support.errors import raises
 from tests.support.plain_torch.side_by_side import CLASSES, assert_like_plain, sgd, trained
 from tests.support.programs.cstorch_program import running_backend
-from wsc.core.errors import ApplianceCompilationError, ConfigError
+from waferstream.core.errors import ApplianceCompilationError, ConfigError
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ import cstorch
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.runs.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
+from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
-from wsc.checkpoint.reader import Reader
 
 STEPS = 5
 SECTIONS: dict[str, Any] = {

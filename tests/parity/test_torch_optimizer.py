@@ -18,7 +18,7 @@ import cstorch
 from appliance.spec import ClusterSpec, RuntimeSpec
 from cstorch import backends
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, WaferStreamError
+from waferstream.core.errors import ConfigError, WaferStreamError
 
 LOCAL = ClusterSpec(runtime=RuntimeSpec(kind="local"))
 Make = Callable[[nn.Module], torch.optim.Optimizer]

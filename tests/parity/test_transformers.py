@@ -16,7 +16,7 @@ from tests.support.nightly import nightly
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.runs.tiny_training import Shape
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 RELATE_SAMPLES = frozenset({"mixtral", "clip"})  # balance of experts, negatives of the batch
 STEPS = 2

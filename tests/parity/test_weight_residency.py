@@ -25,8 +25,8 @@ from tests.support.roles.local_machine import (
     start,
 )
 from tests.support.runs.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
-from wsc.core.program.segment import Segment
-from wsc.numerics.precision import StreamPrecision
+from waferstream.core.program.segment import Segment
+from waferstream.numerics.precision import StreamPrecision
 
 DEPTHS = (4, 32)
 WIDTH = 8

@@ -13,7 +13,7 @@ from cstorch import backends
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.runs.tiny_training import Shape
-from wsc.core.errors import ApplianceCompilationError, DataError
+from waferstream.core.errors import ApplianceCompilationError, DataError
 
 ROWS, TOKENS, CLASSES = 8, 6, 5
 Batch = dict[str, torch.Tensor]

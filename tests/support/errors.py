@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 Error = TypeVar("Error", bound=WaferStreamError)
 

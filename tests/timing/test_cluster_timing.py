@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from csnode.timing import NodeTiming
-from simulator.cluster_timing import prediction
 from tests.support.timing.cluster_timings import (
     GIGA,
     MEGA,
@@ -25,11 +24,12 @@ from tests.support.timing.cluster_timings import (
     run,
     shapes,
 )
-from timing.cost import segment_costs
-from timing.record import Record
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program.program import Program
-from wsc.core.units import PS_PER_MS, PS_PER_US, format_rate
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.program import Program
+from waferstream.core.units import PS_PER_MS, PS_PER_US, format_rate
+from waferstream.machine.cost import segment_costs
+from waferstream.machine.record import Record
+from waferstream.simulator.cluster_timing import prediction
 
 
 @given(programs, shapes, machines)

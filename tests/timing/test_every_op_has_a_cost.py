@@ -9,10 +9,10 @@ from __future__ import annotations
 from modelzoo.models.registry import training_example
 from tests.support.models.tiny_models import SIZES, TINY_MODELS
 from tests.support.timing.op_costs import check_costs
-from timing.kernels.op_costs import COST_FUNCTIONS
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.ops import KIND_OF
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.compiler.ops import KIND_OF
+from waferstream.machine.kernels.op_costs import COST_FUNCTIONS
+from waferstream.numerics.precision import StreamPrecision
 
 
 def test_every_op_kind_has_a_cost_function() -> None:

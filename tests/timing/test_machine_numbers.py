@@ -13,20 +13,20 @@ import pytest
 from appliance.spec import ClusterSpec
 from memoryx.optim.cost import UpdateCost
 from modelzoo.models.registry import training_example
-from simulator.simulator import Simulator
 from tests.support.models.tiny_models import NO_DROPOUT
 from tests.support.timing.machine_sources import numbers
-from timing.hardware import MachineSpec
-from timing.start_up import checkpoint_ps
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.compiler.compiled import Compiled
+from waferstream.compiler.derivation.scale import ScalableProgram, capture_both
+from waferstream.core.config import validate
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.loading import Loading
+from waferstream.core.program.micro_batches import MicroBatchPolicy
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.start_up import checkpoint_ps
+from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulation.study import Study
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.compiled import Compiled
-from wsc.compiler.derivation.scale import ScalableProgram, capture_both
-from wsc.core.config import validate
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program.loading import Loading
-from wsc.core.program.micro_batches import MicroBatchPolicy
-from wsc.numerics.precision import StreamPrecision
+from waferstream.simulator.simulator import Simulator
 
 MODEL = {
     "name": "gpt2",
@@ -72,7 +72,7 @@ EFFECTS = {
     "system.fabric.ramp_cycles": Effect(100, "step", 1),
     "system.fabric.wavelet_bytes": Effect(1, "step", 1),
     "system.fabric.cycles_per_wavelet": Effect(10.0, "step", 1),
-    # fewer that are meant for others go first (timing/kernels/collectives.py)
+    # fewer that are meant for others go first (waferstream/machine/kernels/collectives.py)
     "system.fabric.queue_wavelets": Effect(1, "step", -1),
     "system.fabric.sram_bytes_per_pe": Effect(1024, "step", 1),
     "system.fabric.sram_banks": Effect(256, "step", 1),

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from csnode.timing import NodeTiming
-from simulator.round_timing import FEWEST_ALIKE
 from tests.support.timing.cluster_timings import (
     GIGA,
     MEGA,
@@ -22,8 +21,9 @@ from tests.support.timing.cluster_timings import (
     run,
     shapes,
 )
-from timing.record import Record
-from wsc.core.program.program import Program
+from waferstream.core.program.program import Program
+from waferstream.machine.record import Record
+from waferstream.simulator.round_timing import FEWEST_ALIKE
 
 deep_programs = st.builds(
     make_program,

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from simulator.cluster_timing import ClusterTiming, RoundCache, RoundKey
-from simulator.costed_program import CostedProgram
-from simulator.periodicity import Effect
 from tests.support.timing.cluster_timings import (
     ADAMW,
     even_machines,
@@ -22,9 +19,12 @@ from tests.support.timing.cluster_timings import (
     shapes,
     slow_roles,
 )
-from timing.record import Record
-from wsc.core.program.program import Mode, Program
-from wsc.core.program.stream_plan import plan_streams
+from waferstream.core.program.program import Mode, Program
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.machine.record import Record
+from waferstream.simulator.cluster_timing import ClusterTiming, RoundCache, RoundKey
+from waferstream.simulator.costed_program import CostedProgram
+from waferstream.simulator.periodicity import Effect
 
 
 @given(programs, shapes, even_machines, slow_roles)

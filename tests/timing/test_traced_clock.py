@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from csnode.timing import ATTRIBUTION
-from simulator.cluster_timing import SPARE
 from tests.support.timing.cluster_timings import (
     GIGA,
     MEGA,
@@ -14,9 +13,10 @@ from tests.support.timing.cluster_timings import (
     make_timing,
     run,
 )
-from timing.attribution import Attribution, StepTiming
-from timing.record import Record
-from timing.trace import ATTRIBUTION_OF
+from waferstream.machine.attribution import Attribution, StepTiming
+from waferstream.machine.record import Record
+from waferstream.machine.trace import ATTRIBUTION_OF
+from waferstream.simulator.cluster_timing import SPARE
 
 JITTER = {"kernel_sigma": 0.2, "transfer_sigma": 0.3, "stragglers": {"csx-1": 1.5}}
 

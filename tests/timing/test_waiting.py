@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.cluster_timing import ClusterTiming
-from simulator.costed_program import CostedProgram
 from tests.support.timing.cluster_timings import (
     ADAMW,
     GIGA,
@@ -19,10 +17,12 @@ from tests.support.timing.cluster_timings import (
     make_timing,
     run,
 )
-from timing.record import Record
-from wsc.core.program.program import BYTES_PER_ELEMENT
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.units import PS_PER_MS
+from waferstream.core.program.program import BYTES_PER_ELEMENT
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.units import PS_PER_MS
+from waferstream.machine.record import Record
+from waferstream.simulator.cluster_timing import ClusterTiming
+from waferstream.simulator.costed_program import CostedProgram
 
 
 def test_slow_memory_shows_as_waiting_for_weights() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wsc.version import VERSION
+from waferstream.version import VERSION
 
 RUN_PY = Path(__file__).parents[2] / "run.py"
 

@@ -3,7 +3,7 @@
     python -m validation.closed_forms --json benchmarks/results/closed_forms.json
 
 Each kernel runs on the simulated fabric over shapes, grids, dtypes and machines; ``kernel_cases``
-pairs the cycles it takes with those of its closed form in ``timing.kernels``.
+pairs the cycles it takes with those of its closed form in ``waferstream.machine.kernels``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import NamedTuple
 from csnode.fabric import Dtype
 from validation.closed_forms import kernel_cases
 from validation.closed_forms.kernel_cases import MACHINES, Case, Comparison
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result
-from wsc.host.files import write_json
 
 _LINES = ((1, 4), (1, 7), (1, 16), (1, 32), (1, 128))
 _SHORT_LINES = ((1, 4), (1, 16))

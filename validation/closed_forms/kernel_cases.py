@@ -1,7 +1,7 @@
 """Cycles of one kernel by its closed form, and on the simulated fabric.
 
 A comparison takes a ``Case``, runs the kernel on the simulated fabric, and evaluates the closed
-form of ``timing.kernels`` for the same PEs, shapes and dtype.
+form of ``waferstream.machine.kernels`` for the same PEs, shapes and dtype.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from csnode.fabric import Dtype, Fabric, kernels, run
 from csnode.fabric import collectives as programs
 from csnode.fabric.program import Program
-from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
-from timing.kernels import Grid, collectives, masked, resident, streaming, tensors
 from validation.published_programs.products import gemv
+from waferstream.machine.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
+from waferstream.machine.kernels import Grid, collectives, masked, resident, streaming, tensors
 
 MACHINES = {"WSE-2": WSE2, "WSE-3": WSE3, "WSE-3 simulator": WSE3_SIMULATOR}
 SPARSE = 0.25

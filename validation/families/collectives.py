@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from csnode.fabric.collectives.trees import auto_generated
-from timing.hardware.fabric import FabricSpec
-from timing.kernels import collectives
 from validation.families.products import is_summa
 from validation.published_programs import communication, hpdc
 from validation.rows.kernels import (
@@ -26,6 +24,8 @@ from validation.rows.kernels import (
     wavelets_of,
 )
 from validation.rows.row import CannotPredict, Row, letters_of
+from waferstream.machine.hardware.fabric import FabricSpec
+from waferstream.machine.kernels import collectives
 
 CostFunction = Callable[[FabricSpec, int, float], float]
 

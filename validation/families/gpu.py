@@ -5,15 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from baselines.gpu import (
-    WAFERLLM_TESTBED,
-    GpuClusterSpec,
-    decode_s_per_token,
-    model_flops_utilisation,
-    prefill_s,
-    request_s,
-    step_time,
-)
 from validation.families.gpu_runs import GpuRun, gpu_run
 from validation.families.prediction import Family
 from validation.rows.decoders import (
@@ -25,6 +16,15 @@ from validation.rows.decoders import (
 from validation.rows.gpu import PYTHIA_BATCH, PYTHIA_STEPS
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_token_unit, in_training_unit, measure
+from waferstream.baselines.gpu import (
+    WAFERLLM_TESTBED,
+    GpuClusterSpec,
+    decode_s_per_token,
+    model_flops_utilisation,
+    prefill_s,
+    request_s,
+    step_time,
+)
 from waferstream.reports.economics import SECONDS_PER_HOUR
 
 _PREFIXES = {"T": 1e12, "P": 1e15, "E": 1e18}

@@ -11,7 +11,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from baselines.gpu import (
+from validation.rows.gpu import (
+    GENSLM,
+    PYTHIA,
+    PYTHIA_BATCH,
+    batch_of,
+    configured,
+    degree_of,
+    gpu_of,
+    is_float8,
+    parameters_of,
+    recompute_of,
+)
+from validation.rows.row import CannotPredict, Row
+from waferstream.baselines.gpu import (
     AUTOCAST_DDP,
     DEEPSPEED,
     FSDP,
@@ -33,19 +46,6 @@ from baselines.gpu import (
     Workload,
     training_memory,
 )
-from validation.rows.gpu import (
-    GENSLM,
-    PYTHIA,
-    PYTHIA_BATCH,
-    batch_of,
-    configured,
-    degree_of,
-    gpu_of,
-    is_float8,
-    parameters_of,
-    recompute_of,
-)
-from validation.rows.row import CannotPredict, Row
 
 
 @dataclass(frozen=True)

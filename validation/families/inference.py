@@ -5,16 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from baselines.wafer_inference import (
-    PE_COSTS,
-    PeCosts,
-    Region,
-    ServiceSpec,
-    decode_s_per_token,
-    end_to_end_s,
-    prefill_s,
-    service_s_per_token,
-)
 from validation.families.prediction import Family
 from validation.rows.decoders import (
     check_one_request,
@@ -25,6 +15,16 @@ from validation.rows.decoders import (
 from validation.rows.kernels import fabric_of
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_token_unit
+from waferstream.baselines.wafer_inference import (
+    PE_COSTS,
+    PeCosts,
+    Region,
+    ServiceSpec,
+    decode_s_per_token,
+    end_to_end_s,
+    prefill_s,
+    service_s_per_token,
+)
 
 SERVED_CONTEXT = 1024
 """Tokens in the context of a served token where a row does not state them; assumed."""

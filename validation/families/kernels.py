@@ -9,12 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from timing.kernels.single_pe import (
-    VectorOp,
-    elements_per_cycle,
-    scalar_dot_cycles,
-    vector_cycles,
-)
 from validation.families.collectives import is_collective, predict_collective
 from validation.families.prediction import Family
 from validation.families.products import (
@@ -37,7 +31,13 @@ from validation.rows.kernels import (
 )
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import SECONDS, in_unit, measure
-from wsc.core.program.program import BYTES_PER_ELEMENT
+from waferstream.core.program.program import BYTES_PER_ELEMENT
+from waferstream.machine.kernels.single_pe import (
+    VectorOp,
+    elements_per_cycle,
+    scalar_dot_cycles,
+    vector_cycles,
+)
 
 VECTOR_OPS: Mapping[str, VectorOp] = {
     "reduction": "sum",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from validation.rows.row import CannotPredict, Row
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from baselines.wafer_inference import PE_COSTS, Region
-from baselines.wafer_inference.mesh import alignment_cycles, matmul_cycles, mesh_matvec_cycles
 from validation.published_programs.products import (
     PROGRAMS,
     descriptor_gemm,
@@ -20,6 +18,12 @@ from validation.rows.kernels import (
     sdk_clock_hz,
 )
 from validation.rows.row import CannotPredict, Row
+from waferstream.baselines.wafer_inference import PE_COSTS, Region
+from waferstream.baselines.wafer_inference.mesh import (
+    alignment_cycles,
+    matmul_cycles,
+    mesh_matvec_cycles,
+)
 
 _SUMMA_RATES: Mapping[str, float] = {
     "h2d": PROGRAMS.host_in_words_per_cycle,

@@ -16,12 +16,12 @@ import torch
 
 from cstorch.sparse.filters import default_sparse_param_filter
 from modelzoo.published_names import published_name
-from timing.densities import DENSE, Densities, op_densities
 from validation.families.prediction import Family
 from validation.families.workloads import program_of
 from validation.rows.row import CannotPredict, Row
-from wsc.core.program.program import Program
-from wsc.core.program.segment import ARITHMETIC_KINDS
+from waferstream.core.program.program import Program
+from waferstream.core.program.segment import ARITHMETIC_KINDS
+from waferstream.machine.densities import DENSE, Densities, op_densities
 
 
 def operations(program: Program, densities: Densities = DENSE) -> float:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from timing.start_up import checkpoint_ps, initial_weights_ps
 from validation.families.prediction import Family
 from validation.families.training import machine_of
 from validation.rows.row import CannotPredict, Row, letters_of
 from validation.rows.units import SECONDS
-from wsc.core.units import seconds
+from waferstream.core.units import seconds
+from waferstream.machine.start_up import checkpoint_ps, initial_weights_ps
 
 ADAMW_STATE_BYTES = 8
 """Bytes of optimizer state per parameter in a checkpoint."""

@@ -12,9 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
-from simulator.simulator import Simulator
-from timing.hardware import MachineSpec, WaferSpec
-from timing.sram import largest_with_recompute
 from validation.families.prediction import Family
 from validation.families.workloads import (
     Mode,
@@ -26,9 +23,12 @@ from validation.families.workloads import (
 from validation.published_programs.releases import release_of, software_speed
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_training_unit
-from wsc.compiler.derivation.scale import ScalableProgram
-from wsc.core.program.micro_batches import FILL_WAFER, rounds_of
-from wsc.core.units import seconds
+from waferstream.compiler.derivation.scale import ScalableProgram
+from waferstream.core.program.micro_batches import FILL_WAFER, rounds_of
+from waferstream.core.units import seconds
+from waferstream.machine.hardware import MachineSpec, WaferSpec
+from waferstream.machine.sram import largest_with_recompute
+from waferstream.simulator.simulator import Simulator
 
 ADAMW = UpdateCost(state_bytes=8, flops=15)
 """Optimizer of every row: two fp32 moments; no row states its optimizer."""

@@ -18,15 +18,15 @@ import torch
 
 from modelzoo.models.registry import parameter_shapes, training_example
 from validation.rows.row import CannotPredict, Row
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
+from waferstream.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
 from waferstream.config.params import TrainerConfig
 from waferstream.config.phases import load_params
+from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import Program
+from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulation.study import training_loading
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
-from wsc.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
-from wsc.core.program.loading import Loading
-from wsc.core.program.program import Program
-from wsc.numerics.precision import StreamPrecision
 
 _PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
 

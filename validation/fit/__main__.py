@@ -23,7 +23,7 @@ from validation.report.summary import belongs, row_table
 from validation.report.tables import Table, number
 from validation.rows.reader import check_unique, read_rows
 from validation.rows.row import Row
-from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
+from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
 
 
 def main(

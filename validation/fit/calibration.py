@@ -9,7 +9,7 @@ import numpy as np
 from scipy import optimize
 
 from validation.rows.row import CannotPredict, Row
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 Constants = dict[str, float]
 """Values by name: ``Class.field``, or ``field`` where no other class has it."""

@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import log
 
-from baselines.gpu import (
+from validation.families.gpu import decode_rate, prefill_rate, training_rate
+from validation.families.gpu_runs import GpuRun, gpu_run
+from validation.fit.calibration import Constants, Fit, least_squares
+from validation.rows.row import Row
+from waferstream.baselines.gpu import (
     A100_80,
     AUTOCAST_DDP,
     DEEPSPEED,
@@ -19,10 +23,6 @@ from baselines.gpu import (
     WAFERLLM_TESTBED,
     GpuClusterSpec,
 )
-from validation.families.gpu import decode_rate, prefill_rate, training_rate
-from validation.families.gpu_runs import GpuRun, gpu_run
-from validation.fit.calibration import Constants, Fit, least_squares
-from validation.rows.row import Row
 
 
 def fit_fsdp(rows: Sequence[Row]) -> Constants:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from baselines.wafer_inference import PE_COSTS, PeCosts, ServiceSpec
 from validation.families.inference import decode_row_s, prefill_row_s, service_row_s
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
+from waferstream.baselines.wafer_inference import PE_COSTS, PeCosts, ServiceSpec
 
 
 def fit_prefill(rows: Sequence[Row]) -> Constants:

@@ -9,7 +9,7 @@ from validation.fit.calibration import Constants, Fit
 from validation.published_programs.products import ProgramSpec, descriptor_gemm, single_pe_gemv
 from validation.rows.kernels import dtype_of, fabric_of
 from validation.rows.row import Row
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def fit_gemv(rows: Sequence[Row]) -> Constants:

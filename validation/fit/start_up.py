@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from timing.hardware import StartUpSpec
-from timing.start_up import checkpoint_bytes, initial_weights_bytes
 from validation.families.start_up import ADAMW_STATE_BYTES, major_release, num_parameters
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
-from wsc.core.units import PS_PER_S, seconds
+from waferstream.core.units import PS_PER_S, seconds
+from waferstream.machine.hardware import StartUpSpec
+from waferstream.machine.start_up import checkpoint_bytes, initial_weights_bytes
 
 _PROGRAMMING = {"CS-2": "CS2.programming_ps", "CS-3": "CS3.programming_ps"}
 

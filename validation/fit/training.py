@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from timing.cost import best_grid
-from timing.hardware import CS2, CS3, WaferSpec
-from timing.kernels.op_costs import op_cycles
 from validation.families.training import Run, run_of
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.published_programs.releases import release_name, release_of
 from validation.rows.row import Row
-from wsc.core.units import PS_PER_S, seconds
+from waferstream.core.units import PS_PER_S, seconds
+from waferstream.machine.cost import best_grid
+from waferstream.machine.hardware import CS2, CS3, WaferSpec
+from waferstream.machine.kernels.op_costs import op_cycles
 
 _REPETITIONS = 4
 

@@ -11,8 +11,8 @@ The functions of reduces return cycles from the start of the program to the root
 
 from __future__ import annotations
 
-from timing.hardware.fabric import FabricSpec
-from timing.kernels import collectives
+from waferstream.machine.hardware.fabric import FabricSpec
+from waferstream.machine.kernels import collectives
 
 
 def message(fabric: FabricSpec, hops: int, wavelets: int, turns: int = 0) -> float:

@@ -5,16 +5,16 @@ over N links, distance L and depth D takes
 
     max(C, E / N + L) + (2 T_R + 1) D    cycles.
 
-Tuned programs on a CS-2 are within 4 % of it (K0054). ``timing.kernels.collectives`` also counts
-what programs do between two additions; chain and broadcast are the same in both.
+Tuned programs on a CS-2 are within 4 % of it (K0054). ``waferstream.machine.kernels.collectives``
+also counts what programs do between two additions; chain and broadcast are the same in both.
 """
 
 from __future__ import annotations
 
 from math import ceil, log2
 
-from timing.hardware.fabric import FabricSpec
-from timing.kernels.collectives import depth_cycles
+from waferstream.machine.hardware.fabric import FabricSpec
+from waferstream.machine.kernels.collectives import depth_cycles
 
 
 def cost(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from pydantic import PositiveFloat, PositiveInt
 
-from timing.hardware.fabric import FabricSpec
-from timing.hardware.sourced import sourced
-from timing.kernels.collectives import reduce
-from timing.kernels.grid import Cycles, Grid
-from timing.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
-from wsc.core.config import Config
+from waferstream.core.config import Config
+from waferstream.machine.hardware.fabric import FabricSpec
+from waferstream.machine.hardware.sourced import sourced
+from waferstream.machine.kernels.collectives import reduce
+from waferstream.machine.kernels.grid import Cycles, Grid
+from waferstream.machine.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
 
 ROW_BYTES = 16
 """A column of the single-PE matrix fills whole 16-byte lines; SDK example single-tile-matvec."""
@@ -133,8 +133,9 @@ def gemv(grid: Grid, outputs: int, inputs: int, dtype: str) -> Cycles:
     """Return the cost of ``A x`` with outputs down the columns of a grid and inputs along its rows.
 
     One map over a PE's inputs, with an axpy over its outputs for each; then fp32 sums along the
-    row. With streamed weights, the product is ``timing.kernels.streaming.weight_streaming`` with
-    one token; the published MeshGEMV is in ``baselines.wafer_inference.mesh``.
+    row. With streamed weights, the product is
+    ``waferstream.machine.kernels.streaming.weight_streaming`` with one token; the published
+    MeshGEMV is in ``waferstream.baselines.wafer_inference.mesh``.
     """
     fabric = grid.fabric
     local_outputs, local_inputs = grid.tokens(outputs), grid.features(inputs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 Release = tuple[int, ...]
 

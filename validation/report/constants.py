@@ -10,18 +10,17 @@ from importlib import import_module
 from inspect import get_annotations, getmembers, isclass
 from types import ModuleType
 
-import baselines
-import timing
-from timing.hardware.sourced import Sourced
 from validation import published_programs
 from validation.published_programs.releases import RELEASE_SPEEDS
 from validation.report.tables import number
-from wsc.core.config import Config
+from waferstream import baselines, machine
+from waferstream.core.config import Config
+from waferstream.machine.hardware.sourced import Sourced
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Constant of the emulated machine; see ``timing.hardware.sourced``."""
+    """Constant of the emulated machine; see ``waferstream.machine.hardware.sourced``."""
 
     holder: str
     """Configuration class or preset that declares it."""
@@ -55,7 +54,7 @@ def constants() -> tuple[Constant, ...]:
     """
     modules = [
         import_module(module.name)
-        for package in (timing, baselines, published_programs)
+        for package in (machine, baselines, published_programs)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     ]
     of_classes = [

@@ -12,8 +12,8 @@ from validation.report.constants import Constant, constants
 from validation.report.report import Report
 from validation.report.summary import goal_table, grouped, row_table, summary_table
 from validation.report.tables import Table
-from wsc.core.errors import ConfigError
-from wsc.host.files import replacing
+from waferstream.core.errors import ConfigError
+from waferstream.host.files import replacing
 
 TABLE_BEGIN = "<!-- fidelity table -->"
 TABLE_END = "<!-- end -->"

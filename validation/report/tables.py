@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wsc.core import units
+from waferstream.core import units
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from baselines.wafer_inference import Decoder
 from validation.rows.row import CannotPredict, Row, letters_of
+from waferstream.baselines.wafer_inference import Decoder
 
 DECODERS = {
     "LLaMA3-8B": Decoder(dim=4096, ffn=14336, layers=32, kv_dim=1024),

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baselines.gpu import A100_40, A100_80, H100, H100_500W, H200, GpuSpec, Recompute
 from validation.rows.row import CannotPredict, Known, Row, letters_of
+from waferstream.baselines.gpu import A100_40, A100_80, H100, H100_500W, H200, GpuSpec, Recompute
 
 _GPUS = {
     "a10080gb": A100_80,

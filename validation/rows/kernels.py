@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from math import ceil
 
-from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
-from timing.kernels.single_pe import wavelets
 from validation.rows.row import CannotPredict, Row, letters_of
 from validation.rows.units import SECONDS, measure
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
+from waferstream.machine.kernels.single_pe import wavelets
 
 DTYPES = {
     "fp16": "float16",

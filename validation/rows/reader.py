@@ -9,8 +9,8 @@ from typing import cast, get_args
 
 from validation.rows.row import COLUMNS, Evidence, Kind, Row, Use, finite
 from validation.rows.units import PER, canonical, unknown_word
-from wsc.core.config_errors import unreadable
-from wsc.core.errors import ConfigError, did_you_mean, nearest
+from waferstream.core.config_errors import unreadable
+from waferstream.core.errors import ConfigError, did_you_mean, nearest
 
 _DATA = Path(__file__).parents[1] / "data"
 PUBLISHED = tuple(

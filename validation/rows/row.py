@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 Kind = Literal["kernels", "training", "gpu"]
 Use = Literal["calibration", "validation", "context"]

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from timing.record import DEFAULT_LIMIT
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.flag import Flag
 from waferstream.cli.flags.run import RUN_COMMANDS, RUN_FLAGS
 from waferstream.cli.tools.groups import TOOLS
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError, nearest
+from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.reports.economics import PriceSpec, check_tokens
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
 from waferstream.simulation.wafer_trace_request import FLAG as WAFER_TRACE_FLAG
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest, parse_wafer_trace
 from waferstream.training.trace_request import TraceRequest
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError, nearest
-from wsc.version import VERSION
+from waferstream.version import VERSION
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
 

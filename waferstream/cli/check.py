@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from waferstream.cli.arguments import cluster_file, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, flags_of_a_new_process
 from waferstream.cli.run import log_to_terminal, run
-from wsc.core.errors import ConfigError
-from wsc.host.files import json_text
+from waferstream.core.errors import ConfigError
+from waferstream.host.files import json_text
 
 if TYPE_CHECKING:
     from cstorch.referee.report import Report

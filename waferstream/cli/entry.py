@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from wsc.host.interrupts import Death, end_quietly
+from waferstream.host.interrupts import Death, end_quietly
 
 _EXIT_S = 20
 """How long a process may take to end after a signal at its end."""

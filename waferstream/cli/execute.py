@@ -14,12 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from timing.record import DEFAULT_LIMIT
 from waferstream.cli.arguments import cluster_file
+from waferstream.core.errors import ConfigError, WaferStreamError
+from waferstream.host.interrupts import deferred
+from waferstream.host.tracebacks import shows_all
+from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.training.trace_request import TraceRequest
-from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.host.interrupts import deferred
-from wsc.host.tracebacks import shows_all
 
 if TYPE_CHECKING:
     from cstorch.referee.witness import Witness

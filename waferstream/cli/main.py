@@ -22,12 +22,12 @@ from waferstream.cli.check import check, parse_check
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.run import log_to_terminal, run
 from waferstream.cli.tools.groups import TOOLS, run_tool
-from wsc.core.errors import WaferStreamError
-from wsc.core.system_errors import file_error
-from wsc.host import tracebacks
-from wsc.host.files import json_text
-from wsc.host.interrupts import ending, exit_code, raising
-from wsc.host.standard_streams import ended_by_reader, outlasting_readers
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.system_errors import file_error
+from waferstream.host import tracebacks
+from waferstream.host.files import json_text
+from waferstream.host.interrupts import ending, exit_code, raising
+from waferstream.host.standard_streams import ended_by_reader, outlasting_readers
 
 
 def main(words: Sequence[str], home: Path | None = None) -> int:

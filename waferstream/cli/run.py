@@ -13,13 +13,13 @@ from waferstream.cli.arguments import Arguments, check_names
 from waferstream.config.params import Params
 from waferstream.config.phases import check_phases, load_phases, only_phase
 from waferstream.config.sections.backend import search_path
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
+from waferstream.host.files import json_text
+from waferstream.host.interrupts import ended_within
+from waferstream.host.standard_streams import outlasting_readers
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
-from wsc.host.files import json_text
-from wsc.host.interrupts import ended_within
-from wsc.host.standard_streams import outlasting_readers
 
 if TYPE_CHECKING:
     from appliance.spec import ClusterSpec, RuntimeSpec
@@ -168,7 +168,7 @@ def cluster_of(arguments: Arguments) -> ClusterSpec:
 def _run_phases(
     phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
 ) -> list[RunSummary]:
-    from wsc.host.terminal import spinning  # noqa: PLC0415
+    from waferstream.host.terminal import spinning  # noqa: PLC0415
 
     log_to_terminal(phases[0].trainer.init.logging.log_level)
     with spinning("Loading PyTorch (3 to 10 s)"):
@@ -211,7 +211,7 @@ def _trace_wafer(
 
 def log_to_terminal(level: str | int) -> None:
     """Show log lines of a level and above, each with its time."""
-    from wsc.host.terminal import TerminalHandler  # noqa: PLC0415
+    from waferstream.host.terminal import TerminalHandler  # noqa: PLC0415
 
     handler = TerminalHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))

@@ -24,9 +24,9 @@ from waferstream.config.overrides import (
     put,
 )
 from waferstream.config.sections.optimizer import optimizer_name
-from wsc.core.config_errors import unknown
-from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules.base import SCHEDULES
+from waferstream.core.config_errors import unknown
+from waferstream.core.errors import ConfigError
+from waferstream.core.hyper_schedules.base import SCHEDULES
 
 MICRO_BATCH_SIZE = "csx.performance.micro_batch_size"
 

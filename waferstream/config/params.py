@@ -38,9 +38,9 @@ from waferstream.config.sections.optimizer import (
 from waferstream.config.sections.precision import PrecisionConfig
 from waferstream.config.sections.section import Named, Section, one_or_many
 from waferstream.config.shared_keys import with_shared_keys
-from wsc.core.errors import ConfigError
-from wsc.core.program.micro_batches import MicroBatchPolicy
-from wsc.core.sparsity.groups import Groups
+from waferstream.core.errors import ConfigError
+from waferstream.core.program.micro_batches import MicroBatchPolicy
+from waferstream.core.sparsity.groups import Groups
 
 Kind = TypeVar("Kind", bound=Named)
 Mode = Literal["train", "eval", "train_and_eval", "eval_all"]

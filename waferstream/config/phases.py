@@ -10,8 +10,8 @@ from typing import Any
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.overrides import Override, apply_overrides
 from waferstream.config.params import Mode, Params
-from wsc.core.config import load_yaml, validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import load_yaml, validate
+from waferstream.core.errors import ConfigError
 
 
 def load_params(path: Path, overrides: Sequence[Override] = ()) -> Params:

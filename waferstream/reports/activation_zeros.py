@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from waferstream.core.units import aligned
 from waferstream.reports.page import Block, Section, Sentence, Table
-from wsc.core.units import aligned
 
 _HEADER = ("layer", "zeros read", "of all multiplications")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from waferstream.core.units import format_rate
 from waferstream.reports.economics import (
     SECONDS_PER_DAY,
     SECONDS_PER_HOUR,
     SECONDS_PER_YEAR,
     StepEnergy,
 )
-from wsc.core.units import format_rate
 
 
 def format_duration(duration_s: float) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from timing.hardware.sourced import Sourced
-from wsc.core.config import Config
-from wsc.core.errors import ConfigError
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware.sourced import Sourced
 
 SECONDS_PER_HOUR = 3600
 SECONDS_PER_DAY = 24 * SECONDS_PER_HOUR

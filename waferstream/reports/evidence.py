@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from waferstream.core.units import format_count
 from waferstream.reports.page import Section, Sentence
-from wsc.core.units import format_count
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsc.core.units import format_bytes
+from waferstream.core.units import format_bytes
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from matplotlib import font_manager, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wsc.host.files import replacing
+from waferstream.host.files import replacing
 
 # Okabe and Ito, "Color Universal Design" (2008): distinct for every kind of colour vision
 BLUE = "#0072B2"

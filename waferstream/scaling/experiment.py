@@ -21,13 +21,13 @@ from typing import Any
 
 from appliance.placement.host_memory import why_killed
 from waferstream.config.params import Params
+from waferstream.core.config import load_yaml
+from waferstream.core.errors import ConfigError, WaferStreamError
+from waferstream.core.program.micro_batches import MicroBatchPolicy
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.curve.runs import curve_of_runs
 from waferstream.reports.host import git_commit
 from waferstream.reports.run.summary import SUMMARY_NAME, RunSummary
-from wsc.core.config import load_yaml
-from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.program.micro_batches import MicroBatchPolicy
 
 CURVE_NAME = "scaling"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from baselines.gpu import (
+from modelzoo.models.blocks.transformer_config import LanguageConfig
+from modelzoo.models.registry import known_config
+from waferstream.baselines.gpu import (
     DGX_A100,
     DGX_H100,
     KINDS,
@@ -13,11 +15,9 @@ from baselines.gpu import (
     Workload,
     gpu_curve,
 )
-from modelzoo.models.blocks.transformer_config import LanguageConfig
-from modelzoo.models.registry import known_config
 from waferstream.config.params import Params
+from waferstream.core.units import format_count
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
-from wsc.core.units import format_count
 
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)
 MOST_GPUS = 1024

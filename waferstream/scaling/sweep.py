@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from appliance.jobs.queue import MOST_SYSTEMS
+from waferstream.core.errors import ConfigError
 from waferstream.reports.economics import PriceSpec
-from wsc.core.errors import ConfigError
 
 _NUMBER = r"\d{1,9}"  # int() refuses thousands of digits
 _PART = re.compile(

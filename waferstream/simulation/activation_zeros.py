@@ -17,12 +17,12 @@ from torch import nn
 
 from appliance.placement.host_memory import free_bytes
 from waferstream.config.params import InitConfig, Params
+from waferstream.core.errors import ConfigError
+from waferstream.core.units import format_bytes
 from waferstream.reports.activation_zeros import ActivationZeros, ProductZeros
 from waferstream.simulation.capture import example_batch
 from waferstream.training.checkpoints.restoring import load_weights
 from waferstream.training.setup.model import make_model
-from wsc.core.errors import ConfigError
-from wsc.core.units import format_bytes
 
 PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Modules whose weights stream against resident activations."""

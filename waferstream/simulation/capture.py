@@ -30,20 +30,20 @@ from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.blocks.transformer_config import TransformerConfig
 from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import group_of_samples, known_config
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
+from waferstream.compiler.derivation.scale import ScalableProgram, captured_sizes
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.callbacks import Lora
 from waferstream.config.sections.init import DataLoaderConfig
+from waferstream.core.errors import ConfigError, DataError
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import Program
+from waferstream.core.sparsity.spec import WeightSparsity
+from waferstream.host.files import replacing
+from waferstream.host.sources import sources_digest
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step
-from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack
-from wsc.compiler.derivation.scale import ScalableProgram, captured_sizes
-from wsc.core.errors import ConfigError, DataError
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.program import Program
-from wsc.core.sparsity.spec import WeightSparsity
-from wsc.host.files import replacing
-from wsc.host.sources import sources_digest
-from wsc.version import VERSION
+from waferstream.version import VERSION
 
 log = logging.getLogger("waferstream")
 
@@ -52,9 +52,9 @@ _SOURCES = (
     "memoryx/optim",
     "modelzoo/models",
     "waferstream/training",
-    "wsc/compiler",
-    "wsc/core",
-    "wsc/numerics",
+    "waferstream/compiler",
+    "waferstream/core",
+    "waferstream/numerics",
 )
 """Packages whose code decides what is captured."""
 

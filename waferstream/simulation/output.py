@@ -6,15 +6,15 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from timing.record import Record
-from timing.trace import Activities, write_trace
+from waferstream.core.program.micro_batches import Cut
+from waferstream.core.units import counted, folded, format_bytes, format_rate, format_short, seconds
+from waferstream.machine.record import Record
+from waferstream.machine.trace import Activities, write_trace
 from waferstream.reports.amounts import energy_facts, format_duration, format_energy
 from waferstream.reports.curve.result import CurvePoint, CurveResult, PointDetail
 from waferstream.reports.curve.text import headline, table_text
 from waferstream.reports.machine.layer_groups import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
-from wsc.core.program.micro_batches import Cut
-from wsc.core.units import counted, folded, format_bytes, format_rate, format_short, seconds
 
 log = logging.getLogger("waferstream")
 

@@ -26,8 +26,11 @@ from cstorch.optim.optimizer import Optimizer
 from cstorch.sparse import SparsityAlgorithm
 from cstorch.trace import TracedStep
 from modelzoo.user_classes import compute_loss
-from simulator.simulator import Simulator
+from waferstream.compiler.derivation.scale import captured_sizes
 from waferstream.config.sections.init import LoopConfig
+from waferstream.core.errors import ConfigError
+from waferstream.core.program.loading import UNKNOWN_LOADING
+from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.reports.curve.result import CurvePoint, CurveResult
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.capture import CapturedStep, captured_step, compile_at, with_rows
@@ -35,10 +38,7 @@ from waferstream.simulation.output import simulation_text
 from waferstream.simulation.session import Labels, simulate_study, write_simulation
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulation.study import Study
-from wsc.compiler.derivation.scale import captured_sizes
-from wsc.core.errors import ConfigError
-from wsc.core.program.loading import UNKNOWN_LOADING
-from wsc.core.sparsity.spec import WeightSparsity
+from waferstream.simulator.simulator import Simulator
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 Sparsity = SparsityAlgorithm | float | Mapping[str, Any] | Sequence[Mapping[str, Any]]

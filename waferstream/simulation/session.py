@@ -23,9 +23,13 @@ from appliance.spec import ClusterSpec
 from cstorch.flags import restored
 from modelzoo.models.blocks.transformer_config import LanguageConfig
 from modelzoo.models.registry import group_of_samples, known_config
-from timing.hardware import MachineSpec
-from timing.hardware.wafer import SYSTEMS, WaferSpec
 from waferstream.config.params import Params
+from waferstream.core.errors import ConfigError
+from waferstream.core.system_errors import remedy_of
+from waferstream.core.units import seconds
+from waferstream.host.terminal import line_width
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.hardware.wafer import SYSTEMS, WaferSpec
 from waferstream.reports.curve.page import write_curve
 from waferstream.reports.curve.result import CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve.text import headline
@@ -41,11 +45,7 @@ from waferstream.simulation.output import draw_wafer, simulation_text, trace_ste
 from waferstream.simulation.study import Study, study_of
 from waferstream.training.setup.backend import make_backend
 from waferstream.training.trace_request import TraceRequest
-from wsc.core.errors import ConfigError
-from wsc.core.system_errors import remedy_of
-from wsc.core.units import seconds
-from wsc.host.terminal import line_width
-from wsc.version import VERSION
+from waferstream.version import VERSION
 
 CURVE_NAME = "simulation"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from memoryx.sparsity.step_sparsity import mean_sparsity, sparsity_of_step
-from timing.densities import StepSparsity
 from waferstream.config.sections.init import LoopConfig
+from waferstream.core.errors import ConfigError
+from waferstream.core.units import counted
+from waferstream.machine.densities import StepSparsity
 from waferstream.simulation.capture import CapturedStep
-from wsc.core.errors import ConfigError
-from wsc.core.units import counted
 
 
 def simulated_sparsity(

@@ -8,13 +8,22 @@ from dataclasses import dataclass, replace
 from appliance.spec import ClusterSpec
 from modelzoo.data.registry import data_processor
 from modelzoo.models.registry import group_of_samples
-from simulator.costed_program import CostedProgram
-from simulator.exploration import explore, fastest
-from simulator.simulator import Prediction, Simulator
-from timing.sram import data_bytes, describe
-from timing.start_up import start_up
-from timing.timed_steps import TimedSteps
 from waferstream.config.params import Params, TrainerConfig
+from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
+from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
+from waferstream.core.program.micro_batches import (
+    FILL_WAFER,
+    Cut,
+    MicroBatchPolicy,
+    check_groups,
+    cuts_groups,
+    explored_sizes,
+    rounds_of,
+)
+from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
+from waferstream.machine.sram import data_bytes, describe
+from waferstream.machine.start_up import start_up
+from waferstream.machine.timed_steps import TimedSteps
 from waferstream.reports.curve.result import (
     CurvePoint,
     FilledWafer,
@@ -30,18 +39,9 @@ from waferstream.reports.run.summary import Emulated
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import CapturedStep
 from waferstream.simulation.sparse_steps import simulated_sparsity
-from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.program.loading import UNKNOWN_LOADING, Loading
-from wsc.core.program.micro_batches import (
-    FILL_WAFER,
-    Cut,
-    MicroBatchPolicy,
-    check_groups,
-    cuts_groups,
-    explored_sizes,
-    rounds_of,
-)
-from wsc.core.program.program import BYTES_PER_ELEMENT, Program
+from waferstream.simulator.costed_program import CostedProgram
+from waferstream.simulator.exploration import explore, fastest
+from waferstream.simulator.simulator import Prediction, Simulator
 
 
 @dataclass(frozen=True)

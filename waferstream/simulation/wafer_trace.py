@@ -25,6 +25,10 @@ from csnode.engine.regions import operand_dtype
 from cstorch.amp import stream_precision
 from cstorch.flags import restored
 from waferstream.config.params import Params
+from waferstream.core.errors import ConfigError, nearest
+from waferstream.core.program.program import Program
+from waferstream.core.program.segment import Segment
+from waferstream.host.files import replacing
 from waferstream.reports.wafer_trace.kernel_trace import KernelTrace
 from waferstream.reports.wafer_trace.moving_picture import moving_picture
 from waferstream.reports.wafer_trace.page import trace_page
@@ -32,10 +36,6 @@ from waferstream.reports.wafer_trace.picture import trace_picture
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.wafer_trace_request import FLAG, WaferTraceRequest
 from waferstream.training.setup.backend import make_backend
-from wsc.core.errors import ConfigError, nearest
-from wsc.core.program.program import Program
-from wsc.core.program.segment import Segment
-from wsc.host.files import replacing
 
 log = logging.getLogger("waferstream")
 

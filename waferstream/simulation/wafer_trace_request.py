@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from csnode.engine.spec import KERNEL_NAMES, KernelName
-from wsc.core.errors import ConfigError, did_you_mean
+from waferstream.core.errors import ConfigError, did_you_mean
 
 FLAG = "--wafer_trace"
 MOST_PES = 256

@@ -15,7 +15,7 @@ from typing import Any
 from modelzoo import user_classes
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import UserCallback
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 _WHERE = "trainer.init.callbacks"
 

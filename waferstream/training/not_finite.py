@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from appliance.coordinator.step_results import StepResult
 from waferstream.config.sections.callbacks import NotFiniteSteps
+from waferstream.core.errors import ApplianceNanError, NotFiniteStepError
 from waferstream.training.run_plan import Stage
-from wsc.core.errors import ApplianceNanError, NotFiniteStepError
 
 log = logging.getLogger("waferstream")
 

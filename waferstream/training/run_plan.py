@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from waferstream.config.sections.init import LoopConfig
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @dataclass(frozen=True)

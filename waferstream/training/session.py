@@ -15,6 +15,8 @@ from cstorch.flags import restored
 from waferstream.config.params import Mode, Params
 from waferstream.config.sections.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.sections.callbacks import TensorBoardLogger
+from waferstream.core.config import validate
+from waferstream.core.roles.installation import Installation
 from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
 from waferstream.training.observers.events import Events
@@ -27,8 +29,6 @@ from waferstream.training.setup.backend import COMPILED, make_backend
 from waferstream.training.setup.flags import global_flags
 from waferstream.training.trace_request import TraceRequest
 from waferstream.training.trainer import Outcome, Trainer
-from wsc.core.config import validate
-from wsc.core.roles.installation import Installation
 
 _TRAINING: tuple[Mode, ...] = ("train", "train_and_eval")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timing.record import DEFAULT_LIMIT
-from wsc.core.errors import ConfigError, WaferStreamError
+from waferstream.core.errors import ConfigError, WaferStreamError
+from waferstream.machine.record import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from cstorch.backend import Backend

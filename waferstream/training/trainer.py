@@ -23,8 +23,14 @@ from cstorch.optim.scheduler import Scheduler
 from cstorch.sparse.algorithm import Hook
 from cstorch.utils.data import DataLoader
 from cstorch.utils.data.profiler import Profiler
+from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps
+from waferstream.core.digest import weights_digest
+from waferstream.core.errors import CheckpointError
+from waferstream.core.hyper_schedules.base import HyperSchedule
+from waferstream.core.hyper_schedules.composed import ShiftedLR
+from waferstream.core.sparsity.groups import check_updates
 from waferstream.training.callback import Callbacks, make_callbacks
 from waferstream.training.checkpoints.provenance import record_of
 from waferstream.training.checkpoints.restoring import Restorer
@@ -41,12 +47,6 @@ from waferstream.training.setup.loaders import make_loader
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler, make_watch
 from waferstream.training.setup.steps import training_step
 from waferstream.training.training_loop import TrainingLoop, Work
-from wsc.checkpoint.reader import Reader
-from wsc.core.digest import weights_digest
-from wsc.core.errors import CheckpointError
-from wsc.core.hyper_schedules.base import HyperSchedule
-from wsc.core.hyper_schedules.composed import ShiftedLR
-from wsc.core.sparsity.groups import check_updates
 
 log = logging.getLogger("waferstream")
 

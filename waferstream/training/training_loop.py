@@ -19,6 +19,8 @@ from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.params import InitConfig
+from waferstream.core.errors import NotFiniteStepError
+from waferstream.host.interrupts import Grace
 from waferstream.training.callback import Callbacks
 from waferstream.training.checkpoints.provenance import STATE
 from waferstream.training.checkpoints.restoring import Restorer
@@ -28,8 +30,6 @@ from waferstream.training.observers.reporter import TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage
 from waferstream.training.setup.model import make_scaler
 from waferstream.training.setup.steps import Step
-from wsc.core.errors import NotFiniteStepError
-from wsc.host.interrupts import Grace
 
 log = logging.getLogger("waferstream")
 

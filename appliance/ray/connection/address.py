@@ -15,7 +15,7 @@ from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both 
 )
 from ray.exceptions import RpcError
 
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 _GREETING_S = 5.0
 _SILENT_S = 30.0  # of the head of a joined cluster that a run needs

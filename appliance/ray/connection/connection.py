@@ -39,9 +39,9 @@ from appliance.ray.forks.fork_server import (
     workers_forked,
 )
 from appliance.spec import RuntimeSpec
-from wsc.core.errors import ClusterJobInitError
-from wsc.core.units import MIB
-from wsc.host.interrupts import deferred
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.core.units import MIB
+from waferstream.host.interrupts import deferred
 
 log = logging.getLogger("waferstream")
 

@@ -19,8 +19,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from wsc.core.errors import ClusterJobInitError
-from wsc.host.user_state import make_private, state_folder
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.host.user_state import make_private, state_folder
 
 _LONGEST_SOCKET = len("/sockets/plasma_store")
 _LONGEST_NAME = len("session_4194304-18446744073709551615-999")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch.nn import functional
 
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 _ROWS, _INNER, _COLUMNS = 128, 1024, 192  # MKL adds such a product in several parts
 _DTYPES = (torch.float32, torch.bfloat16)

@@ -20,8 +20,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from appliance.ray.hosts.places import task_options
-from wsc.core.units import MIB
-from wsc.host.disk import LOCAL_DISK, OpenFile, write_at
+from waferstream.core.units import MIB
+from waferstream.host.disk import LOCAL_DISK, OpenFile, write_at
 
 _CHUNK_BYTES = 16 * MIB  # read or written at a time
 _MOST_IN_FLIGHT = 4  # writes on their way to the host

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wsc.core.errors import ClusterJobInitError
-from wsc.core.units import MIB, format_bytes
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.core.units import MIB, format_bytes
 
-PACKAGES = ("appliance", "csnode", "memoryx", "swarmx", "wsc")
+PACKAGES = (
+    *("appliance", "csnode", "memoryx", "swarmx", "waferstream/checkpoint", "waferstream/compiler"),
+    *("waferstream/core", "waferstream/host", "waferstream/machine", "waferstream/numerics"),
+)
 """The packages whose code computes the weights; it must be equal on all hosts."""
 
 _LEAST_SHARED_BYTES = 64 * MIB

@@ -19,8 +19,8 @@ from ray.util.scheduling_strategies import (
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.ray.forks.host_forks import LEAST_ROLES, HostForks
 from appliance.spec import RuntimeSpec
-from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages.messages import node_name
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.core.messages.messages import node_name
 
 _LOOK_S = 1.0
 _NODE_PREFIX = node_name(0).rstrip("0")

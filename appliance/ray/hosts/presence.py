@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swarmx.links.endpoint import Address
-from wsc.core.messages.payload import Payload
+from waferstream.core.messages.payload import Payload
 
 
 @dataclass(frozen=True)

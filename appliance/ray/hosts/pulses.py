@@ -22,7 +22,7 @@ from appliance.ray.hosts.places import task_options
 from appliance.ray.hosts.presence import Presence
 from appliance.ray.hosts.survey import silent_hosts
 from appliance.spec import RuntimeSpec
-from wsc.core.errors import ApplianceRuntimeServerError
+from waferstream.core.errors import ApplianceRuntimeServerError
 
 _ANSWER_S = 0.5
 """How long a look waits for tasks and kernels of other hosts; what comes later counts then."""

@@ -25,7 +25,7 @@ from appliance.ray.connection.connection import enter, leave
 from appliance.ray.hosts.arithmetic import arithmetic_digest, compare_arithmetic
 from appliance.ray.hosts.host_facts import PACKAGES, Facts, compare, portable_look
 from appliance.spec import RuntimeSpec
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 log = logging.getLogger("waferstream")
 

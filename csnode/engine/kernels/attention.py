@@ -6,7 +6,7 @@ import torch
 
 from csnode.engine.array import WaferArray, exp, log
 from csnode.engine.kernels.operands import Tensor, check_type
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 
 def attention(

@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 Tensor = torch.Tensor
 

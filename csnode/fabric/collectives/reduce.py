@@ -33,8 +33,8 @@ from csnode.fabric.instructions import (
 )
 from csnode.fabric.memory import Slice
 from csnode.fabric.program import Port, Program
-from timing.kernels import collectives
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.machine.kernels import collectives
 
 COLOURS = 3
 """Colours of an all-reduce; a reduce takes the first two of them."""

@@ -39,7 +39,7 @@ from csnode.fabric.instructions import (
 )
 from csnode.fabric.memory import Slice, SramArray
 from csnode.fabric.program import Port, Program
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 _RECEIVER, _SENDER = 0, 1
 

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from csnode.fabric.dtypes import Array
-from timing.hardware.fabric import FabricSpec
-from timing.kernels.collectives import depth_cycles
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.machine.hardware.fabric import FabricSpec
+from waferstream.machine.kernels.collectives import depth_cycles
 
 MOST_LEVELS = 64
 """Depth and contention limit of the search; chain and star represent deeper and wider trees."""

@@ -1,8 +1,9 @@
 """Kernels of a layer on the simulated wafer, as programs that compute values and take cycles.
 
 Each takes a fabric and whole matrices, lays them out, runs a program, and returns a ``Result``: the
-values put together again, and the outcome of the run. The closed forms of ``timing.kernels`` are
-derived from the same mappings, file by file, and compared with these kernels.
+values put together again, and the outcome of the run. The closed forms of
+``waferstream.machine.kernels`` are derived from the same mappings, file by file, and compared with
+these kernels.
 """
 
 from csnode.fabric.kernels.masked import masked_weight_gradient

@@ -37,7 +37,7 @@ from csnode.fabric.memory import SramArray
 from csnode.fabric.program import Program
 from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import run
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 _BUS, _SUMS = 1, 2
 

@@ -1,8 +1,8 @@
 """Products of resident operands: SUMMA, the gradient of a weight, and a matrix-vector product.
 
 The parts of a moving operand are broadcast along lines of PEs, one by one; while one part is
-multiplied, the next one is on its way. ``timing.kernels.resident`` has the closed forms, and a
-timeline.
+multiplied, the next one is on its way. ``waferstream.machine.kernels.resident`` has the closed
+forms, and a timeline.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from csnode.fabric.memory import Slice, SramArray
 from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import run
-from timing.kernels.resident import gradient_block
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.machine.kernels.resident import gradient_block
 
 _BUFFERS = 2  # one is filled while the other is used
 

@@ -44,7 +44,7 @@ from csnode.fabric.memory import Slice, SramArray
 from csnode.fabric.program import Port, Program
 from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import run
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 WEIGHTS, _RING = 0, (1, 2, 3, 4)
 TOKENS = np.s_[1:, :]

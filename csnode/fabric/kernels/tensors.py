@@ -1,7 +1,7 @@
 """Softmax, norms, attention, embedding and loss over features spread along a row of PEs.
 
 Tokens lie down the columns. A PE stores its tile feature by feature, so that the tokens of a vector
-op lie side by side. ``timing.kernels.tensors`` has the closed forms.
+op lie side by side. ``waferstream.machine.kernels.tensors`` has the closed forms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from csnode.fabric.memory import SramArray
 from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import run
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 _SCORES, _SOFTMAX, _VALUES, _SUMS = 0, 2, 8, 9
 """First colours of the score product, the softmax, the moving values and their sums."""

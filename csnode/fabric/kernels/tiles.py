@@ -8,7 +8,7 @@ import numpy as np
 
 from csnode.fabric.dtypes import Array
 from csnode.fabric.simulator import Outcome
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 ``cycles = set-up + elements / rate(op, format)``, with ``bank_conflict_factor`` times the second
 term when two different operands begin in one bank (timing model, section 2a). Rates are those of
-``timing.kernels.single_pe``.
+``waferstream.machine.kernels.single_pe``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from csnode.fabric.operands import REDUCTIONS
 from csnode.fabric.simulator.activity import Recorder, Work
 from csnode.fabric.simulator.instruction_table import Table
 from csnode.fabric.simulator.threads import Threads
-from timing.hardware.fabric import FabricSpec
-from timing.kernels.single_pe import VectorOp, axpy_cycles, elements_per_cycle
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.machine.hardware.fabric import FabricSpec
+from waferstream.machine.kernels.single_pe import VectorOp, axpy_cycles, elements_per_cycle
 
 _UNARY: dict[str, Callable[[Array], Array]] = {
     "copy": np.positive,

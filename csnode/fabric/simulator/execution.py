@@ -23,7 +23,7 @@ from csnode.fabric.simulator.network import CONTROL, NEVER, Network
 from csnode.fabric.simulator.queues import Queues, compile_routes
 from csnode.fabric.simulator.streams import Ramps, Streams
 from csnode.fabric.simulator.threads import Signals, Threads
-from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
+from waferstream.core.errors import ApplianceCompilationError, ApplianceDeadlockError
 
 
 @dataclass(frozen=True)

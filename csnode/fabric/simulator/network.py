@@ -19,7 +19,7 @@ from csnode.fabric.dtypes import Array
 from csnode.fabric.program import NUM_PORTS, Port
 from csnode.fabric.simulator.activity import Recorder
 from csnode.fabric.simulator.queues import Queues
-from timing.hardware.fabric import FabricSpec
+from waferstream.machine.hardware.fabric import FabricSpec
 
 NONE = -1
 

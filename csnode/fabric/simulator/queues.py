@@ -30,7 +30,7 @@ import numpy as np
 from csnode.fabric.dtypes import Array
 from csnode.fabric.program import NUM_PORTS, ColourRoutes, Port
 from csnode.fabric.region import Fabric
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 _STEPS = {Port.NORTH: (-1, 0), Port.EAST: (0, 1), Port.SOUTH: (1, 0), Port.WEST: (0, -1)}
 

@@ -14,7 +14,7 @@ from csnode.fabric.simulator.instruction_table import MOVE, Table
 from csnode.fabric.simulator.network import CONTROL, Network
 from csnode.fabric.simulator.queues import Queues
 from csnode.fabric.simulator.threads import NO_THREADS, Threads
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 
 class Ramps:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from wsc.core.errors import ConfigError, did_you_mean
+from waferstream.core.errors import ConfigError, did_you_mean
 
 logger = logging.getLogger("cerebras.appliance")
 """Logger of the client."""

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Collection
 
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
 

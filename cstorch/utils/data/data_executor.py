@@ -42,11 +42,11 @@ from cstorch.utils.data.loop_log import LoopLog
 from cstorch.utils.data.profiler import Profiler
 from cstorch.utils.data.running_code import is_executing
 from cstorch.utils.data.utils import Schedule
-from wsc.core.errors import ConfigError, ProgramOrderError
-from wsc.core.program.loading import Loading
-from wsc.core.program.micro_batches import MicroBatchSize
-from wsc.core.program.program import Mode
-from wsc.host.files import write_json
+from waferstream.core.errors import ConfigError, ProgramOrderError
+from waferstream.core.program.loading import Loading
+from waferstream.core.program.micro_batches import MicroBatchSize
+from waferstream.core.program.program import Mode
+from waferstream.host.files import write_json
 
 log = logging.getLogger("waferstream")
 

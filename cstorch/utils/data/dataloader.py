@@ -12,8 +12,8 @@ import torch
 from appliance.input.batches import GlobalBatches
 from cstorch.current import call_on_worker, existing_backend
 from cstorch.utils.data.restartable import own_state
-from wsc.core.errors import DataError
-from wsc.core.program.loading import Loading
+from waferstream.core.errors import DataError
+from waferstream.core.program.loading import Loading
 
 BATCHES, SAMPLES = "batches", "samples_streamed"
 """Keys of a loader's state: global batches that training has read, and their samples."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance.input.loader_random import process_states, set_process_states
 from cstorch.utils.data.dataloader import DataLoader
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class GivenLoader(DataLoader):

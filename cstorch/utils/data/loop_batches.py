@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from cstorch.backend import Backend
 from cstorch.host_backend import HostBackend
 from cstorch.utils.data.dataloader import DataLoader
-from wsc.core.program.program import Mode
+from waferstream.core.program.program import Mode
 
 
 class FirstBatch:

@@ -6,7 +6,7 @@ from collections.abc import Sized
 
 from cstorch.utils.data.cadence import Cadence
 from cstorch.utils.data.utils import Schedule
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 MAX_STEPS = 2**31 - 1
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from cstorch.backend import Backend
 from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
-from wsc.core.program.program import Mode
-from wsc.host.progress_bar import ProgressBar
-from wsc.host.terminal import shows_bars
+from waferstream.core.program.program import Mode
+from waferstream.host.progress_bar import ProgressBar
+from waferstream.host.terminal import shows_bars
 
 log = logging.getLogger("waferstream")
 

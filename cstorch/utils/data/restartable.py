@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sized
 import torch
 from torch.utils.data import Sampler
 
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 pad_index = -1
 """Index that stands for a sample of padding."""

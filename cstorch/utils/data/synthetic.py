@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.data import Dataset
 
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class SyntheticDataset(Dataset[Any]):

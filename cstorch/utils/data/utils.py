@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from cstorch.utils.data.dataloader import DataLoader
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @dataclass

@@ -25,8 +25,8 @@ from modelzoo.data.language.vocabulary import Vocabulary
 from modelzoo.data.language.wordpiece import CONTINUES
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, EarlierKey
-from wsc.core.errors import DataError
-from wsc.core.program.loading import LoaderKind
+from waferstream.core.errors import DataError
+from waferstream.core.program.loading import LoaderKind
 
 IGNORED = -100
 """Label of a token that does not count (torch.nn.CrossEntropyLoss, ignore_index)."""

@@ -20,7 +20,7 @@ from modelzoo.data.language.vocabulary import Vocabulary
 from modelzoo.data.language.wordpiece import WordPieces
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _FIRST, _END, _UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 _NUM_SPECIAL = 3

@@ -15,7 +15,7 @@ from modelzoo.data.files.csv_file import CsvRows, check_columns, numbers, open_f
 from modelzoo.data.language.vocabulary import Vocabulary
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, padded
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _PADDING, _UNKNOWN = "[PAD]", "[UNK]"
 

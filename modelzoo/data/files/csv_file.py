@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from modelzoo.data.source import located, starts_of_parts
-from wsc.core.errors import DataError
-from wsc.core.units import MIB
+from waferstream.core.errors import DataError
+from waferstream.core.units import MIB
 
 META = "meta.dat"
 _BLOCK = 16 * MIB

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from modelzoo.data.source import DataProcessor, OrderedBatches, Samples
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 Folders = str | Annotated[tuple[str, ...], Field(min_length=1)]
 

@@ -23,8 +23,8 @@ from typing import Literal
 import h5py
 import numpy as np
 
-from wsc.core.errors import DataError
-from wsc.core.units import MIB
+from waferstream.core.errors import DataError
+from waferstream.core.units import MIB
 
 FEATURES = ("input_ids", "attention_mask", "labels")
 PACKED_FEATURES = (*FEATURES, "attention_span", "position_ids")

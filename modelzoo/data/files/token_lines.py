@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from modelzoo.data.source import located, starts_of_parts
-from wsc.core.errors import DataError
-from wsc.core.units import MIB
+from waferstream.core.errors import DataError
+from waferstream.core.units import MIB
 
 _BLOCK = 16 * MIB
 _NEWLINE = ord("\n")

@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from cstorch import distributed
-from wsc.core.errors import DataError
-from wsc.host.locks import locked
-from wsc.host.user_state import make_private
+from waferstream.core.errors import DataError
+from waferstream.host.locks import locked
+from waferstream.host.user_state import make_private
 
 _LONGEST_COPY_S = 3600.0  # which another input worker of the host makes
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from PIL import Image
 
 from modelzoo.data.order import Draw
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class ImageTransform(Config):

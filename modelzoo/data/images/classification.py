@@ -24,7 +24,7 @@ from modelzoo.data.images.transforms import (
 from modelzoo.data.order import Draw, draws
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".ppm", ".bmp", ".webp")
 

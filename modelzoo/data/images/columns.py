@@ -16,7 +16,7 @@ import numpy as np
 
 from modelzoo.data.files.hdf5_file import Hdf5File, opened, own_dataset, shape_of_integers
 from modelzoo.data.source import located, starts_of_parts
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _NAMES, _PLACES = "img_path", "img_data_loc"
 _NO_IMAGE = "None"

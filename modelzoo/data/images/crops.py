@@ -13,7 +13,7 @@ from modelzoo.data.images.transforms import (
     Transform,
     checked_order,
 )
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 _TRANSFORMS = TypeAdapter(tuple[Transform, ...])
 

@@ -17,8 +17,8 @@ from modelzoo.data.images.transforms import transformed
 from modelzoo.data.order import draws
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, RedrawnBatches
-from wsc.core.config import Config
-from wsc.core.rng import stream_key
+from waferstream.core.config import Config
+from waferstream.core.rng import stream_key
 
 
 class ImageFolder(Config):

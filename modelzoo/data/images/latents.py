@@ -20,10 +20,10 @@ from modelzoo.data.files.worker_cache import cached
 from modelzoo.data.order import mix64, standard_normal
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches
-from wsc.core.errors import DataError
-from wsc.core.program.loading import LoaderKind
-from wsc.core.rng import stream_key
-from wsc.core.units import MIB
+from waferstream.core.errors import DataError
+from waferstream.core.program.loading import LoaderKind
+from waferstream.core.rng import stream_key
+from waferstream.core.units import MIB
 
 LATENT_SCALE = 0.18215
 """Factor that gives latents of the published autoencoder variance 1 (Rombach et al. 2022, section

@@ -13,7 +13,7 @@ from pydantic import Field
 from modelzoo.data.files.folders import FolderProcessor
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, EarlierKey
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _MEAN, _DEVIATION = 0.1307, 0.3081
 """Of all pixels of the training images, as numbers from 0 to 1."""

@@ -31,7 +31,7 @@ from modelzoo.data.source import (
     RedrawnBatches,
     Samples,
 )
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _TOKENS = ("text_input_ids", "loss_mask", "labels", "key_padding_mask")
 _LAYOUTS = [(*_TOKENS, "token_modality_idx"), _TOKENS]

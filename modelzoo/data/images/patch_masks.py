@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from modelzoo.data.images.transforms import Size
-from wsc.core.config import Config, before
+from waferstream.core.config import Config, before
 
 _ATTEMPTS = 10
 """Blocks that are drawn before a mask is left as it is (DINOv2, masking.py)."""

@@ -19,7 +19,7 @@ from modelzoo.data.images.colours import (
     RandomSolarize,
 )
 from modelzoo.data.order import Draw
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 Size = tuple[PositiveInt, PositiveInt]
 """Height and width."""

@@ -36,9 +36,9 @@ from modelzoo.data.source import (
     Samples,
     find_files,
 )
-from wsc.core.config import Config, before
-from wsc.core.errors import DataError
-from wsc.core.program.loading import LoaderKind
+from waferstream.core.config import Config, before
+from waferstream.core.errors import DataError
+from waferstream.core.program.loading import LoaderKind
 
 Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
 """Folders of ``*.h5`` files, files, or globs."""

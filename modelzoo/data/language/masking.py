@@ -14,7 +14,7 @@ import torch
 
 from modelzoo.data.order import mix64
 from modelzoo.data.source import Batch, OrderedBatches, RedrawnBatches
-from wsc.core.rng import stream_key
+from waferstream.core.rng import stream_key
 
 _MASKED, _MASKED_OR_RANDOM = 0.8, 0.9
 

@@ -27,7 +27,7 @@ from modelzoo.data.source import (
     padded,
     starts_of_parts,
 )
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _NOISE_SHARE, _TOKENS_PER_SPAN = 0.15, 3
 """Share of tokens that are left out, and the mean of a span (Raffel et al. 2020, T5, 3.1.4)."""

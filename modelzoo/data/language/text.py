@@ -19,7 +19,7 @@ from modelzoo.data.source import (
     find_files,
     next_token_batch,
 )
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 STDLIB = "stdlib"
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 
 class Vocabulary:

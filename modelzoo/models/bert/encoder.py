@@ -16,7 +16,7 @@ from modelzoo.models.blocks.attention_mask import (
 from modelzoo.models.blocks.initializers import fill_parameters
 from modelzoo.models.blocks.layers import LearnedPosition, check_length, norm, position_embedding
 from modelzoo.models.blocks.residual_layers import transformer_layers
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _MASKED_IN_TRAINING = 0.15 * 0.8
 """Share of tokens that the mask token replaces: 15 % are chosen, 80 % of those masked."""

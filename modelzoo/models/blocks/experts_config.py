@@ -8,7 +8,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationIn
 from pydantic import field_validator as check
 
 from modelzoo.models.blocks.initializers import InitializerKey
-from wsc.core.config import Config, before
+from waferstream.core.config import Config, before
 
 NoneIsZero = Annotated[NonNegativeInt, before(lambda v: v or 0, NonNegativeInt | None)]
 """A number for which null stands for 0."""

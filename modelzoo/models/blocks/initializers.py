@@ -15,8 +15,8 @@ import torch
 from pydantic import Discriminator, NonNegativeFloat, Tag
 from torch import nn
 
-from wsc.core.config import Config, before
-from wsc.core.rng import stream_key
+from waferstream.core.config import Config, before
+from waferstream.core.rng import stream_key
 
 
 class WeightInitializer(Config):

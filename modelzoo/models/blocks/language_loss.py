@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import PositiveFloat, ValidationInfo
 from pydantic import field_validator as check
 
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class LanguageLossConfig(Config):

@@ -15,7 +15,7 @@ from torch import nn
 
 from modelzoo.models.blocks.rotary import RotaryPosition
 from modelzoo.models.blocks.transformer_config import LanguageConfig, TransformerConfig
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 Routing = tuple[torch.Tensor, torch.Tensor]
 """Probability of each expert and whether it is chosen, both fp32 (B, T, E)."""

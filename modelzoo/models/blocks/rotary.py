@@ -14,7 +14,7 @@ import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import nn
 
-from wsc.core.config import Config, validate_part
+from waferstream.core.config import Config, validate_part
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
 """Cosines and sines, (T, 1, rotary_dim / 2) or one such per sample, broadcast over heads."""

@@ -20,7 +20,7 @@ from pydantic import field_validator as check
 from modelzoo.models.blocks.experts_config import ExpertsConfig
 from modelzoo.models.blocks.rotary import RopeScaling
 from modelzoo.models.model_config import ModelConfig
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 Rate = Field(default=0.1, ge=0, lt=1)
 

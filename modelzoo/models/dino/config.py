@@ -19,9 +19,9 @@ from pydantic import field_validator as check
 from modelzoo.models.dino.parts_config import HeadConfig, KoLeoLossConfig, Loss, TrunkConfig
 from modelzoo.models.freezing import NamePattern
 from modelzoo.models.model_config import Feature, ModelConfig
-from wsc.core.config import Config, before
-from wsc.core.hyper_schedules.base import HyperSchedule
-from wsc.core.hyper_schedules.decays import CosineDecayLR, LinearLR
+from waferstream.core.config import Config, before
+from waferstream.core.hyper_schedules.base import HyperSchedule
+from waferstream.core.hyper_schedules.decays import CosineDecayLR, LinearLR
 
 INPUTS = ("global_view", "local_view", "collated_masks")
 """The inputs of the model: large crops, small ones, and which patches of the large are hidden."""

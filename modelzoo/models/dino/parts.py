@@ -27,7 +27,7 @@ from modelzoo.models.dino.parts_config import (
     TrunkConfig,
 )
 from modelzoo.models.vit.model import PatchEncoder
-from wsc.compiler.results.step_means import StepMean
+from waferstream.compiler.results.step_means import StepMean
 
 _SHORTEST = 1e-12
 """Least length by which a vector is divided (torch's normalize)."""
@@ -147,8 +147,8 @@ class Prototypes(nn.Module):
 class Distillation(nn.Module):
     """What both losses share: the teacher's probabilities, centred and sharpened.
 
-    The center is a mean over the batch of each step (wsc.compiler.results.step_means): all samples
-    of a step read the center that the step before has left, on any number of systems.
+    The center is a mean over the batch of each step (waferstream.compiler.results.step_means): all
+    samples of a step read the center that the step before has left, on any number of systems.
     """
 
     def __init__(self, config: DistillationConfig) -> None:

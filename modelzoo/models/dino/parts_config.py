@@ -11,7 +11,7 @@ from modelzoo.data.images.transforms import Size
 from modelzoo.models.blocks.initializers import InitializerKey
 from modelzoo.models.model_config import Feature
 from modelzoo.models.vit.config import PatchEncoderConfig
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class InterpolationConfig(Config):

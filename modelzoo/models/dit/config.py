@@ -12,7 +12,7 @@ from modelzoo.data.images.transforms import Size
 from modelzoo.models.blocks.patches import check_patches, grid_of
 from modelzoo.models.blocks.transformer_config import Nonlinearity, TransformerConfig
 from modelzoo.models.model_config import Feature
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class VaeConfig(Config):

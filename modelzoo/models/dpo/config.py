@@ -16,7 +16,7 @@ from pydantic import field_validator as check
 
 from modelzoo.models.gpt.config import FAMILIES, PARALLEL_FAMILIES, GptConfig, GptjConfig
 from modelzoo.models.model_config import Feature, ModelConfig
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 SIDES = ("chosen", "rejected")
 """The responses of a pair."""

@@ -14,8 +14,8 @@ from modelzoo.models.bert.encoder import BertEncoder
 from modelzoo.models.dpr.config import DprConfig, PoolerType, TextEncoderConfig
 from modelzoo.models.metrics import RetrievalMetrics
 from modelzoo.models.registry import register_model
-from wsc.core.program.micro_batches import Cut, check_groups
-from wsc.core.rng import stream_key
+from waferstream.core.program.micro_batches import Cut, check_groups
+from waferstream.core.rng import stream_key
 
 
 @register_model("dpr", config=DprConfig)

@@ -24,7 +24,7 @@ from modelzoo.models.encoder_decoder.config import EncoderDecoderConfig, StackCo
 from modelzoo.models.encoder_decoder.weights import initializers
 from modelzoo.models.metrics import LanguageMetrics
 from modelzoo.models.registry import register_model
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @register_model("t5", "transformer", config=EncoderDecoderConfig)

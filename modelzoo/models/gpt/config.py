@@ -25,7 +25,7 @@ from modelzoo.models.blocks.transformer_config import (
 from modelzoo.models.model_config import Feature
 from modelzoo.models.mup import widened
 from modelzoo.models.mup_config import MupConfig
-from wsc.core.config import before
+from waferstream.core.config import before
 
 FAMILIES = (
     "gpt2", "gpt3", "llama", "mistral", "mixtral", "gemma2", "bloom", "btlm", "jais",

@@ -15,7 +15,7 @@ from modelzoo.models.gpt.config import DecoderConfig
 from modelzoo.models.model_config import Feature, ModelConfig
 from modelzoo.models.multimodal.projector_config import ProjectorConfig, check_widths
 from modelzoo.models.vit.config import PatchEncoderConfig
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class ImageModelConfig(PatchEncoderConfig):

@@ -34,7 +34,7 @@ from modelzoo.models.multimodal.config import (
 from modelzoo.models.multimodal.projector_config import ProjectorConfig
 from modelzoo.models.registry import register_model
 from modelzoo.models.vit.model import PatchEncoder, check_image_size, fill_encoder
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _XAVIER = XavierInitializer(name="xavier_uniform")
 

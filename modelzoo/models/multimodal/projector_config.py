@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, ValidationInfo
 from pydantic import field_validator as check
 
-from wsc.core.config import Config
+from waferstream.core.config import Config
 
 
 class ProjectorConfig(Config):

@@ -24,7 +24,7 @@ from modelzoo.models.freezing import freeze
 from modelzoo.models.registry import register_model
 from modelzoo.models.vit.config import PatchEncoderConfig, VitConfig
 from modelzoo.published_names import published_vit_name
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class PatchEncoder(nn.Module):

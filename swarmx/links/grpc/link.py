@@ -46,9 +46,9 @@ from swarmx.links.wire.messages import (
     payload_of,
     stamped,
 )
-from wsc.core.messages.messages import Envelope
-from wsc.core.messages.payload import Payload
-from wsc.core.units import MIB
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.messages.payload import Payload
+from waferstream.core.units import MIB
 
 _FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message
 _LOOK_S = 1.0  # between two looks at a connection that does not come about

@@ -27,9 +27,9 @@ from swarmx.links.wire.messages import (
     payload_of,
 )
 from swarmx.links.wire.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
-from wsc.core.messages.messages import Envelope
-from wsc.core.messages.payload import Payload
-from wsc.core.units import KIB, MIB
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.messages.payload import Payload
+from waferstream.core.units import KIB, MIB
 
 _PREFIX = struct.Struct("<II")
 _NUMBERS = 1 << 32  # numbers of frames wrap around at 32 bits

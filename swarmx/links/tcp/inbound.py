@@ -33,8 +33,8 @@ from swarmx.links.wire.wire_pb2 import (  # type: ignore[attr-defined]  # made a
     Hello,
     Welcome,
 )
-from wsc.core.errors import WaferStreamError
-from wsc.core.units import KIB
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.units import KIB
 
 _MOST_STRANGERS = 64
 """Connections at a time that have not shown a certificate of the directory yet."""

@@ -36,9 +36,9 @@ from swarmx.links.tcp.sockets import HANDSHAKE_S, dial, reserve_port
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire.messages import PROTOCOL_VERSION, DamagedMessageError, stamped
 from swarmx.links.wire.wire_pb2 import Hello, Welcome  # type: ignore[attr-defined]  # made at import
-from wsc.core.errors import WaferStreamError
-from wsc.core.messages.messages import Envelope
-from wsc.core.messages.payload import Arena
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.messages.payload import Arena
 
 _RETRY_S = 0.05  # pause before a peer that does not listen yet is tried again
 _CLOSE_S = 5.0  # how long close() waits for peers to read what was sent

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from swarmx.links.endpoint import MOST_WAITING
 from swarmx.links.tcp.frames import FrameWriter
 from swarmx.links.tcp.sockets import end_connection
-from wsc.core.errors import WaferStreamError
-from wsc.core.messages.messages import Envelope
+from waferstream.core.errors import WaferStreamError
+from waferstream.core.messages.messages import Envelope
 
 
 class Outbound:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from swarmx.links.endpoint import PAYLOAD_LIMIT_BYTES
 from swarmx.links.wire.messages import DamagedMessageError
-from wsc.core.messages.messages import Credit, Envelope, credit_of
-from wsc.core.messages.payload import Arena, Slab
+from waferstream.core.messages.messages import Credit, Envelope, credit_of
+from waferstream.core.messages.payload import Arena, Slab
 
 CREDITED = frozenset({"weights_ready", "gradient_ready", "batch_ready", "update_ready"})
 """Header fields of the messages that have a credit; see ``credit_of``."""

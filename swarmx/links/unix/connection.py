@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from swarmx.links.endpoint import Address, cannot_listen
-from wsc.core.units import MIB
+from waferstream.core.units import MIB
 
 _BUFFER_BYTES = 4 * MIB  # the kernel cuts it to net.core.wmem_max
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of SO_PEERCRED

@@ -48,8 +48,8 @@ from swarmx.links.unix.connection import (
 )
 from swarmx.links.unix.packed_message import decode_message, encode_message
 from swarmx.links.wire.messages import MOST_HEADER_BYTES, DamagedMessageError
-from wsc.core.messages.messages import Abort, Envelope
-from wsc.core.units import KIB
+from waferstream.core.messages.messages import Abort, Envelope
+from waferstream.core.units import KIB
 
 _MORE, _LAST = b"+", b"."
 _PIECE_BYTES = 32 * KIB

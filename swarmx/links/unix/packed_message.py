@@ -19,7 +19,7 @@ from swarmx.links.wire.messages import (
     payload_of,
     shared_payload_of,
 )
-from wsc.core.messages.messages import Envelope
+from waferstream.core.messages.messages import Envelope
 
 _LENGTH = struct.Struct("<I")
 

@@ -16,13 +16,13 @@ from google.protobuf.message import DecodeError
 from swarmx.links.memory import Block, SharedPayload
 from swarmx.links.wire.results import Results, results_from_wire, results_payload, results_to_wire
 from swarmx.links.wire.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.messages import messages
-from wsc.core.messages.messages import Envelope, StepDone, Vote
-from wsc.core.messages.payload import Payload
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.messages.watch import ORIGINS, Finding
-from wsc.core.units import MIB
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.messages import messages
+from waferstream.core.messages.messages import Envelope, StepDone, Vote
+from waferstream.core.messages.payload import Payload
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.messages.watch import ORIGINS, Finding
+from waferstream.core.units import MIB
 
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from swarmx.links.memory import MemorySlab
-from wsc.core.messages.payload import Payload
-from wsc.numerics.precision import DTYPES, NAMES
+from waferstream.core.messages.payload import Payload
+from waferstream.numerics.precision import DTYPES, NAMES
 
 Results = tuple[tuple[int, tuple[float | torch.Tensor | None, ...]], ...]
 """Index and results of each micro-batch, as StepDone has them."""

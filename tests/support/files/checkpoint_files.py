@@ -6,10 +6,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from wsc.checkpoint import FORMAT_ATTRIBUTE, UNSEALED_VERSION
-from wsc.checkpoint.packed import PackedSpec
-from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.program.program import TensorSpec
+from waferstream.checkpoint import FORMAT_ATTRIBUTE, UNSEALED_VERSION
+from waferstream.checkpoint.packed import PackedSpec
+from waferstream.checkpoint.writer import reserve_tensors, write_metadata
+from waferstream.core.program.program import TensorSpec
 
 PACKED_PLACES = (3, 17, 40)
 PACKED_VALUES = np.array([1.5, -2.0, 0.25], np.float32)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from appliance.checkpoints.folder import LOCK_NAME, NUMBER, CheckpointFolder
-from wsc.checkpoint.writer import append_tensors, write_metadata
+from waferstream.checkpoint.writer import append_tensors, write_metadata
 
 
 def fill(path: Path, step: int, **states: int) -> None:

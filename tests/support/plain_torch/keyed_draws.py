@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from wsc.core.rng import stream_key
-from wsc.numerics.keyed_random import KERNELS
+from waferstream.core.rng import stream_key
+from waferstream.numerics.keyed_random import KERNELS
 
 
 class KeyedDraws(TorchDispatchMode):

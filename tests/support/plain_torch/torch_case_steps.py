@@ -12,7 +12,7 @@ from appliance.elaboration.elaborate import ClusterSize
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.plain_torch.torch_cases import Case, CaseModel
 from tests.support.roles.local_machine import compile_model, installation, sgd, start
-from wsc.compiler.compiled import Compiled
+from waferstream.compiler.compiled import Compiled
 
 LEARNING_RATE = 0.1
 

@@ -9,9 +9,9 @@ from modelzoo.models.registry import build_model
 from tests.support.programs.plain_steps import backward_step
 from tests.support.roles.local_machine import FP32
 from tests.support.runs.tiny_training import GPT, LOADER
-from wsc.compiler.capture.capture import capture
-from wsc.compiler.capture.captured import Captured
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.capture.capture import capture
+from waferstream.compiler.capture.captured import Captured
+from waferstream.numerics.precision import StreamPrecision
 
 
 def captured(config: dict[str, Any] = GPT, precision: StreamPrecision = FP32) -> Captured:

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from wsc.compiler.capture.autocast import autocast
-from wsc.compiler.compiled import Compiled
-from wsc.core.program.label_means import SEED_INPUT
-from wsc.numerics.keyed_random import KEY_INPUT
-from wsc.numerics.precision import DTYPES, StreamPrecision
+from waferstream.compiler.capture.autocast import autocast
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.program.label_means import SEED_INPUT
+from waferstream.numerics.keyed_random import KEY_INPUT
+from waferstream.numerics.precision import DTYPES, StreamPrecision
 
 Gradients = dict[str, torch.Tensor]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.programs.small_programs import program, segment
-from wsc.core.program.program import Program
-from wsc.core.program.segment import Footprint, OpWork, Stash
+from waferstream.core.program.program import Program
+from waferstream.core.program.segment import Footprint, OpWork, Stash
 
 GB = 1_000_000_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from wsc.core.program.program import Program, TensorSpec
-from wsc.core.program.segment import Segment
+from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.program.segment import Segment
 
 PARAMETERS = (
     TensorSpec("first.weight", (4, 4), "float32"),

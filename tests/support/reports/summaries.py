@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memoryx.tiers import Holding, Tiers
-from timing.attribution import Attribution
-from timing.stalls import StreamCheck
-from timing.start_up import StartUp
+from waferstream.machine.attribution import Attribution
+from waferstream.machine.stalls import StreamCheck
+from waferstream.machine.start_up import StartUp
 from waferstream.reports.curve.result import (
     CurvePoint,
     CurveResult,

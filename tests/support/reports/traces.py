@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from timing.attribution import Attribution
-from timing.trace import EMULATED
+from waferstream.machine.attribution import Attribution
+from waferstream.machine.trace import EMULATED
 
 Event = dict[str, Any]
 

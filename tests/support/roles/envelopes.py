@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wsc.core.messages.messages import BatchReady, Envelope, GradientReady, WeightsReady
-from wsc.core.messages.payload import Payload
+from waferstream.core.messages.messages import BatchReady, Envelope, GradientReady, WeightsReady
+from waferstream.core.messages.payload import Payload
 
 
 def payload_of(envelope: Envelope) -> Payload:

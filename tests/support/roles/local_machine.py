@@ -18,16 +18,16 @@ from appliance.coordinator.commands import LoadWeights
 from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize, elaborate, plan_installation
 from appliance.local import LocalRoles
-from simulator.cluster_timing import ClusterTiming
 from tests.support.plain_torch.plain_sgd import plain_sgd
-from timing.hardware import MachineSpec
-from timing.record import Record
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.compiled import Compiled
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import InputFeed, Installation
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.record import Record
+from waferstream.numerics.precision import StreamPrecision
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 FP32 = StreamPrecision("float32", "float32")
 BF16 = StreamPrecision("bfloat16", "bfloat16")

@@ -15,7 +15,6 @@ from appliance.recovery.replicas import ReplicatedRoles
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.spec import AutoRestart
-from simulator.cluster_timing import ClusterTiming
 from tests.support.roles.local_machine import (
     Regression,
     compile_model,
@@ -23,13 +22,22 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
-from timing.hardware import MachineSpec, SwarmXSpec
-from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
-from wsc.core.messages.messages import Envelope
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Report, Role, RoleContext, RoleSpec, RunningJob, Threadless, Waiting
+from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import (
+    Report,
+    Role,
+    RoleContext,
+    RoleSpec,
+    RunningJob,
+    Threadless,
+    Waiting,
+)
+from waferstream.machine.hardware import MachineSpec, SwarmXSpec
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, activation_bytes=1)  # several rounds

@@ -20,7 +20,7 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
-from wsc.core.messages.messages import (
+from waferstream.core.messages.messages import (
     BatchReady,
     Envelope,
     GradientReady,
@@ -28,9 +28,9 @@ from wsc.core.messages.messages import (
     Message,
     WeightsReady,
 )
-from wsc.core.roles.commands import Install
-from wsc.core.roles.role import Job, RoleContext
-from wsc.numerics.precision import DTYPES, StreamPrecision
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.role import Job, RoleContext
+from waferstream.numerics.precision import DTYPES, StreamPrecision
 
 NUM_MICRO_BATCHES, ROWS = 3, 6
 source = partial(random_batches, 1, ROWS)

@@ -9,7 +9,7 @@ import torch
 
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, LinkKind, open_link
-from wsc.core.messages.messages import Envelope, WeightsReady, WeightsReleased
+from waferstream.core.messages.messages import Envelope, WeightsReady, WeightsReleased
 
 ON_OTHER_HOSTS = "auto between hosts"
 """The link ``auto``, where no role shares memory with another."""

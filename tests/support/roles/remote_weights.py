@@ -13,7 +13,7 @@ from appliance.coordinator.commands import ReadWeights
 from tests.support.programs.cstorch_program import cluster_of
 from tests.support.roles.local_machine import Regression
 from tests.support.runs.tiny_training import Shape
-from wsc.core.roles.role import Command
+from waferstream.core.roles.role import Command
 
 NAME = "layers.0.weight"
 SERVERS = Shape(2, servers=2)

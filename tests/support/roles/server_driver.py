@@ -11,7 +11,7 @@ from memoryx.server import ServerSpec
 from tests.support.plain_torch.plain_sgd import plain_sgd
 from tests.support.programs.small_programs import PARAMETERS, program
 from tests.support.roles.arenas import StrictArena
-from wsc.core.messages.messages import (
+from waferstream.core.messages.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
@@ -21,14 +21,14 @@ from wsc.core.messages.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.messages.reduce_order import root
-from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
-from wsc.core.optimizer.spec import OptimizerSpec
-from wsc.core.program.schedule import Rounds
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import InputFeed, Installation
-from wsc.core.roles.role import Cores, Job, RoleContext
+from waferstream.core.messages.reduce_order import root
+from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.core.roles.role import Cores, Job, RoleContext
 
 Kind = TypeVar("Kind")
 TRAINED = ("first.weight", "first.bias", "last.weight")

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from appliance.local import LocalRoles
 from appliance.placement.cores import UnlimitedCores
 from tests.support.roles.arenas import StrictArena, StrictSlab
-from wsc.core.messages.messages import Envelope
-from wsc.core.messages.partial_sum import PartialSum
-from wsc.core.roles.role import Job, Report, RoleContext, RoleSpec
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.messages.partial_sum import PartialSum
+from waferstream.core.roles.role import Job, Report, RoleContext, RoleSpec
 
 Route = tuple[str, str]
 Choose = Callable[[list[Route]], Route]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wsc.core.messages.reduce_order import Merger, Subtree, leaf
+from waferstream.core.messages.reduce_order import Merger, Subtree, leaf
 
 
 def merged_subtrees(micro_batches: Iterable[int], num_micro_batches: int) -> list[Subtree]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from waferstream.config.params import InitConfig
-from wsc.core.config import validate
+from waferstream.core.config import validate
 
 
 def init_section(**sections: Any) -> InitConfig:

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from memoryx.optim.cost import UpdateCost
-from simulator.cluster_timing import ClusterTiming
-from simulator.costed_program import CostedProgram
-from timing.attribution import StepTiming
-from timing.hardware import MachineSpec
-from timing.record import Record
-from wsc.core.program.program import Mode, Program, TensorSpec
-from wsc.core.program.segment import OpWork, Segment
-from wsc.core.program.stream_plan import plan_streams
+from waferstream.core.program.program import Mode, Program, TensorSpec
+from waferstream.core.program.segment import OpWork, Segment
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.machine.attribution import StepTiming
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.record import Record
+from waferstream.simulator.cluster_timing import ClusterTiming
+from waferstream.simulator.costed_program import CostedProgram
 
 MEGA, GIGA, TERA = 10**6, 10**9, 10**12
 ADAMW = UpdateCost(state_bytes=8, flops=15)

@@ -9,7 +9,7 @@ from csnode.fabric import Dtype, Fabric, Port, Program
 from csnode.fabric.dtypes import Array, decode, encode
 from csnode.fabric.kernels import Result
 from csnode.fabric.memory import SramArray
-from timing.hardware.fabric import WSE2, FabricSpec
+from waferstream.machine.hardware.fabric import WSE2, FabricSpec
 
 EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
 """Relative distance of neighbouring values."""

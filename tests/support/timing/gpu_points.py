@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from baselines.gpu import GpuMemory, GpuPoint
+from waferstream.baselines.gpu import GpuMemory, GpuPoint
 
 
 class MadeUpPoint(GpuPoint):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from timing.hardware import MachineSpec, fabric, inputs, wafer
-from timing.hardware.sourced import Preset, Sourced
-from wsc.core.config import Config
+from waferstream.core.config import Config
+from waferstream.machine.hardware import MachineSpec, fabric, inputs, wafer
+from waferstream.machine.hardware.sourced import Preset, Sourced
 
 
 def numbers(machine: MachineSpec) -> dict[str, Sourced]:

@@ -1,9 +1,9 @@
 """Emulated costs of the ops of a program."""
 
-from timing.hardware.fabric import WSE2
-from timing.kernels import Grid
-from timing.kernels.op_costs import op_cycles
-from wsc.core.program.program import Program
+from waferstream.core.program.program import Program
+from waferstream.machine.hardware.fabric import WSE2
+from waferstream.machine.kernels import Grid
+from waferstream.machine.kernels.op_costs import op_cycles
 
 
 def check_costs(program: Program) -> None:

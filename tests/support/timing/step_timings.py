@@ -1,6 +1,6 @@
 """Emulated times of steps with stated causes."""
 
-from timing.attribution import Attribution, StepTiming
+from waferstream.machine.attribution import Attribution, StepTiming
 
 
 def timing(start_ps: int, end_ps: int, **charges_ps: int) -> StepTiming:

@@ -10,10 +10,10 @@ import torch
 
 from appliance.local import LocalRoles
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
-from wsc.core.messages.messages import Envelope, WeightsReleased
-from wsc.core.roles.commands import Fill, ReadMasters
-from wsc.core.roles.role import (
+from waferstream.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
+from waferstream.core.messages.messages import Envelope, WeightsReleased
+from waferstream.core.roles.commands import Fill, ReadMasters
+from waferstream.core.roles.role import (
     Command,
     Job,
     Report,

@@ -7,7 +7,7 @@ import pytest
 from appliance.coordinator.roles import Roles
 from appliance.faults.shell import Faulty, FaultyJob
 from appliance.role_log import Logged, LoggedJob, LoggedRoles
-from wsc.core.roles.role import Role, RunningJob
+from waferstream.core.roles.role import Role, RunningJob
 
 
 @pytest.mark.parametrize(

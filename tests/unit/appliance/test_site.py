@@ -11,7 +11,7 @@ from appliance.site import SITE_DEFAULTS, check_mounts, site_defaults
 from cstorch import distributed
 from tests.support.errors import raises
 from waferstream.config.sections.backend import ClusterConfig, search_path
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from appliance.spec import ClusterSpec, RuntimeSpec, load_cluster
 from tests.support.errors import raises
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 
 @pytest.mark.parametrize("text", ["machine:\n", "machine:\nruntime:\n", "runtime: {kind: ray}\n"])

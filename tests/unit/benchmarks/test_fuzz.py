@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from benchmarks.fuzz.__main__ import main
 from benchmarks.fuzz.campaign import Outcome, Target, run_target, shares, try_input
 from benchmarks.fuzz.targets import all_targets
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 SLOW = {"checkpoint"}
 """Targets that start a process for some inputs."""

@@ -13,7 +13,7 @@ from benchmarks import soak
 from benchmarks.chaos.leftovers import Census
 from benchmarks.soak import Sample, Soak, gain, main, name_of, sample_of
 from tests.support.host.processes import running, write_endless_program
-from wsc.host.interrupts import Terminated
+from waferstream.host.interrupts import Terminated
 
 
 def test_processes_are_named_by_their_titles() -> None:

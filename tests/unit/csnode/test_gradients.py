@@ -14,10 +14,10 @@ from csnode.gradients import GradientSums, SlabMemory
 from tests.support.programs.small_programs import program
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.subtrees import merged_subtrees
-from wsc.core.messages.partial_sum import one_by_one
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.sparsity.nonzeros import Index
+from waferstream.core.messages.partial_sum import one_by_one
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.sparsity.nonzeros import Index
 
 PROGRAM = program()
 PLAN = plan_streams(PROGRAM, 1)

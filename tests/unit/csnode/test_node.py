@@ -13,11 +13,16 @@ from csnode.running import Running
 from tests.support.errors import raises
 from tests.support.roles.local_machine import BF16, FP32
 from tests.support.roles.node_driver import NodeDriver
-from wsc.core.errors import ApplianceError, ApplianceResourceExhausted
-from wsc.core.messages.messages import BatchReady, BatchReleased, GradientReady, WeightsReleased
-from wsc.core.messages.reduce_order import leaf
-from wsc.core.program.segment import Segment
-from wsc.numerics.precision import StreamPrecision
+from waferstream.core.errors import ApplianceError, ApplianceResourceExhausted
+from waferstream.core.messages.messages import (
+    BatchReady,
+    BatchReleased,
+    GradientReady,
+    WeightsReleased,
+)
+from waferstream.core.messages.reduce_order import leaf
+from waferstream.core.program.segment import Segment
+from waferstream.numerics.precision import StreamPrecision
 
 
 def test_node_round_matches_autograd() -> None:

@@ -2,7 +2,7 @@
 
 from csnode.sram_ledger import SramLedger
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceResourceExhausted
+from waferstream.core.errors import ApplianceResourceExhausted
 
 
 def test_sram_ledger_peaks_by_kind_and_in_total() -> None:

@@ -3,12 +3,12 @@
 import pytest
 
 from csnode.timing import NodeTiming
-from timing.attribution import Attribution
-from timing.cost import SegmentCost
-from timing.hardware import CS2, InputSpec, override
-from timing.timeline import Arrival
-from wsc.core.program.program import TensorSpec
-from wsc.core.program.stream_plan import Bucket
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.machine.attribution import Attribution
+from waferstream.machine.cost import SegmentCost
+from waferstream.machine.hardware import CS2, InputSpec, override
+from waferstream.machine.timeline import Arrival
 
 BUCKET = Bucket(0, 0, 0, (TensorSpec("w", (10,), "bfloat16"),))
 COST = SegmentCost(compute_ps=1000, overhead_ps=100)

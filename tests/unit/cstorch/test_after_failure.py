@@ -20,7 +20,7 @@ from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, loader, losses, training_step
 from tests.support.roles.local_machine import Regression
 from tests.support.runs.tiny_training import Shape, cluster_config
-from wsc.core.errors import ProgramOrderError, WaferStreamError
+from waferstream.core.errors import ProgramOrderError, WaferStreamError
 
 LOCAL = ClusterSpec(runtime=RuntimeSpec(kind="local"))
 Batch = tuple[torch.Tensor, torch.Tensor]

@@ -22,14 +22,14 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import random_batches
 from tests.support.runs.tiny_training import Shape, cluster_config
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceNanError,
     ApplianceRuntimeServerError,
     ConfigError,
     ProgramOrderError,
     WaferStreamError,
 )
-from wsc.core.roles.role import Job, Report
+from waferstream.core.roles.role import Job, Report
 
 
 def test_second_backend_is_refused(backend: cstorch.Backend) -> None:

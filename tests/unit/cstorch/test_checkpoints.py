@@ -18,8 +18,8 @@ from cstorch.checkpoints import (
 from cstorch.client.accepted.serializers import cache_deferred_tensors, use_external_link
 from tests.support.errors import raises
 from waferstream.cli.tools.checkpoint.files import write_weights
-from wsc.core.errors import CheckpointError
-from wsc.version import VERSION
+from waferstream.core.errors import CheckpointError
+from waferstream.version import VERSION
 
 
 def test_files_are_found_and_deleted(tmp_path: Path) -> None:

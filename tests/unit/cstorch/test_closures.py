@@ -22,7 +22,7 @@ from tests.support.programs.cstorch_program import (
     training_step,
 )
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import ProgramOrderError
+from waferstream.core.errors import ProgramOrderError
 
 Batch = dict[str, torch.Tensor]
 

@@ -28,10 +28,14 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from tests.support.runs.tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
-from timing.hardware import CS2
-from timing.sram import SramPlan, code_bytes, recomputable, recompute
-from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted, ConfigError
-from wsc.core.program.micro_batches import Explore, SizeRange
+from waferstream.core.errors import (
+    ApplianceCompilationError,
+    ApplianceResourceExhausted,
+    ConfigError,
+)
+from waferstream.core.program.micro_batches import Explore, SizeRange
+from waferstream.machine.hardware import CS2
+from waferstream.machine.sram import SramPlan, code_bytes, recomputable, recompute
 
 Sizes = Callable[[], list[int]]
 """Returns the micro-batch sizes that were compiled, in order."""

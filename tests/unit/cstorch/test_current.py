@@ -19,9 +19,9 @@ from tests.support.programs.cstorch_program import (
     model_of,
     training_step,
 )
-from wsc.core.config import validate
-from wsc.core.digest import weights_digest
-from wsc.core.errors import ProgramOrderError
+from waferstream.core.config import validate
+from waferstream.core.digest import weights_digest
+from waferstream.core.errors import ProgramOrderError
 
 
 def test_accessors_answer_without_a_backend() -> None:

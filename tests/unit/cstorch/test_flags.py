@@ -13,8 +13,8 @@ import cstorch
 from cstorch import backends
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import evaluation_step, executor, losses, training_step
-from wsc.core.errors import ConfigError
-from wsc.core.program.micro_batches import Explore, SizeRange
+from waferstream.core.errors import ConfigError
+from waferstream.core.program.micro_batches import Explore, SizeRange
 
 
 @pytest.fixture(autouse=True)

@@ -27,9 +27,9 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import Regression, random_batches
 from tests.support.runs.tiny_training import Shape
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import ApplianceCompilationError, ApplianceNanError, ConfigError
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.checkpoint.reader import Reader
+from waferstream.core.errors import ApplianceCompilationError, ApplianceNanError, ConfigError
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 
 import cstorch
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_compile_only_excludes_validate_only() -> None:

@@ -12,7 +12,7 @@ from cstorch import backends
 from cstorch.trace import TracedStep
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, running_backend
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 Batch = dict[str, torch.Tensor]
 

@@ -28,9 +28,9 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.remote_weights import counted_reads
 from tests.support.runs.tiny_training import Shape
-from wsc.checkpoint.writer import append_tensors, write_metadata
-from wsc.core.errors import CheckpointError, WaferStreamError
-from wsc.host import files
+from waferstream.checkpoint.writer import append_tensors, write_metadata
+from waferstream.core.errors import CheckpointError, WaferStreamError
+from waferstream.host import files
 
 
 @pytest.fixture

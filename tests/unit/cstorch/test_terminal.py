@@ -19,7 +19,7 @@ from tests.support.programs.cstorch_program import (
     running_backend,
     training_step,
 )
-from wsc.host.terminal import TerminalHandler
+from waferstream.host.terminal import TerminalHandler
 
 PROGRAM = """
 import cstorch, torch

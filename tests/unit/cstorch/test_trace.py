@@ -26,7 +26,7 @@ from tests.support.programs.cstorch_program import (
 from tests.support.programs.kernels import run_eagerly
 from tests.support.roles.local_machine import FP32, Regression, random_batches
 from tests.support.runs.tiny_training import Shape
-from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
+from waferstream.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 Batch = dict[str, torch.Tensor]
 

@@ -16,7 +16,7 @@ import cstorch
 from appliance.spec import ClusterSpec, RuntimeSpec
 from cstorch import backends
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, ProgramOrderError, WaferStreamError
+from waferstream.core.errors import ConfigError, ProgramOrderError, WaferStreamError
 
 LOCAL = ClusterSpec(runtime=RuntimeSpec(kind="local"))
 

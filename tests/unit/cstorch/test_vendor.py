@@ -17,7 +17,7 @@ from cstorch.client import older_names
 from cstorch.client.utils.rates import RateTracker
 from cstorch.vendor import VendorModuleError, VendorNameError
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceNanError
+from waferstream.core.errors import ApplianceNanError
 
 
 @pytest.fixture(autouse=True)

@@ -16,14 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.support.programs.small_programs import PARAMETERS
 from tests.support.roles.server_driver import NUM_MICRO_BATCHES, TRAINED, ServerDriver
 from tests.support.roles.sorting_office import ORDERS
-from wsc.core.messages.messages import GradientReady, NormTotal, WeightsReady
-from wsc.core.messages.reduce_order import Subtree, root
-from wsc.core.optimizer.loss_scale import LossScaleRule
-from wsc.core.program.schedule import collected_by
-from wsc.core.program.stream_plan import Bucket
-from wsc.core.roles.commands import Install, ReadMasters
-from wsc.core.roles.role import Job
-from wsc.numerics.precision import DTYPES
+from waferstream.core.messages.messages import GradientReady, NormTotal, WeightsReady
+from waferstream.core.messages.reduce_order import Subtree, root
+from waferstream.core.optimizer.loss_scale import LossScaleRule
+from waferstream.core.program.schedule import collected_by
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.roles.commands import Install, ReadMasters
+from waferstream.core.roles.role import Job
+from waferstream.numerics.precision import DTYPES
 
 
 def test_server_streams_in_schedule_order() -> None:

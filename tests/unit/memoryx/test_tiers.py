@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from memoryx.tiers import Holding, fill_tiers, tiers_of
 from tests.support.errors import raises
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
-from timing.hardware import MemoryXSpec
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.sparsity.levels import Constant, Linear
-from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.sparsity.levels import Constant, Linear
+from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.machine.hardware import MemoryXSpec
 
 sizes = st.integers(1, 10**15)
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import Holding, Tiers
 from memoryx.timing import MemoryXTiming
-from timing.hardware import EVEN, JitterSpec, MemoryXSpec
-from timing.timeline import Arrival
-from wsc.core.program.program import TensorSpec
-from wsc.core.program.stream_plan import Bucket
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.stream_plan import Bucket
+from waferstream.machine.hardware import EVEN, JitterSpec, MemoryXSpec
+from waferstream.machine.timeline import Arrival
 
 SPEC = MemoryXSpec(
     bandwidth_bytes_per_s=10**9,  # 1 byte per ns

@@ -15,7 +15,7 @@ from modelzoo.models.registry import build_model, check_model, parameter_shapes
 from modelzoo.user_classes import compute_loss, make_loss
 from tests.support.errors import raises
 from tests.support.programs.user_programs import CROSS_ENTROPY, SOURCE
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 LINEAR = {"class": "torch.nn:Linear", "in_features": 4, "out_features": 3}
 

@@ -12,7 +12,7 @@ from scripts.configuration_tasks import TASKS, task_of
 from waferstream.config.params import Params
 from waferstream.config.schema.files import FileKind
 from waferstream.config.schema.keys import all_keys
-from wsc.core.config import validate
+from waferstream.core.config import validate
 
 
 def _merged(kind: FileKind) -> dict[str, Any]:

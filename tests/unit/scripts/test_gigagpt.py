@@ -18,7 +18,7 @@ from scripts.gigagpt import (
     small_config,
     write_tokens,
 )
-from wsc.checkpoint.writer import append_tensors, write_metadata
+from waferstream.checkpoint.writer import append_tensors, write_metadata
 
 
 def test_config_is_that_of_the_checkout_at_a_small_size(tmp_path: Path) -> None:

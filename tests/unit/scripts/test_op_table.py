@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scripts.op_table import Row, page, rows
-from timing.kernels.op_costs import COST_FUNCTIONS
-from wsc.compiler.ops import KIND_OF, REMEDIES
+from waferstream.compiler.ops import KIND_OF, REMEDIES
+from waferstream.machine.kernels.op_costs import COST_FUNCTIONS
 
 
 def test_page_has_every_row_and_remedy() -> None:

@@ -10,9 +10,9 @@ from scripts.scaling_picture import MeasuredRuns, scaling_picture
 from tests.support.errors import raises
 from tests.support.reports.pictures import drawn, overlapping, words
 from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
-from timing.attribution import Attribution
+from waferstream.core.errors import ConfigError
+from waferstream.machine.attribution import Attribution
 from waferstream.reports.curve.result import CurveResult
-from wsc.core.errors import ConfigError
 
 CAUSES = Attribution(compute=940, overhead=60)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from swarmx.running_tree import HostNodes, HostTree
-from wsc.core.messages.messages import node_name, switch_name
+from waferstream.core.messages.messages import node_name, switch_name
 
 THREE = (
     HostNodes(0, range(2), "A"),

@@ -12,7 +12,7 @@ from swarmx.switch import SwitchSpec
 from tests.support.programs.small_programs import program
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.subtrees import merged_subtrees
-from wsc.core.messages.messages import (
+from waferstream.core.messages.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
@@ -20,13 +20,13 @@ from wsc.core.messages.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.messages.reduce_order import Subtree, leaf, root
-from wsc.core.program.schedule import Rounds
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import InputFeed, Installation
-from wsc.core.roles.role import Job, RoleContext
-from wsc.numerics.precision import DTYPES
+from waferstream.core.messages.reduce_order import Subtree, leaf, root
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.core.roles.role import Job, RoleContext
+from waferstream.numerics.precision import DTYPES
 
 NUM_MICRO_BATCHES = 5
 NO_FEED = InputFeed(tuple, ())

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmx.timing import SwarmXTiming
-from timing.hardware import JitterSpec, SwarmXSpec
-from timing.timeline import Arrival
+from waferstream.machine.hardware import JitterSpec, SwarmXSpec
+from waferstream.machine.timeline import Arrival
 
 SPEC = SwarmXSpec(fan_out=4, link_bandwidth_bytes_per_s=10**9, hop_latency_ps=7)
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from swarmx.topology import Tree, swarmx_nodes
 from tests.support.errors import raises
-from timing.hardware import SwarmXSpec
-from wsc.core.errors import ConfigError
-from wsc.core.messages.messages import node_name
+from waferstream.core.errors import ConfigError
+from waferstream.core.messages.messages import node_name
+from waferstream.machine.hardware import SwarmXSpec
 
 ONE_TO_FOUR = SwarmXSpec()
 TWO_ONE_TO_TWO = SwarmXSpec(fan_out=2)

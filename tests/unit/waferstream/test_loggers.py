@@ -14,9 +14,9 @@ from appliance.faults.strike import full_disk
 from tests.support.errors import raises
 from tests.support.files.event_files import scalars
 from tests.support.runs.tiny_run import run_here, write_run
+from waferstream.core.errors import ConfigError
 from waferstream.loggers import CsvLogger, MlflowLogger, WandbLogger
 from waferstream.training.observers.observer import EvaluationLog
-from wsc.core.errors import ConfigError
 
 EVALUATED = {"eval/loss": 0.5, "eval/accuracy": 0.25}
 

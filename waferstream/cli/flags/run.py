@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from timing.hardware.wafer import SYSTEMS
-from timing.record import DEFAULT_LIMIT
 from waferstream.cli.flags.flag import NUMBER, SWITCH, WORDS, Flag
 from waferstream.cli.flags.values import count
 from waferstream.config.params import Mode
+from waferstream.machine.hardware.wafer import SYSTEMS
+from waferstream.machine.record import DEFAULT_LIMIT
 
 RUN_FLAGS: tuple[Flag, ...] = (
     Flag("params", "YAML file with model, optimizer, data and loop (required)", short="p"),

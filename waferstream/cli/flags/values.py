@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
 from waferstream.config.sections.init import levels_by_role
-from wsc.core.units import parse_count
+from waferstream.core.units import parse_count
 
 
 def parse_scalar(text: str) -> bool | int | float | str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from swarmx.links.certificates import Credentials, make_authority, make_certificate
 from waferstream.cli.tools.command import Command, argument, print_rows
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 _AUTHORITY, _CERTIFICATE, _KEY = "ca.pem", "certificate.pem", "key.pem"
 _AUTHORITY_KEY = "ca.key"

@@ -23,7 +23,7 @@ from appliance.spec import ClusterSpec
 from cstorch import distributed
 from waferstream.cli.tools.cluster_plan import CLUSTER_FLAG, PLAN, Row, machine_of
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, show, tell
-from wsc.core.units import format_bytes
+from waferstream.core.units import format_bytes
 
 
 def _nodes(given: argparse.Namespace) -> int:

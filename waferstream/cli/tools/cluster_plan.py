@@ -12,8 +12,8 @@ from appliance.jobs.queue import MOST_SYSTEMS
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.spec import ClusterSpec, load_cluster
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show
-from wsc.core.errors import ConfigError
-from wsc.core.units import format_bytes
+from waferstream.core.errors import ConfigError
+from waferstream.core.units import format_bytes
 
 if TYPE_CHECKING:  # it imports torch, which takes seconds
     from appliance.elaboration.host_need import HostNeed
@@ -51,8 +51,8 @@ def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed
     from appliance.elaboration.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
     from memoryx.sparsity.held_bytes import held_bytes, packable  # noqa: PLC0415
     from waferstream.config.phases import load_params  # noqa: PLC0415
+    from waferstream.core.optimizer.spec import OptimizerSpec  # noqa: PLC0415
     from waferstream.simulation.session import captured_studies, labels_of  # noqa: PLC0415
-    from wsc.core.optimizer.spec import OptimizerSpec  # noqa: PLC0415
 
     params = load_params(path)
     (study,) = captured_studies(params, [spec], [placement.num_systems])

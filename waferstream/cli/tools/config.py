@@ -22,9 +22,9 @@ from waferstream.cli.tools.config_keys import KEY_COMMANDS
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
-from wsc.core.config import dump_yaml, load_yaml
-from wsc.core.errors import ConfigError, did_you_mean
-from wsc.host.files import replacing
+from waferstream.core.config import dump_yaml, load_yaml
+from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.host.files import replacing
 
 STOCK = Path(modelzoo.__file__).parent / "params"
 """Folder of the params files that ``pull`` copies."""

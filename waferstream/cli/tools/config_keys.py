@@ -16,7 +16,7 @@ from waferstream.config.legacy import is_legacy
 from waferstream.config.phases import load_params
 from waferstream.config.schema.files import FileKind, schema_of
 from waferstream.config.schema.keys import ConfigKey, all_keys, find_keys
-from wsc.core.config import load_yaml
+from waferstream.core.config import load_yaml
 
 _WIDTH = 100
 

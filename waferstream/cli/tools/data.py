@@ -14,7 +14,7 @@ from modelzoo.data.registry import DATA_PROCESSORS, build_source, processor_clas
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show
 from waferstream.cli.tools.model import field_rows, first_line
 from waferstream.config.phases import load_params
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def _list(given: argparse.Namespace) -> int:

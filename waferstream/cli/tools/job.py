@@ -19,8 +19,8 @@ from pathlib import Path
 from appliance.jobs.job import PRIORITIES, ClusterJob, Phase, priority_text
 from appliance.jobs.registry import Registry
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell, tell_paths
-from wsc.core.config import dump_yaml
-from wsc.core.errors import ConfigError
+from waferstream.core.config import dump_yaml
+from waferstream.core.errors import ConfigError
 
 
 def _list(given: argparse.Namespace) -> int:

@@ -13,8 +13,8 @@ from waferstream.cli.tools.checkpoint.files import new_file, write_weights
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
 from waferstream.cli.tools.config import STOCK, stock_variants
 from waferstream.config.phases import load_params
+from waferstream.core.config import Config, load_yaml
 from waferstream.training.setup.model import make_model
-from wsc.core.config import Config, load_yaml
 
 
 def _list(given: argparse.Namespace) -> int:

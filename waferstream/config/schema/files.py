@@ -13,16 +13,16 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 from appliance.spec import ClusterSpec
-from timing.hardware import fabric, inputs, wafer
-from timing.hardware.sourced import Preset, Sourced
 from waferstream.config.params import Params
 from waferstream.config.schema.generator import ConfigSchema
 from waferstream.config.sections.backend import DeviceType
 from waferstream.config.sections.callbacks import REMOVABLE_CALLBACKS
 from waferstream.config.sections.optimizer import OPTIMIZERS
-from wsc.core.config import load_yaml
-from wsc.core.hyper_schedules.base import SCHEDULES, Key, scheduler_name
-from wsc.core.hyper_schedules.build import argument_names
+from waferstream.core.config import load_yaml
+from waferstream.core.hyper_schedules.base import SCHEDULES, Key, scheduler_name
+from waferstream.core.hyper_schedules.build import argument_names
+from waferstream.machine.hardware import fabric, inputs, wafer
+from waferstream.machine.hardware.sourced import Preset, Sourced
 
 Schema = dict[str, Any]
 FileKind = Literal["params", "cluster"]

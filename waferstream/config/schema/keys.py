@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from waferstream.config.schema.files import FileKind, Schema, schema_of
-from wsc.core.config_errors import unknown
-from wsc.core.errors import ConfigError
+from waferstream.core.config_errors import unknown
+from waferstream.core.errors import ConfigError
 
 _NO_DEFAULT = object()
 _BOUNDS = {

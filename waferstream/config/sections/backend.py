@@ -9,10 +9,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from appliance.site import check_mounts, site_defaults
 from appliance.user_code import USER_CODE, is_refused
-from timing.hardware.streams import MOST_SERVERS
 from waferstream.config.sections.section import NotYet, Section, one_or_many
-from wsc.core.config import before
-from wsc.core.errors import ConfigError
+from waferstream.core.config import before
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware.streams import MOST_SERVERS
 
 DeviceType = Literal["CSX", "CPU", "GPU"]
 

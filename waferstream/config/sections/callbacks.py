@@ -23,7 +23,7 @@ from pydantic import (
 from modelzoo.lora_config import LoraConfig
 from waferstream.config.sections.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
 from waferstream.config.sections.section import Named, Section, class_name, one_or_many
-from wsc.core.config import before
+from waferstream.core.config import before
 
 StateName = Literal[
     "model",

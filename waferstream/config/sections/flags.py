@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
 from waferstream.config.sections.section import Named, NotYet, not_supported
-from wsc.core.config import before, validate
-from wsc.core.program.micro_batches import FLAG, Explore
+from waferstream.core.config import before, validate
+from waferstream.core.program.micro_batches import FLAG, Explore
 
 MAX_TRANSFER_BYTES = 2 * 2**30
 
 
 MicroBatchSize = Literal["auto", "fill_wafer", "none"] | Explore | PositiveInt
-"""Samples per micro-batch, or the policy that chooses them (``wsc.core.program.micro_batches``)."""
+"""Samples per micro-batch, or the policy (``waferstream.core.program.micro_batches``)."""
 
 
 def _micro_batch_size(value: object) -> object:

@@ -27,8 +27,8 @@ from waferstream.config.sections.section import (
     not_supported,
     one_or_many,
 )
-from wsc.core.config import before, validate_part
-from wsc.core.errors import nearest
+from waferstream.core.config import before, validate_part
+from waferstream.core.errors import nearest
 
 
 class UserClass(Section):

@@ -2,7 +2,7 @@
 
 ``{Class: {arguments}}`` and ``[{Class: {arguments}}]`` (``trainer`` of Model Zoo 2.10). Classes,
 arguments and defaults are those of the rules in ``memoryx.optim`` and of the schedules in
-``wsc.core.hyper_schedules``.
+``waferstream.core.hyper_schedules``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pydantic import (
 
 from memoryx.optim.rule import RULES, Rule
 from waferstream.config.sections.section import Named, Section, class_name, one_or_many
-from wsc.core.config import before
-from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules.base import SCHEDULES, HyperSchedule, Key, scheduler_name
-from wsc.core.hyper_schedules.build import argument_names, build_schedule, resolve
+from waferstream.core.config import before
+from waferstream.core.errors import ConfigError
+from waferstream.core.hyper_schedules.base import SCHEDULES, HyperSchedule, Key, scheduler_name
+from waferstream.core.hyper_schedules.build import argument_names, build_schedule, resolve
 
 _LR = Field(validation_alias=AliasChoices("lr", "learning_rate"))
 

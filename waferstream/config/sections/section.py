@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from wsc.core.config import Config, before
+from waferstream.core.config import Config, before
 
 MAX_STEP = 2**31 - 1
 """A step count fits a signed 32-bit integer (Model Zoo 2.10, ``trainer/callbacks/loop.py``)."""

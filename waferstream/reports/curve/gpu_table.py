@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from waferstream.core.units import aligned, format_rate
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
-from wsc.core.units import aligned, format_rate
 
 TITLE = "Samples/s of GPU clusters with the same model and batch, modelled"
 NOTHING = "-"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from timing.start_up import StartUp
+from waferstream.core.config import dump_yaml
+from waferstream.core.units import format_rate, format_short, seconds
+from waferstream.host.files import replacing, write_json
+from waferstream.machine.start_up import StartUp
 from waferstream.reports.amounts import energy_facts, format_duration, format_energy
 from waferstream.reports.curve.gpu_table import TITLE, gpu_table
 from waferstream.reports.curve.result import CurvePoint, CurveResult, GpuComparison, PointDetail
@@ -36,9 +39,6 @@ from waferstream.reports.page import (
     Verdict,
     render,
 )
-from wsc.core.config import dump_yaml
-from wsc.core.units import format_rate, format_short, seconds
-from wsc.host.files import replacing, write_json
 
 
 def write_curve(

@@ -15,8 +15,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
-from baselines.gpu.curve import Kind
-from timing.attribution import Attribution
+from waferstream.baselines.gpu.curve import Kind
+from waferstream.core.units import format_ps, format_rate
+from waferstream.machine.attribution import Attribution
 from waferstream.reports import style
 from waferstream.reports.curve.result import (
     GPU_STRATEGIES,
@@ -26,7 +27,6 @@ from waferstream.reports.curve.result import (
     GpuCurve,
 )
 from waferstream.reports.evidence import ErrorBar
-from wsc.core.units import format_ps, format_rate
 
 CAUSE_COLORS = {
     "compute": style.BLUE,

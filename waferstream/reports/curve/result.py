@@ -37,10 +37,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from baselines.gpu import GpuPoint
-from baselines.gpu.curve import Kind
 from memoryx.tiers import Tiers
-from timing.start_up import StartUp
+from waferstream.baselines.gpu import GpuPoint
+from waferstream.baselines.gpu.curve import Kind
+from waferstream.machine.start_up import StartUp
 from waferstream.reports.activation_zeros import ActivationZeros
 from waferstream.reports.economics import StepEnergy, TrainingBill
 from waferstream.reports.evidence import ErrorBar

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from waferstream.core.errors import WaferStreamError
 from waferstream.reports.curve.result import (
     CurvePoint,
     CurveResult,
@@ -14,7 +15,6 @@ from waferstream.reports.curve.result import (
 )
 from waferstream.reports.evidence import extrapolations
 from waferstream.reports.run.summary import Emulated, Measured, RunSummary
-from wsc.core.errors import WaferStreamError
 
 
 def curve_of_runs(

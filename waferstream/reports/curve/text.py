@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from timing.attribution import CAUSES, OVERHEAD_NOTE
-from waferstream.reports.amounts import format_duration, format_energy
-from waferstream.reports.curve.gpu_table import gpu_text
-from waferstream.reports.curve.result import CurvePoint, CurveResult, TrainingInfo, sweet_spots
-from waferstream.reports.economics import TrainingBill
-from waferstream.reports.evidence import error_bar_text
-from wsc.core.units import (
+from waferstream.core.units import (
     counted,
     folded,
     format_bytes,
@@ -20,6 +14,12 @@ from wsc.core.units import (
     format_rate,
     format_short,
 )
+from waferstream.machine.attribution import CAUSES, OVERHEAD_NOTE
+from waferstream.reports.amounts import format_duration, format_energy
+from waferstream.reports.curve.gpu_table import gpu_text
+from waferstream.reports.curve.result import CurvePoint, CurveResult, TrainingInfo, sweet_spots
+from waferstream.reports.economics import TrainingBill
+from waferstream.reports.evidence import error_bar_text
 
 Column = Callable[[CurvePoint], str | None]
 """The text of a cell; None where the point has no such value."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from swarmx.topology import Tree
-from timing.sram import SramPlan, SramReport
+from waferstream.core.units import counted, format_bytes
+from waferstream.machine.sram import SramPlan, SramReport
 from waferstream.reports.drawing import WIDTH, Color, Drawing, Point, stacked
 from waferstream.reports.machine.use import LinkLoad
-from wsc.core.units import counted, format_bytes
 
 CAUSE_COLORS: Mapping[str, Color] = {
     "compute": "blue",

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from timing.stalls import StreamCheck
-from wsc.core.units import format_bytes, format_ps
+from waferstream.core.units import format_bytes, format_ps
+from waferstream.machine.stalls import StreamCheck
 
 NUMBER = re.compile(r"\d+")
 """What layers that are alike may differ in."""

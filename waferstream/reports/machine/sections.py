@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from csnode.engine.spec import LayerRegion
 from swarmx.topology import Tree, swarmx_nodes
-from timing.attribution import CAUSES, OVERHEAD_NOTE, Attribution
-from timing.sram import LayerReport, SramReport, sram_report
+from waferstream.core.units import counted, format_bytes, format_ps
+from waferstream.machine.attribution import CAUSES, OVERHEAD_NOTE, Attribution
+from waferstream.machine.sram import LayerReport, SramReport, sram_report
 from waferstream.reports.machine.drawings import (
     grid_drawing,
     percent,
@@ -24,7 +25,6 @@ from waferstream.reports.machine.layer_groups import (
 )
 from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import Block, Figures, Section, Sentence, Table
-from wsc.core.units import counted, format_bytes, format_ps
 
 
 def attribution_section(causes: Attribution, steps: int) -> Section:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memoryx.tiers import Tiers
-from simulator.costed_program import CostedProgram
-from simulator.stream_checks import checked_streams
-from timing.hardware import MachineSpec
-from timing.sram import SramPlan, largest_with_recompute
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.units import seconds
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.sram import SramPlan, largest_with_recompute
 from waferstream.reports.machine.layer_groups import LayerGroup, group_layers
-from wsc.core.program.schedule import Rounds
-from wsc.core.units import seconds
+from waferstream.simulator.costed_program import CostedProgram
+from waferstream.simulator.stream_checks import checked_streams
 
 
 @dataclass(frozen=True)

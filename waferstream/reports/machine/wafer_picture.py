@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from timing.sram import SramPlan, SramReport, sram_report, stash_by_layer
+from waferstream.core.units import GIB, KIB, counted, format_bytes
+from waferstream.machine.sram import SramPlan, SramReport, sram_report, stash_by_layer
 from waferstream.reports import style
-from wsc.core.units import GIB, KIB, counted, format_bytes
 
 _IO_WIDTH = 0.03  # of the grid's width; enlarged to be visible, the real width is a few columns
 

@@ -9,7 +9,7 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
-from wsc.host.files import naming
+from waferstream.host.files import naming
 
 
 class EventWriter:

@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from waferstream.host.files import naming, open_regular
 from waferstream.reports.run.summary import Loss
-from wsc.host.files import naming, open_regular
 
 HISTORY_NAME = "history.jsonl"
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from timing.start_up import StartUp
+from waferstream.core.units import format_count, format_ps, format_rate, seconds
+from waferstream.machine.start_up import StartUp
 from waferstream.reports.amounts import format_duration, format_energy
 from waferstream.reports.drawing import Color, Point, Series, chart
 from waferstream.reports.economics import SECONDS_PER_HOUR, PriceSpec, power_kw
@@ -22,7 +23,6 @@ from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import Block, Facts, Figures, Listing, Page, Section, Sentence, Table
 from waferstream.reports.run.history import Curves
 from waferstream.reports.run.summary import Emulated, RunSummary
-from wsc.core.units import format_count, format_ps, format_rate, seconds
 
 REPORT_NAME = "report.html"
 

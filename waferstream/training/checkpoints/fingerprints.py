@@ -12,12 +12,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wsc.core.units import MIB
+from waferstream.core.units import MIB
 
 _MOST_FILES = 10_000  # of a folder
 _MOST_BYTES = 64 * MIB  # that are read; of more, the beginnings and ends of files
 _LEAST_BYTES = 4096  # of a file
-_OWN = ("modelzoo", "cstorch", "waferstream", "wsc", "torch", "builtins")
+_OWN = ("modelzoo", "cstorch", "waferstream", "torch", "builtins")
 _PASSING = (".lock", ".partial", ".tmp")  # files that loaders leave in a folder of data
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENCODING}
 

@@ -19,11 +19,11 @@ from torch import nn
 from modelzoo.data.registry import data_processor
 from modelzoo.models.registry import known_config
 from modelzoo.user_classes import CLASS, LOSS, import_class
+from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
+from waferstream.core.errors import CheckpointError
 from waferstream.training.checkpoints.fingerprints import code_digest, file_digest
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import CheckpointError
 
 log = logging.getLogger("waferstream")
 

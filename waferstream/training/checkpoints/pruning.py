@@ -17,10 +17,10 @@ from cstorch.sparse.filters import FilterCallable, default_sparse_param_filter
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig, Params
+from waferstream.core.errors import ConfigError
 from waferstream.training.checkpoints.restoring import load_weights
 from waferstream.training.setup.model import make_model
 from waferstream.training.setup.steps import make_loss_of
-from wsc.core.errors import ConfigError
 
 _LOADER = "trainer.fit.train_dataloader"
 

@@ -18,12 +18,12 @@ from cstorch.cluster.restored import STATES
 from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataLoader
 from cstorch.utils.data.dataloader import BATCHES, SAMPLES
+from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import LoadCheckpointStates, SkipSamples
+from waferstream.core.errors import CheckpointError
 from waferstream.training.callback import Callbacks
 from waferstream.training.checkpoints.provenance import check_changes
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import CheckpointError
 
 log = logging.getLogger("waferstream")
 

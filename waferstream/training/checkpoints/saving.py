@@ -13,9 +13,9 @@ from typing import Any
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.checkpoints.folder import NUMBER, CheckpointFolder, Draft
 from cstorch.backend import Backend
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import ApplianceNanError, CheckpointError, WaferStreamError
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.checkpoint.reader import Reader
+from waferstream.core.errors import ApplianceNanError, CheckpointError, WaferStreamError
 
 log = logging.getLogger("waferstream")
 

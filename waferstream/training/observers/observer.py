@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from timing.attribution import StepTiming
-from timing.timed_steps import TimedSteps
-from wsc.core.messages.watch import TensorNorms, global_norms
-from wsc.core.units import seconds
+from waferstream.core.messages.watch import TensorNorms, global_norms
+from waferstream.core.units import seconds
+from waferstream.machine.attribution import StepTiming
+from waferstream.machine.timed_steps import TimedSteps
 
 TRAIN_LOSS, EVAL_LOSS = "train/loss", "eval/loss"
 

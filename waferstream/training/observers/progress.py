@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from cstorch.progress import eval_line, train_line
+from waferstream.host.progress_bar import ProgressBar
 from waferstream.training.observers.observer import EvaluationLog, TrainingLog
-from wsc.host.progress_bar import ProgressBar
 
 
 class Progress:

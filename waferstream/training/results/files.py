@@ -11,7 +11,10 @@ from pathlib import Path
 
 from appliance.elaboration.elaborate import costed_program
 from appliance.spec import ClusterSpec
-from timing.hardware import MachineSpec
+from waferstream.core.roles.installation import Installation
+from waferstream.core.units import format_count
+from waferstream.host.files import replacing, write_json
+from waferstream.machine.hardware import MachineSpec
 from waferstream.reports.host import git_commit
 from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import render
@@ -21,9 +24,6 @@ from waferstream.reports.run.page import REPORT_NAME, Origin, run_page
 from waferstream.reports.run.summary import SUMMARY_NAME, RunSummary
 from waferstream.training.results.run_folder import RunFolder
 from waferstream.training.results.summary import PICTURE_NAME
-from wsc.core.roles.installation import Installation
-from wsc.core.units import format_count
-from wsc.host.files import replacing, write_json
 
 
 def write_results(folder: RunFolder, summary: RunSummary, curves: Curves) -> None:

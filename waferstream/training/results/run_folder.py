@@ -34,15 +34,15 @@ import torch
 from appliance.spec import ClusterSpec
 from cstorch.cluster.job_records import JobRecords
 from waferstream.config.params import Params
+from waferstream.core.config import dump_yaml
+from waferstream.core.errors import ConfigError
+from waferstream.core.system_errors import remedy_of
+from waferstream.host.files import replacing, write_json
+from waferstream.host.interrupts import ending
+from waferstream.host.locks import locked
+from waferstream.host.log_file import LINE_FORMAT, LogFile
 from waferstream.reports.run.summary import RunSummary
-from wsc.core.config import dump_yaml
-from wsc.core.errors import ConfigError
-from wsc.core.system_errors import remedy_of
-from wsc.host.files import replacing, write_json
-from wsc.host.interrupts import ending
-from wsc.host.locks import locked
-from wsc.host.log_file import LINE_FORMAT, LogFile
-from wsc.version import VERSION
+from waferstream.version import VERSION
 
 log = logging.getLogger("waferstream")
 

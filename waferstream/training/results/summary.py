@@ -13,20 +13,20 @@ from csnode.engine.regions import layer_regions, operand_dtype
 from csnode.engine.spec import EngineSpec, LayerRegion
 from cstorch.backend import Backend
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
-from simulator.cluster_timing import prediction
-from timing.attribution import OVERHEAD_NOTE
-from timing.hardware import MachineSpec
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.init import DataLoaderConfig
+from waferstream.core.program.micro_batches import closest_size
+from waferstream.core.roles.installation import Installation
+from waferstream.core.units import aligned
+from waferstream.machine.attribution import OVERHEAD_NOTE
+from waferstream.machine.hardware import MachineSpec
 from waferstream.reports.host import describe_host
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
+from waferstream.simulator.cluster_timing import prediction
 from waferstream.training.observers.history import History
 from waferstream.training.results.run_folder import RunFolder
 from waferstream.training.trainer import Outcome
-from wsc.core.program.micro_batches import closest_size
-from wsc.core.roles.installation import Installation
-from wsc.core.units import aligned
-from wsc.version import VERSION
+from waferstream.version import VERSION
 
 log = logging.getLogger("waferstream")
 

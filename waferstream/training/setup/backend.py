@@ -7,10 +7,10 @@ from pathlib import Path
 import cstorch
 from appliance.spec import ClusterSpec
 from cstorch.backend import Backend
-from timing.record import DEFAULT_LIMIT
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import CheckLoss
 from waferstream.config.sections.precision import PrecisionConfig
+from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.training.trace_request import TraceRequest
 
 COMPILED = "cached_compile"

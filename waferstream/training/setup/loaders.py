@@ -13,7 +13,7 @@ from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.registry import group_of_samples, known_config
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.sections.init import DataLoaderConfig
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 _MODEL = "trainer.init.model"
 

@@ -18,11 +18,11 @@ from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
 from waferstream.config.sections.section import MAX_STEP
+from waferstream.core.hyper_schedules.base import scheduler_name
+from waferstream.core.hyper_schedules.build import argument_names
+from waferstream.core.hyper_schedules.composed import ScalePerParamLR
+from waferstream.core.messages.watch import Watch
 from waferstream.training.setup.parameter_groups import parameter_groups
-from wsc.core.hyper_schedules.base import scheduler_name
-from wsc.core.hyper_schedules.build import argument_names
-from wsc.core.hyper_schedules.composed import ScalePerParamLR
-from wsc.core.messages.watch import Watch
 
 log = logging.getLogger("waferstream")
 

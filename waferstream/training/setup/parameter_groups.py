@@ -11,7 +11,7 @@ from modelzoo.models.registry import known_config
 from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.optimizer import DECAYED, NOT_DECAYED
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def parameter_groups(init: InitConfig, model: nn.Module) -> list[dict[str, Any]]:

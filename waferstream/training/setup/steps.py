@@ -17,16 +17,16 @@ from cstorch.tracing.forward import Forward
 from modelzoo.models.registry import known_config
 from modelzoo.user_classes import compute_loss, make_loss
 from waferstream.config.params import InitConfig
+from waferstream.host.sources import sources_digest
 from waferstream.training.callback import NO_CALLBACKS, Callbacks
-from wsc.host.sources import sources_digest
 
 Step = Callable[[Any], Any]
 """A traced step: from a batch to its loss."""
 
 _MODEL = "trainer.init.model"
 SOURCES = (
-    *("appliance", "csnode", "cstorch", "memoryx", "modelzoo"),
-    *("simulator", "swarmx", "timing", "waferstream", "wsc"),
+    *("appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx"),
+    "waferstream",
 )
 """Packages whose code decides the program of a step: this module imports them, or theirs do."""
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from appliance.checkpoints.background_save import BackgroundSave
 from tests.support.errors import raises
-from wsc.checkpoint.parts import Part, part_path, write_part
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_tensors
-from wsc.core.errors import CheckpointError
+from waferstream.checkpoint.parts import Part, part_path, write_part
+from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import append_tensors
+from waferstream.core.errors import CheckpointError
 
 
 def test_file_is_complete_when_the_last_server_has_reported(tmp_path: Path) -> None:

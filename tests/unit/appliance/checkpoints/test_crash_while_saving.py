@@ -16,11 +16,16 @@ import torch
 from appliance.checkpoints.folder import CheckpointFolder
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
-from wsc.checkpoint import MODEL
-from wsc.checkpoint.parts import read_parts, remove_parts
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_links, append_tensors, reserve_tensors, write_metadata
-from wsc.core.program.program import TensorSpec
+from waferstream.checkpoint import MODEL
+from waferstream.checkpoint.parts import read_parts, remove_parts
+from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import (
+    append_links,
+    append_tensors,
+    reserve_tensors,
+    write_metadata,
+)
+from waferstream.core.program.program import TensorSpec
 
 SYSTEM_CALLS = frozenset(["pwrite", "fsync", "posix_fallocate", "replace", "unlink"])
 """Names of functions that write to, flush, rename or remove a file on the way of a save."""

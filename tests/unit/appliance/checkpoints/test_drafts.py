@@ -13,9 +13,9 @@ import pytest
 from appliance.checkpoints.folder import INDEX_NAME, LOCK_NAME, CheckpointFolder
 from tests.support.errors import raises
 from tests.support.files.checkpoint_folders import fill, save, visible
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import CheckpointError
-from wsc.host import locks
+from waferstream.checkpoint.reader import Reader
+from waferstream.core.errors import CheckpointError
+from waferstream.host import locks
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
@@ -67,7 +67,7 @@ from contextlib import ExitStack
 from pathlib import Path
 import numpy as np
 from appliance.checkpoints.folder import CheckpointFolder
-from wsc.checkpoint.writer import append_tensors, write_metadata
+from waferstream.checkpoint.writer import append_tensors, write_metadata
 folder, moment = CheckpointFolder(Path(sys.argv[1])), sys.argv[2]
 die = lambda *_: os._exit(9)
 if moment == "before rename":

@@ -18,10 +18,10 @@ from appliance.checkpoints.folder import INDEX_NAME, CheckpointFolder
 from tests.support.errors import raises
 from tests.support.files.checkpoint_files import flip_in
 from tests.support.files.checkpoint_folders import fill, save, visible
-from wsc.checkpoint.parts import Part
-from wsc.checkpoint.writer import append_tensors, write_metadata
-from wsc.core.config import load_yaml
-from wsc.core.errors import CheckpointError, ConfigError
+from waferstream.checkpoint.parts import Part
+from waferstream.checkpoint.writer import append_tensors, write_metadata
+from waferstream.core.config import load_yaml
+from waferstream.core.errors import CheckpointError, ConfigError
 
 
 def test_checkpoint_gets_its_name_when_complete(tmp_path: Path) -> None:

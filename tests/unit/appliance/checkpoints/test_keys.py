@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from appliance.checkpoints.keys import check_keys
 from tests.support.errors import raises
-from wsc.core.errors import CheckpointError
+from waferstream.core.errors import CheckpointError
 
 keys = st.lists(st.sampled_from("abcdefghijkl"), unique=True)
 

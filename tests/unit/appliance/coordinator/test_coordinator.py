@@ -31,12 +31,12 @@ from tests.support.roles.local_machine import (
     sgd,
     start,
 )
-from timing.record import Record
-from wsc.compiler.compiled import Compiled
-from wsc.core.digest import weights_digest
-from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, CheckpointError
-from wsc.core.messages.watch import Watch
-from wsc.core.roles.commands import Install
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.digest import weights_digest
+from waferstream.core.errors import ApplianceNanError, ApplianceRuntimeServerError, CheckpointError
+from waferstream.core.messages.watch import Watch
+from waferstream.core.roles.commands import Install
+from waferstream.machine.record import Record
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 SIZE = ClusterSize(2, num_servers=2)

@@ -10,7 +10,6 @@ import pytest
 from appliance.coordinator.emulated_clock import EmulatedClock
 from appliance.elaboration.elaborate import ClusterSize, costed_program
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
-from simulator.cluster_timing import ClusterTiming
 from tests.support.roles.local_machine import (
     BF16,
     MACHINE,
@@ -20,11 +19,12 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
-from timing.cost import segment_costs
-from timing.hardware import override
-from wsc.core.roles.installation import Installation
-from wsc.core.sparsity.levels import AnyLevel, Constant, Exp
-from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.core.roles.installation import Installation
+from waferstream.core.sparsity.levels import AnyLevel, Constant, Exp
+from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.machine.cost import segment_costs
+from waferstream.machine.hardware import override
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 WIDTH = 256
 NAME = "layers.0.weight"

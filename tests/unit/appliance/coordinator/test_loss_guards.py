@@ -13,9 +13,9 @@ from tests.support.roles.local_machine import (
     installation,
     random_batches,
 )
-from wsc.core.errors import DataError
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.program import Program
+from waferstream.core.errors import DataError
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.program import Program
 
 CLAMP = """
 def forward(self, x):

@@ -1,8 +1,8 @@
 """What a coordinator keeps of measured activities."""
 
 from appliance.coordinator.measured_record import MeasuredRecord
-from wsc.core.roles.activities import Interval
-from wsc.core.roles.role import Report
+from waferstream.core.roles.activities import Interval
+from waferstream.core.roles.role import Report
 
 
 def report(role: str, *starts: int) -> Report:

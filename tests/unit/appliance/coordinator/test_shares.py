@@ -10,9 +10,9 @@ from appliance.coordinator.commands import HashWeights, Run
 from appliance.coordinator.shares import Shares, dealt_out, speeds_of
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.roles.local_machine import train_regression
-from wsc.core.program.schedule import Rounds
-from wsc.core.roles.activities import Interval
-from wsc.core.roles.role import Report
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.roles.activities import Interval
+from waferstream.core.roles.role import Report
 
 ROUNDS = Rounds(num_micro_batches=12, num_nodes=4, per_node=3)
 PLENTY = 12

@@ -8,7 +8,7 @@ import torch
 
 from appliance.coordinator.step_results import combine
 from tests.support.programs.small_programs import program
-from wsc.core.program.program import Program, TensorResult
+from waferstream.core.program.program import Program, TensorResult
 
 
 def with_tensors(*results: TensorResult) -> Program:

@@ -21,7 +21,7 @@ from tests.support.roles.local_machine import (
     sgd,
     start,
 )
-from wsc.core.program.program import StepState, TensorSpec
+from waferstream.core.program.program import StepState, TensorSpec
 
 source = partial(random_batches, 3, 10)
 

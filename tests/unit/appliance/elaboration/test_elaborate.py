@@ -20,13 +20,13 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
-from timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, override
-from timing.sram import SramPlan, code_bytes
-from wsc.compiler.compiled import Compiled
-from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.program.schedule import Rounds
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import RoleSpec
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import RoleSpec
+from waferstream.machine.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, override
+from waferstream.machine.sram import SramPlan, code_bytes
 
 Elaborated = tuple[
     Sequence[RoleSpec], list[ServerSpec], list[SwitchSpec], list[NodeSpec], list[WorkerSpec]

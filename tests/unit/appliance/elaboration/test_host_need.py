@@ -32,9 +32,9 @@ from tests.support.roles.local_machine import (
     sgd,
 )
 from tests.support.runs.tiny_run import run_here, write_run
-from timing.hardware import MachineSpec
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.roles.installation import Installation
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.roles.installation import Installation
+from waferstream.machine.hardware import MachineSpec
 
 
 def installed(size: ClusterSize) -> Installation:

@@ -9,7 +9,7 @@ import pytest
 from appliance.elaboration.round_size import activation_bytes, micro_batches_of_round
 from appliance.placement.host_memory import free_bytes
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
-from wsc.core.program.program import Program
+from waferstream.core.program.program import Program
 
 PLENTY = 1 << 40
 

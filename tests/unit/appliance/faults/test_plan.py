@@ -4,8 +4,8 @@ import pytest
 
 from appliance.faults.plan import Fault, FaultPlan
 from tests.support.errors import raises
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 ROLES = ("wgt-0", "br-0", "csx-0", "wrk-0", "crd-0")
 

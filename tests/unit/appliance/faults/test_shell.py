@@ -21,7 +21,6 @@ from appliance.faults.log import FaultLog
 from appliance.faults.plan import Fault, FaultPlan
 from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
-from simulator.cluster_timing import ClusterTiming
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
     MACHINE,
@@ -31,16 +30,17 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
-from wsc.core.config import validate
-from wsc.core.errors import (
+from waferstream.core.config import validate
+from waferstream.core.errors import (
     ApplianceCorruptionError,
     ApplianceRuntimeServerError,
     CheckpointError,
     ConfigError,
     WaferStreamError,
 )
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import Installation
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import Installation
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 SIZE = ClusterSize(num_csx=2)
 STEPS = 3

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from appliance.health.link_waits import LinkWaits, between_hosts, longest_waits
-from wsc.core.messages.messages import Envelope, WeightsReleased
-from wsc.core.roles.activities import Interval
-from wsc.core.roles.role import Job, Report
+from waferstream.core.messages.messages import Envelope, WeightsReleased
+from waferstream.core.roles.activities import Interval
+from waferstream.core.roles.role import Job, Report
 
 HOSTS = {"br-0": "10.0.0.1", "wgt-0": "10.0.0.1", "br-1": "10.0.0.2", "csx-0": "10.0.0.2"}
 S = 10**9

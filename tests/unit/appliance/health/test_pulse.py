@@ -12,7 +12,7 @@ import pytest
 
 from appliance.health.pulse import _LAYOUT, Activity, PulseWriter, read_pulse
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceRuntimeServerError
+from waferstream.core.errors import ApplianceRuntimeServerError
 
 
 @pytest.fixture

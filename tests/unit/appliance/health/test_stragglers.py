@@ -10,9 +10,9 @@ import yaml
 
 from appliance.health.stragglers import STEPS_IN_A_ROW, Stragglers
 from tests.support.runs.tiny_run import run_here, write_run
+from waferstream.core.roles.activities import Interval, Place
+from waferstream.core.roles.role import Report
 from waferstream.reports.run.summary import SUMMARY_NAME
-from wsc.core.roles.activities import Interval, Place
-from wsc.core.roles.role import Report
 
 LINK = "10.0.0.1 to 10.0.0.2"
 

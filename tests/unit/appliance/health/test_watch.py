@@ -7,7 +7,7 @@ from dataclasses import replace
 from appliance.health.diagnosis import waiting_for
 from appliance.health.pulse import Activity, Pulse
 from appliance.health.watch import HealthWatch, Judge, Limits
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 LIMITS = Limits(stopped_s=5, stalled_s=60)
 WORKING = Pulse(Activity.WORK, 0.5, 0, 51, "WeightsReady from br-0")

@@ -9,7 +9,7 @@ import torch
 
 from appliance.input.batches import GlobalBatches, batch_leaves
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 
 def batch(number: int, rows: int = 2) -> dict[str, Any]:

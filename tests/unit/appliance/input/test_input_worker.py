@@ -12,14 +12,14 @@ from tests.support.errors import raises
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.envelopes import payload_of
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
-from wsc.core.errors import DataError
-from wsc.core.messages.messages import BatchReady, BatchReleased, Envelope
-from wsc.core.program.program import Program
-from wsc.core.program.schedule import Rounds
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import InputFeed, Installation
-from wsc.core.roles.role import Job, RoleContext
+from waferstream.core.errors import DataError
+from waferstream.core.messages.messages import BatchReady, BatchReleased, Envelope
+from waferstream.core.program.program import Program
+from waferstream.core.program.schedule import Rounds
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.core.roles.role import Job, RoleContext
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 BATCHES = random_batches(3, ROWS)

@@ -15,8 +15,8 @@ from tests.support.roles.local_machine import (
     installation,
     random_batches,
 )
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.label_means import LabelMean
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.label_means import LabelMean
 
 COUNT = KernelSource("def forward(self, x):\n    return [x.sum()]\n", {}, {})
 STEPS = {1: (1.0, 3.0), 2: (0.0, 5.0)}

@@ -12,8 +12,8 @@ from tests.support.roles.local_machine import (
     installation,
     random_batches,
 )
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.program import TensorSpec
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.program import TensorSpec
 
 TEXT = """
 def forward(self, x, y):

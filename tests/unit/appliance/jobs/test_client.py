@@ -15,7 +15,7 @@ from appliance.jobs.job import PRIORITIES, ClusterJob, Phase, Request
 from appliance.jobs.queue import QueueSpec
 from appliance.jobs.registry import Registry
 from tests.support.errors import raises
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceRuntimeServerError,
     ClusterJobCancelledByCsctl,
     ClusterJobScheduleError,

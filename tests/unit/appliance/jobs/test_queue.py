@@ -7,7 +7,7 @@ import pytest
 from appliance.jobs.job import PRIORITIES, ClusterJob, Condition, Owner, Phase, Request
 from appliance.jobs.queue import QueueSpec, waiting_reason
 from tests.support.errors import raises
-from wsc.core.errors import ClusterJobScheduleError, ConfigError
+from waferstream.core.errors import ClusterJobScheduleError, ConfigError
 
 FOUR = QueueSpec(systems=4, memoryx_groups=2)
 

@@ -14,7 +14,7 @@ from appliance.jobs.job import ClusterJob, Condition, Phase, Request
 from appliance.jobs.queue import QueueSpec
 from appliance.jobs.registry import KEPT_S, Registry, this_process
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_submitted_job_is_found_and_moved(tmp_path: Path) -> None:

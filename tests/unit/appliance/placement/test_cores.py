@@ -12,7 +12,7 @@ import pytest
 
 from appliance.placement.cores import CorePool, UnlimitedCores, cores_of_host
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceRuntimeServerError
+from waferstream.core.errors import ApplianceRuntimeServerError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from appliance.placement.placer import Host, Placer
 from appliance.spec import ClusterSpec, RuntimeSpec
 from appliance.starting import lanes_on
 from tests.support.errors import raises
-from wsc.core.config import validate
-from wsc.core.errors import ClusterJobInitError, ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ClusterJobInitError, ConfigError
 
 ON_GPUS = RuntimeSpec(device="cuda")
 

@@ -11,9 +11,9 @@ from csnode.node import NodeSpec
 from swarmx.running_tree import HostTree
 from swarmx.topology import Tree
 from tests.support.errors import raises
-from timing.hardware import MachineSpec
-from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages.messages import node_name, switch_name
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.core.messages.messages import node_name, switch_name
+from waferstream.machine.hardware import MachineSpec
 
 HOSTS = tuple(Host(f"id-{i}", f"10.0.0.{i}", capacity=4, cores=2 + i) for i in range(3))
 

@@ -9,7 +9,7 @@ import pytest
 from appliance.ray import metrics as module
 from appliance.ray.metrics import RoleMetrics
 from swarmx.links.memory import MemorySlab
-from wsc.core.messages.messages import Envelope, WeightsReady, WeightsReleased
+from waferstream.core.messages.messages import Envelope, WeightsReady, WeightsReleased
 
 SENT = [
     Envelope("br-0", "csx-0", WeightsReady(1, 0, 0, MemorySlab(96))),

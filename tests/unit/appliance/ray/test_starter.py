@@ -15,7 +15,7 @@ from appliance.ray import starter as module
 from appliance.ray.starter import RayStarter
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from tests.support.errors import raises
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 HOME, NEAR, FAR = (Host(name, f"10.0.0.{i}", 2) for i, name in enumerate(("home", "near", "far")))
 

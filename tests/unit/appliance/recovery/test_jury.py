@@ -26,11 +26,11 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
-from wsc.core.config import validate
-from wsc.core.errors import ApplianceError, ConfigError
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.verification import Ballot, Dispute, DisputedBitsError, Unit
+from waferstream.core.config import validate
+from waferstream.core.errors import ApplianceError, ConfigError
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.verification import Ballot, Dispute, DisputedBitsError, Unit
 
 STEPS = 6
 ONE_RESTART = AutoRestart(max_num_restarts=1)

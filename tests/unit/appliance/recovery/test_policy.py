@@ -9,7 +9,7 @@ from appliance.recovery.policy import (
     Policy,
 )
 from appliance.spec import AutoRestart
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceDeadlockError,
     ApplianceNanError,
     ApplianceResourceExhausted,

@@ -20,7 +20,6 @@ from appliance.recovery.policy import Policy
 from appliance.recovery.replay import ReplayingCluster
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.spec import AutoRestart
-from simulator.cluster_timing import ClusterTiming
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
     MACHINE,
@@ -30,11 +29,12 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.roles.commands import Install
-from wsc.core.roles.installation import Installation
-from wsc.core.roles.role import Command, Job, Report
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.core.errors import ApplianceRuntimeServerError
+from waferstream.core.roles.commands import Install
+from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.role import Command, Job, Report
+from waferstream.simulator.cluster_timing import ClusterTiming
 
 SIZE = ClusterSize(2, num_servers=2)
 source = partial(random_batches, 3, 10)

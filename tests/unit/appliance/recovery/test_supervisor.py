@@ -26,11 +26,11 @@ from tests.support.roles.mortal_cluster import (
     programs,
     replicated_specs,
 )
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.core.errors import ApplianceRuntimeServerError, DataError
-from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
-from wsc.core.roles.commands import Install, ReadLayout, ReadMasters, Restore
-from wsc.core.roles.role import Command
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.core.errors import ApplianceRuntimeServerError, DataError
+from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.roles.commands import Install, ReadLayout, ReadMasters, Restore
+from waferstream.core.roles.role import Command
 
 LOSSES = st.dictionaries(st.integers(1, 1000), st.sampled_from(["csx", "br", "wrk"]), max_size=3)
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.chaos.__main__ import main
 from benchmarks.chaos.training import Training
 from tests.support.host.processes import running, write_endless_program
-from wsc.host.interrupts import Terminated
+from waferstream.host.interrupts import Terminated
 
 
 def test_short_run_has_the_weights_without_faults(tmp_path: Path) -> None:

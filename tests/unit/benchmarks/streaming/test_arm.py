@@ -20,7 +20,7 @@ import pytest
 from benchmarks.streaming.arm import Arm, Opener
 from tests.support.errors import raises
 from tests.support.host.processes import descendants, wait_for_end, wait_for_state
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 
 def opener(run: Callable[[int], object]) -> Opener:

@@ -14,7 +14,7 @@ from benchmarks.streaming import torch_loops
 from benchmarks.streaming.arms import openers
 from benchmarks.streaming.workload import Layout, Workload
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 WORKLOAD = Workload(64, 1, 64, 8, batch_size=8, precision="fp32", cores=2)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.streaming.exposure import Bar, bars_of, exposure_of
-from timing.trace import Activities, write_trace
-from wsc.core.roles.activities import Interval, Place
+from waferstream.core.roles.activities import Interval, Place
+from waferstream.machine.trace import Activities, write_trace
 
 US = 1e-6
 

@@ -14,7 +14,7 @@ from benchmarks.streaming import gpu
 from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.workload import Workload
 from cstorch import backends
-from wsc.core.units import MIB
+from waferstream.core.units import MIB
 
 TINY = Workload(64, 1, 64, 8, batch_size=4, precision="bf16", cores=1, micro_batch=2)
 

@@ -8,7 +8,7 @@ import torch
 from csnode.devices import cuda
 from csnode.devices.cuda import queues_of_gpu, reproducible
 from tests.support.errors import raises
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 
 def test_nodes_take_the_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ from tests.support.errors import raises
 from tests.support.programs.small_programs import program
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.deferred_queues import DeferredQueues
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.roles.role import RoleContext
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.roles.role import RoleContext
 
 BUCKET = plan_streams(program(), 1).gradients[-1]
 SLAB = StrictArena().allocate(BUCKET.num_bytes)

@@ -15,9 +15,9 @@ from csnode.devices.plain_attention import attention, attention_backward
 from csnode.micro_batch import MicroBatch
 from tests.support.errors import raises
 from tests.support.roles.local_machine import BF16, compile_model
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program.kernel_source import KernelSource
-from wsc.numerics.keyed_random import KEY_INPUT
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.numerics.keyed_random import KEY_INPUT
 
 META = torch.device("meta")
 ATEN = torch.ops.aten

@@ -16,8 +16,8 @@ from csnode.gradients import GradientSum, SlabMemory
 from tests.support.programs.small_programs import program
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.deferred_queues import DeferredQueues
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.program.stream_plan import plan_streams
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.program.stream_plan import plan_streams
 
 BUCKET = plan_streams(program(), 1).gradients[-1]
 ORDERS = st.builds(random.Random, st.integers(0, 2**32 - 1))

@@ -12,7 +12,7 @@ from csnode.engine.array import WaferArray
 from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.order import ring_positions
 from csnode.fabric.defects import random_defects
-from timing.hardware.fabric import WSE2
+from waferstream.machine.hardware.fabric import WSE2
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 Kernel = Callable[[WaferArray], tuple[torch.Tensor, ...]]

@@ -7,9 +7,9 @@ import torch
 from csnode.engine.binding import built
 from csnode.engine.spec import EngineSpec
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.segment import Segment
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.segment import Segment
 
 WAFER = EngineSpec(default="wafer", rows=2, columns=3)
 SEGMENT = Segment(0, "forward", "layer", ("w",), (), ("x",), (), (), (), ())

@@ -12,9 +12,9 @@ from torch import fx
 from csnode.engine.calls import KernelCall, calls_of
 from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.kernels import KERNELS, PRODUCTS
-from wsc.compiler.ops import KIND_OF, op_name
-from wsc.compiler.work import work_of
-from wsc.core.program.segment import OpWork
+from waferstream.compiler.ops import KIND_OF, op_name
+from waferstream.compiler.work import work_of
+from waferstream.core.program.segment import OpWork
 
 aten: Any = torch.ops.aten
 FLASH = aten._scaled_dot_product_flash_attention_for_cpu

@@ -14,8 +14,8 @@ from csnode.engine.closed_forms import (
     region_grid,
 )
 from csnode.engine.spec import KERNEL_NAMES, KernelName
-from timing.kernels.op_costs import op_cycles
-from wsc.core.program.segment import OpWork
+from waferstream.core.program.segment import OpWork
+from waferstream.machine.kernels.op_costs import op_cycles
 
 BOUND, MEAN_BOUND = 0.05, 0.02
 CASES: dict[KernelName, list[tuple[int, ...]]] = {

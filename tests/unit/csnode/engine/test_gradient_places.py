@@ -11,8 +11,8 @@ import torch
 from csnode.engine.binding import built
 from csnode.engine.gradient_places import GradientPlaces
 from csnode.engine.spec import TORCH, EngineSpec
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.segment import Segment
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.segment import Segment
 
 ROWS, OUTPUTS, INPUTS = 5, 6, 8
 SLOPE = torch.randn(ROWS, OUTPUTS, generator=torch.Generator().manual_seed(1))

@@ -11,7 +11,7 @@ import torch
 from csnode.engine.array import WaferArray
 from csnode.engine.kernels import KERNELS, PRODUCTS
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 aten: Any = torch.ops.aten
 ARRAY = WaferArray(3, 4)

@@ -8,9 +8,9 @@ from csnode.engine.regions import check_layers, check_region, layer_regions, reg
 from csnode.engine.spec import EngineSpec
 from tests.support.errors import raises
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
-from timing.hardware.fabric import WSE2
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program.program import Program
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.program import Program
+from waferstream.machine.hardware.fabric import WSE2
 
 ENGINE = EngineSpec(default="wafer", rows=1, columns=1)
 

@@ -9,9 +9,9 @@ import pytest
 from csnode.fabric import Defects, Fabric
 from csnode.fabric.defects import random_defects, read_defects
 from tests.support.errors import raises
-from timing.hardware import override
-from timing.hardware.fabric import WSE2
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware import override
+from waferstream.machine.hardware.fabric import WSE2
 
 SMALL = override(WSE2, rows=10, columns=12)
 

@@ -7,8 +7,8 @@ import dataclasses
 from csnode.fabric import Dtype
 from csnode.fabric.memory import Layout
 from tests.support.errors import raises
-from timing.hardware.fabric import WSE2
-from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
+from waferstream.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
+from waferstream.machine.hardware.fabric import WSE2
 
 
 def test_layout_fills_the_sram_and_no_more() -> None:

@@ -15,7 +15,7 @@ from csnode.fabric import (
     Vector,
 )
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 
 def test_check_instruction_refuses_wrong_operands() -> None:

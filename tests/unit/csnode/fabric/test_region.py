@@ -16,12 +16,12 @@ from csnode.fabric.defects import random_defects
 from csnode.fabric.dtypes import Array
 from csnode.fabric.region import Region, largest_region, working_region, working_wafer
 from tests.support.errors import raises
-from timing.cost import best_grid
-from timing.hardware import CS2, DefectSpec, WaferSpec, override
-from timing.hardware.fabric import WSE2
-from timing.kernels.op_costs import op_cycles
-from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.program.segment import OpWork
+from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
+from waferstream.core.program.segment import OpWork
+from waferstream.machine.cost import best_grid
+from waferstream.machine.hardware import CS2, DefectSpec, WaferSpec, override
+from waferstream.machine.hardware.fabric import WSE2
+from waferstream.machine.kernels.op_costs import op_cycles
 
 FABRIC = override(WSE2, columns=10, rows=20)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from csnode.fabric import Defects, Fabric
-from timing.hardware import WSE2, WSE3, override
+from waferstream.machine.hardware import WSE2, WSE3, override
 
 SMALL = override(WSE2, rows=10, columns=12)
 

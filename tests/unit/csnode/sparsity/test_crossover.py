@@ -15,8 +15,8 @@ from csnode.sparsity.crossover import (
     largest_density,
 )
 from tests.support.errors import raises
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 LARGE = 2**20
 

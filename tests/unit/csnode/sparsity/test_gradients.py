@@ -11,10 +11,10 @@ import torch
 from csnode.engine.binding import built
 from csnode.engine.spec import EngineSpec
 from csnode.sparsity.products import Pattern, sampled
-from wsc.core.program.kernel_source import KernelSource
-from wsc.core.program.segment import Segment
-from wsc.core.sparsity.nonzeros import Index
-from wsc.numerics.half_types import nearest
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.segment import Segment
+from waferstream.core.sparsity.nonzeros import Index
+from waferstream.numerics.half_types import nearest
 
 ROWS, OUTPUTS, INPUTS = 5, 6, 8
 MASK = torch.rand(OUTPUTS, INPUTS, generator=torch.Generator().manual_seed(0)) < 0.3

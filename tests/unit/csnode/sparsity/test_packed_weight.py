@@ -8,7 +8,7 @@ import torch
 from csnode.sparsity.crossover import SparseProducts
 from csnode.sparsity.packed_weight import NonZeros, PackedWeight
 from csnode.sparsity.products import Pattern, times
-from wsc.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.nonzeros import Index
 
 aten = torch.ops.aten
 OUTPUTS, INPUTS, ROWS = 12, 20, 3

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from csnode.sparsity.products import Pattern, sampled, times
-from wsc.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.nonzeros import Index
 
 
 def pattern_of(mask: torch.Tensor) -> Pattern:

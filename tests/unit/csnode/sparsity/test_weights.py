@@ -6,9 +6,9 @@ import torch
 
 from csnode.sparsity.weights import SparseWeights
 from tests.support.programs.small_programs import program
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.sparsity.nonzeros import Index
-from wsc.core.sparsity.packed_weights import PackedWeights
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.packed_weights import PackedWeights
 
 BUCKET = plan_streams(program(), 1).weights[0]
 NAME = next(spec.name for spec in BUCKET.specs if len(spec.shape) == 2)

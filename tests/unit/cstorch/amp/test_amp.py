@@ -21,9 +21,9 @@ from tests.support.programs.cstorch_program import (
     training_step,
 )
 from tests.support.roles.local_machine import Regression
-from wsc.core.digest import weights_digest
-from wsc.core.errors import ApplianceCompilationError, ConfigError
-from wsc.numerics.precision import StreamPrecision
+from waferstream.core.digest import weights_digest
+from waferstream.core.errors import ApplianceCompilationError, ConfigError
+from waferstream.numerics.precision import StreamPrecision
 
 
 @pytest.fixture

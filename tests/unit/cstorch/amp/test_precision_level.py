@@ -12,7 +12,7 @@ import cstorch
 from cstorch import amp, backends
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, losses, running_backend, training_step
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_current_pol_is_that_of_the_innermost_function() -> None:

@@ -19,8 +19,8 @@ from cstorch.client.annotations import (
 from tests.support.programs.kernels import run_kernels
 from tests.support.programs.plain_steps import backward_step
 from tests.support.roles.local_machine import FP32
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.compiled import Compiled
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.compiler.compiled import Compiled
 
 
 @dataclass

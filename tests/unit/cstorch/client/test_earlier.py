@@ -28,7 +28,7 @@ from tests.support.programs.cstorch_program import (
     training_step,
 )
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import ConfigError, ProgramOrderError
+from waferstream.core.errors import ConfigError, ProgramOrderError
 
 
 @pytest.fixture

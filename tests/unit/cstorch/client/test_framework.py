@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from cstorch.client.framework import CerebrasModel
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_class_numbers_have_cross_entropy(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from cstorch import ClusterConfig
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_cluster_config_defaults() -> None:

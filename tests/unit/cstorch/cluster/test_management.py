@@ -6,7 +6,7 @@ from cstorch.client.accepted.telemetry import TelemetryClient
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.management import ClusterManagement
 from tests.support.errors import raises
-from wsc.core.errors import CheckpointError, ConfigError
+from waferstream.core.errors import CheckpointError, ConfigError
 
 
 def test_a_workflow_has_one_identifier() -> None:

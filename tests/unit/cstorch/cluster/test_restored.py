@@ -18,7 +18,7 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import Regression
 from tests.support.runs.tiny_training import Shape
-from wsc.core.errors import CheckpointError
+from waferstream.core.errors import CheckpointError
 
 
 class Checkpoints:

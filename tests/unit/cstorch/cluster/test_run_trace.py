@@ -21,9 +21,9 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.reports.traces import Trace, read_trace
 from tests.support.runs.tiny_training import Shape, cluster_config
-from timing.attribution import StepTiming
-from timing.trace import ATTRIBUTION_OF
-from wsc.core.errors import ApplianceError
+from waferstream.core.errors import ApplianceError
+from waferstream.machine.attribution import StepTiming
+from waferstream.machine.trace import ATTRIBUTION_OF
 
 SHAPE = Shape(2, servers=2, restarts=1, has_replicas=True)
 

@@ -21,8 +21,8 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import random_batches
 from tests.support.runs.tiny_training import Shape, cluster_config
-from wsc.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError
-from wsc.core.units import PS_PER_S
+from waferstream.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError
+from waferstream.core.units import PS_PER_S
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cstorch.devices.backend_type import BackendType
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_kinds_have_names_in_any_case() -> None:

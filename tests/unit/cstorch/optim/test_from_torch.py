@@ -11,7 +11,7 @@ import cstorch
 from cstorch.optim.from_torch import from_torch
 from memoryx.optim.rule import RULES
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def parameters() -> list[torch.nn.Parameter]:

@@ -10,7 +10,7 @@ from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor
 from tests.support.programs.optimized_program import Program, equal, one_part, plain_steps
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @pytest.mark.parametrize("activation_steps", [1, 4])

@@ -21,7 +21,7 @@ from tests.support.programs.optimized_program import (
     reloaded,
 )
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 OURS: dict[str, dict[str, Any]] = {
     "SGD": {"lr": 0.3, "momentum": 0.1},

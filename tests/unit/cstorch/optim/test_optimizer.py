@@ -18,7 +18,7 @@ from cstorch.recording.recorder import active_recorder, recording
 from memoryx.optim.rule import RULES, Parameter, rule_named
 from tests.support.errors import raises
 from tests.support.plain_torch.optimizer_rules import init_state
-from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
+from waferstream.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 CLASSES = [
     *(optim.SGD, optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam),

@@ -13,8 +13,8 @@ from cstorch import optim
 from cstorch.optim import lr_scheduler, weight_decay_scheduler
 from cstorch.optim.scheduler import Scheduler
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules.base import SCHEDULES, scheduler_name
+from waferstream.core.errors import ConfigError
+from waferstream.core.hyper_schedules.base import SCHEDULES, scheduler_name
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.support.programs.optimized_program import (
     reloaded,
 )
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 
 def test_state_dict_has_the_trained_values(backend: cstorch.Backend) -> None:

@@ -22,7 +22,7 @@ from tests.support.programs.cstorch_program import (
     training_step,
 )
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 Batch = dict[str, torch.Tensor]
 MakeStep = Callable[[cstorch.Backend], TracedStep]

@@ -24,8 +24,8 @@ from tests.support.programs.cstorch_program import (
     training_step,
 )
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import ApplianceCompilationError, WaferStreamError
-from wsc.core.optimizer.loss_scale import LossScale
+from waferstream.core.errors import ApplianceCompilationError, WaferStreamError
+from waferstream.core.optimizer.loss_scale import LossScale
 
 USES = {
     "item": (lambda value: value.item(), 2.5),

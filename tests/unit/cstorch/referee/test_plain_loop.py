@@ -11,7 +11,7 @@ from cstorch.referee.batch_norm import norms_of_micro_batches
 from cstorch.referee.draws import BatchDraws, row_counts
 from cstorch.referee.rounding import RandomRounding
 from tests.support.plain_torch.keyed_draws import KeyedDraws
-from wsc.core.program.micro_batches import Cut
+from waferstream.core.program.micro_batches import Cut
 
 UNEVEN = Cut(7, 3)
 """Micro-batches of three, two and two samples."""

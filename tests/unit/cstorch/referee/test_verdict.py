@@ -10,7 +10,7 @@ import torch
 from cstorch.referee.values import StepValues
 from cstorch.referee.verdict import LIMIT, judge, require_repeatable
 from tests.support.errors import raises
-from wsc.core.errors import CheckError
+from waferstream.core.errors import CheckError
 
 PLAIN = StepValues(2.0, {"weight": torch.full((4,), 3.0), "count": torch.tensor(7)})
 

@@ -11,7 +11,7 @@ from cstorch.trace import TracedStep
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 NUM_MICRO_BATCHES = 8
 

@@ -33,7 +33,7 @@ from tests.support.roles.remote_weights import (
     same,
 )
 from tests.support.runs.tiny_training import Shape
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def mul(model: Regression) -> None:

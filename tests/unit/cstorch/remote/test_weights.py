@@ -31,7 +31,7 @@ from tests.support.roles.remote_weights import (
     same,
     watch_commands,
 )
-from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
+from waferstream.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 READS: dict[str, Callable[[Regression], torch.Tensor]] = {
     "state_dict": lambda model: model.state_dict()[NAME],

@@ -17,7 +17,7 @@ from cstorch.recording.recorder import names_of
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, running_backend
 from tests.support.roles.local_machine import Regression
-from wsc.core.errors import CheckpointError, ConfigError, WaferStreamError
+from waferstream.core.errors import CheckpointError, ConfigError, WaferStreamError
 
 WEIGHTS = {"layers.0.weight", "layers.1.weight"}
 

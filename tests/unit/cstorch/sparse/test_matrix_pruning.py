@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cstorch.sparse.matrix_pruning import DAMPING, pruned_matrix
-from wsc.core.sparsity.spec import kept_of
+from waferstream.core.sparsity.spec import kept_of
 
 
 def problem(rows: int, columns: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

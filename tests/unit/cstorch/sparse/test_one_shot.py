@@ -12,7 +12,7 @@ from torch.nn import functional
 import cstorch
 from cstorch.sparse.matrix_pruning import pruned_matrix
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 class TwoLayers(nn.Module):

@@ -12,8 +12,8 @@ from torch import nn
 import cstorch
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, losses, running_backend, training_step
-from wsc.core.errors import ApplianceCompilationError
-from wsc.host.tracebacks import VARIABLE
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.host.tracebacks import VARIABLE
 
 
 class Mistaken(nn.Module):

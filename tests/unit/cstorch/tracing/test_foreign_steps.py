@@ -13,7 +13,7 @@ from torch.optim import lr_scheduler
 import cstorch
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, losses, running_backend, training_step
-from wsc.core.errors import ApplianceCompilationError, ConfigError
+from waferstream.core.errors import ApplianceCompilationError, ConfigError
 
 
 def stepped(kind: str) -> Callable[[nn.Module], object]:

@@ -10,7 +10,7 @@ from tests.support.errors import raises
 from tests.support.programs.cstorch_program import batches, executor, losses, running_backend
 from tests.support.roles.local_machine import Regression
 from tests.support.runs.tiny_training import Shape
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 Batch = dict[str, torch.Tensor]
 

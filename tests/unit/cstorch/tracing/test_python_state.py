@@ -20,7 +20,7 @@ from torch import nn
 
 from cstorch.tracing.python_state import PythonState
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 TABLE = {"weight": 1.0}
 VARIABLE: ContextVar[float] = ContextVar("VARIABLE", default=1.0)

@@ -19,7 +19,7 @@ from cstorch.tracing.forward import Forward
 from cstorch.tracing.repeated_layers import RepeatedLayers
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.roles.local_machine import Regression, random_batches
-from wsc.compiler.derivation.depth import Stack
+from waferstream.compiler.derivation.depth import Stack
 
 
 class Model(nn.Module):

@@ -21,13 +21,13 @@ from memoryx.sparsity.masks import Masks
 from tests.support.plain_torch.plain_sgd import plain_sgd
 from tests.support.programs.small_programs import program
 from tests.support.roles.arenas import StrictArena
-from wsc.core.messages.messages import GradientReady, NormPartial, NormTotal
-from wsc.core.messages.reduce_order import Subtree, leaf, root
-from wsc.core.optimizer.loss_scale import LossScaleRule
-from wsc.core.program.program import Program
-from wsc.core.program.stream_plan import plan_streams
-from wsc.core.roles.role import Job, Report
-from wsc.numerics.precision import DTYPES
+from waferstream.core.messages.messages import GradientReady, NormPartial, NormTotal
+from waferstream.core.messages.reduce_order import Subtree, leaf, root
+from waferstream.core.optimizer.loss_scale import LossScaleRule
+from waferstream.core.program.program import Program
+from waferstream.core.program.stream_plan import plan_streams
+from waferstream.core.roles.role import Job, Report
+from waferstream.numerics.precision import DTYPES
 
 PROGRAM = program()
 PLAN = plan_streams(PROGRAM, 1)

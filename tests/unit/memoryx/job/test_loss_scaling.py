@@ -7,9 +7,9 @@ import torch
 from memoryx.job.loss_scaling import LossScaling
 from swarmx.links.memory import MemoryArena
 from tests.support.plain_torch.plain_sgd import plain_sgd
-from wsc.core.messages.messages import NormTotal, WeightsReady
-from wsc.core.optimizer.loss_scale import LossScale, LossScaleRule
-from wsc.core.roles.role import Job, Report
+from waferstream.core.messages.messages import NormTotal, WeightsReady
+from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.roles.role import Job, Report
 
 RULE = LossScaleRule(2000, 1.0, 2.0**15)
 SLAB = MemoryArena().allocate(torch.float32.itemsize)

@@ -8,8 +8,8 @@ import torch
 
 from memoryx.job.norms import NormNotes
 from tests.support.programs.small_programs import program
-from wsc.core.program.program import NormInput, NormResults
-from wsc.core.roles.role import Job, Report
+from waferstream.core.program.program import NormInput, NormResults
+from waferstream.core.roles.role import Job, Report
 
 WEIGHT = NormInput("weight", "first.weight")
 FROZEN = NormInput("weight", "last.frozen")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from memoryx.job.streamer import Streamer
 from tests.support.programs.small_programs import program
 from tests.support.roles.arenas import StrictArena, StrictSlab
-from wsc.core.program.stream_plan import Bucket, plan_streams
+from waferstream.core.program.stream_plan import Bucket, plan_streams
 
 PROGRAM = program()
 BUCKETS = plan_streams(PROGRAM, 1).weights

@@ -9,8 +9,8 @@ import torch
 
 from memoryx.job.watcher import Watcher
 from tests.support.programs.small_programs import PARAMETERS, program
-from wsc.core.messages.watch import NOTHING, Finding, Watch
-from wsc.core.roles.role import Job, Report
+from waferstream.core.messages.watch import NOTHING, Finding, Watch
+from waferstream.core.roles.role import Job, Report
 
 NAME = "last.weight"
 LAST_STEP = 3

@@ -19,12 +19,12 @@ from memoryx.store.journal import Journal
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
 from tests.support.errors import raises
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.parts import read_parts
-from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.program.program import TensorSpec
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.checkpoint.parts import read_parts
+from waferstream.checkpoint.writer import reserve_tensors, write_metadata
+from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.program.program import TensorSpec
 
 MIB = 1 << 20
 SPECS = [TensorSpec(f"w{i}", (64, 32 + 7 * i), "float32") for i in range(6)]

@@ -10,7 +10,7 @@ import torch
 from memoryx.optim.rule import RULES, rule_named, state_bytes
 from tests.support.errors import raises
 from tests.support.plain_torch.optimizer_rules import init_state
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_rule_named_suggests_the_nearest_name() -> None:

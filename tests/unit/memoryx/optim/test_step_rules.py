@@ -11,7 +11,7 @@ import torch
 from memoryx.optim.rule import Parameter, rule_named
 from tests.support.errors import raises
 from tests.support.plain_torch.optimizer_rules import assert_equals_torch, init_state
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (10_003,), ()]
 ASGD = {

@@ -11,10 +11,10 @@ import torch
 from memoryx.sparsity.held_bytes import held_bytes, packable
 from memoryx.store.store import WeightStore
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.program.program import Program, TensorSpec
-from wsc.core.sparsity.levels import Constant
-from wsc.core.sparsity.spec import WeightSparsity
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.sparsity.levels import Constant
+from waferstream.core.sparsity.spec import WeightSparsity
 
 HYPER = {
     "lr": 1e-3,

@@ -13,13 +13,13 @@ from memoryx.store.journal import Journal
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
 from tests.support.errors import raises
-from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.config import validate
-from wsc.core.errors import CheckpointError
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.program.program import TensorSpec
-from wsc.core.sparsity.levels import Constant
-from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.checkpoint.writer import reserve_tensors, write_metadata
+from waferstream.core.config import validate
+from waferstream.core.errors import CheckpointError
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.sparsity.levels import Constant
+from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
 
 SPECS = (TensorSpec("w", (8, 9), "float32"), TensorSpec("dense", (4,), "float32"))
 

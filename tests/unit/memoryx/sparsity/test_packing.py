@@ -17,16 +17,16 @@ from memoryx.sparsity.packing import Packing
 from memoryx.store.journal import Journal
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.parts import read_parts
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.config import validate
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.program.program import TensorSpec
-from wsc.core.sparsity.levels import Constant, Exp
-from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
-from wsc.core.units import MIB
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.checkpoint.parts import read_parts
+from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import reserve_tensors, write_metadata
+from waferstream.core.config import validate
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.sparsity.levels import Constant, Exp
+from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.core.units import MIB
 
 SHAPE = (24, 40)
 SPECS = (TensorSpec("w", SHAPE, "float32"), TensorSpec("dense", (70,), "float32"))

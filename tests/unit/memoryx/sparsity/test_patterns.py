@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.sparsity.patterns import checkerboard, first_mask, next_mask, top
-from wsc.core.sparsity.levels import Constant, Linear
-from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity, kept_of
+from waferstream.core.sparsity.levels import Constant, Linear
+from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity, kept_of
 
 EVERY_STEP = UpdateSteps(freq=1)
 

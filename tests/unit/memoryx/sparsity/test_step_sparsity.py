@@ -13,10 +13,10 @@ from memoryx.sparsity.step_sparsity import (
     sparsity_of_step,
 )
 from tests.support.plain_torch.plain_sgd import plain_sgd
-from timing.densities import StepSparsity
-from wsc.core.program.program import TensorSpec
-from wsc.core.sparsity.levels import Constant, Exp
-from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.sparsity.levels import Constant, Exp
+from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.machine.densities import StepSparsity
 
 SHAPE = (40, 50)
 PARAMETERS = {name: TensorSpec(name, SHAPE, "float32") for name in ("up", "down", "bias")}

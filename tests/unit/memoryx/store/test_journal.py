@@ -5,8 +5,8 @@ import torch
 from memoryx.store.journal import Journal
 from memoryx.store.store import WeightStore
 from tests.support.plain_torch.plain_sgd import SGD
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.program.program import TensorSpec
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.program.program import TensorSpec
 
 NAMES = ("a", "b")
 

@@ -13,12 +13,12 @@ import pytest
 
 from memoryx.store import snapshot as snapshot_module
 from memoryx.store.snapshot import CopyRoom, Snapshot
-from wsc.checkpoint import MODEL
-from wsc.checkpoint.parts import Part, has_parts, read_parts
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.program.program import TensorSpec
-from wsc.host import disk
+from waferstream.checkpoint import MODEL
+from waferstream.checkpoint.parts import Part, has_parts, read_parts
+from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import reserve_tensors, write_metadata
+from waferstream.core.program.program import TensorSpec
+from waferstream.host import disk
 
 SIZE = 64
 

@@ -15,16 +15,16 @@ from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
 from tests.support.errors import raises
 from tests.support.plain_torch.plain_sgd import SGD
-from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.parts import read_parts
-from wsc.checkpoint.writer import reserve_tensors, write_metadata
-from wsc.core.errors import CheckpointError, ConfigError
-from wsc.core.hyper_schedules.base import HyperSchedule
-from wsc.core.hyper_schedules.decays import ConstantLR, LinearLR
-from wsc.core.optimizer.spec import OptimizerSpec, ParamGroup
-from wsc.core.optimizer.weight_averages import WeightAverage
-from wsc.core.program.program import TensorSpec
-from wsc.core.program.stream_plan import assign_servers
+from waferstream.checkpoint import CLUSTER_STATES
+from waferstream.checkpoint.parts import read_parts
+from waferstream.checkpoint.writer import reserve_tensors, write_metadata
+from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.core.hyper_schedules.base import HyperSchedule
+from waferstream.core.hyper_schedules.decays import ConstantLR, LinearLR
+from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer.weight_averages import WeightAverage
+from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.stream_plan import assign_servers
 
 SPECS = (
     TensorSpec("a", (2, 3), "float32"),

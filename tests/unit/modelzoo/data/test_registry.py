@@ -14,7 +14,7 @@ from modelzoo.data.registry import (
 )
 from modelzoo.data.synthetic import DummyDataProcessor
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 DUMMY = {"data_processor": "DummyDataProcessor", "batch_size": 2, "max_sequence_length": 8}
 

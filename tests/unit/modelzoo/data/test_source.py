@@ -9,7 +9,7 @@ import torch
 
 from modelzoo.data.source import Batch, OrderedBatches, find_files, next_token_batch
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 
 class Counted:

@@ -8,8 +8,8 @@ import torch
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch, BatchSource
 from modelzoo.data.synthetic import DummyDataProcessor, SyntheticDataProcessor
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 INPUTS: dict[str, Any] = {
     "tokens": {"shape": [64], "low": 3, "high": 13},

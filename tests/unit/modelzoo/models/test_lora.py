@@ -16,8 +16,8 @@ from tests.support.errors import raises
 from tests.support.models.tiny_dino import DINO
 from tests.support.runs.tiny_run import run_here, write_run
 from tests.support.runs.tiny_training import GPT
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import ConfigError
+from waferstream.checkpoint.reader import Reader
+from waferstream.core.errors import ConfigError
 
 
 def gpt() -> nn.Module:

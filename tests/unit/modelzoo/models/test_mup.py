@@ -13,7 +13,7 @@ from modelzoo.models.mup import learning_rate_factors
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.runs.tiny_training import GPT, WIDE_GPT
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def spread(model: torch.nn.Module, end: str) -> float:

@@ -22,9 +22,9 @@ from tests.support.errors import raises
 from tests.support.models.tiny_models import TINY_MODELS, tiny
 from tests.support.nightly import nightly
 from tests.support.timing.op_costs import check_costs
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.errors import ConfigError
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.core.errors import ConfigError
+from waferstream.numerics.precision import StreamPrecision
 
 LLAMA = {
     "vocab_size": 32000,

@@ -14,7 +14,7 @@ from swarmx.links.certificates import (
 )
 from tests.support.errors import raises
 from waferstream.cli.main import main
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 HOST = "127.0.0.1"
 

@@ -13,8 +13,8 @@ import torch
 from swarmx.links.link import open_link
 from swarmx.links.memory import SharedArena, SharedPayload
 from tests.support.roles.envelopes import payload_of
-from wsc.core.messages.messages import Envelope, WeightsReady
-from wsc.core.messages.payload import Arena
+from waferstream.core.messages.messages import Envelope, WeightsReady
+from waferstream.core.messages.payload import Arena
 
 
 class Held(NamedTuple):

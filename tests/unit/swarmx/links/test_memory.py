@@ -11,12 +11,12 @@ import torch
 from swarmx.links import memory
 from swarmx.links.memory import MemoryArena, SharedArena, SharedPayload, SharedSlab, place_of
 from tests.support.errors import raises
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceCorruptionError,
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
-from wsc.core.units import MIB
+from waferstream.core.units import MIB
 
 
 @pytest.fixture

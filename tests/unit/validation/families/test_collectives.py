@@ -10,7 +10,7 @@ from tests.support.timing.reference_rows import kernel_row, predict_kernel
 from validation.families.kernels import FAMILIES
 from validation.families.prediction import Predictions
 from validation.rows.row import CannotPredict
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def _reduce(algorithm: str, length: int, **columns: Any) -> float:

@@ -6,11 +6,11 @@ import pytest
 
 from tests.support.errors import raises
 from tests.support.timing.reference_rows import tiny_training_row, tiny_training_rows
-from timing.hardware import CS2, CS3
 from validation.families.training import FAMILIES, run_of, wafer_of
 from validation.published_programs.releases import software_speed
 from validation.rows.row import CannotPredict
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware import CS2, CS3
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.support.timing.reference_rows import row, write_rows
 from validation.fit.calibration import Constants, Fit, calibrate, least_squares
 from validation.rows.reader import read_rows
 from validation.rows.row import CannotPredict, Row
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 FIT = Fit("collectives", lambda rows: {"hop_cycles": sum(float(row.value) for row in rows)})
 

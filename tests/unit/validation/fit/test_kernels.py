@@ -10,7 +10,7 @@ from tests.support.timing.reference_rows import row, write_rows
 from validation.fit.kernels import fit_gemm, fit_gemv
 from validation.rows.reader import read_rows
 from validation.rows.row import Row
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def _kernel_rows(tmp_path: Path, *columns: dict[str, str]) -> Sequence[Row]:

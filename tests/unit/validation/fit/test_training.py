@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from timing.hardware import CS2
 from validation.families.training import run_of
 from validation.fit.training import fit_releases, fit_wafer
 from validation.rows.row import Row
+from waferstream.machine.hardware import CS2
 
 Read = Callable[..., tuple[Row, ...]]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from timing.hardware.fabric import WSE2, WSE3
-from timing.kernels import collectives
 from validation.published_programs.communication import (
     low_depth_program,
     message,
     start_cycles,
     two_phase_program,
 )
+from waferstream.machine.hardware.fabric import WSE2, WSE3
+from waferstream.machine.kernels import collectives
 
 
 @pytest.mark.parametrize(("length", "cycles"), [(1, 3128), (64, 3191), (8192, 11319)])

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timing.hardware.fabric import WSE2, WSE3
-from timing.kernels import collectives
 from validation.published_programs import hpdc
+from waferstream.machine.hardware.fabric import WSE2, WSE3
+from waferstream.machine.kernels import collectives
 
 pes = st.integers(1, 600)
 

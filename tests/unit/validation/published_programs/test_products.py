@@ -8,8 +8,6 @@ import pytest
 from csnode.fabric import kernels
 from csnode.fabric.dtypes import Dtype
 from csnode.fabric.region import Fabric
-from timing.hardware.fabric import WSE2, WSE3, FabricSpec
-from timing.kernels import Grid
 from validation.published_programs.products import (
     descriptor_gemm,
     gemv,
@@ -18,6 +16,8 @@ from validation.published_programs.products import (
     summa,
     summa_multiply_add,
 )
+from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
+from waferstream.machine.kernels import Grid
 
 machines = pytest.mark.parametrize("machine", [WSE2, WSE3], ids=["WSE-2", "WSE-3"])
 

@@ -10,7 +10,7 @@ from validation.published_programs.releases import (
     release_of,
     software_speed,
 )
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

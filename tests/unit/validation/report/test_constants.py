@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from timing.hardware import CS2, CS3
 from validation.report.constants import constants
+from waferstream.machine.hardware import CS2, CS3
 
 
 def test_constants_belong_to_the_class_that_declares_them() -> None:

@@ -13,7 +13,7 @@ from validation.families.registry import FAMILIES
 from validation.report.document import TABLE_BEGIN, TABLE_END, write_error_table
 from validation.report.report import Report
 from validation.report.summary import error_table
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 _ROOT = Path(__file__).parents[4]
 

@@ -13,7 +13,7 @@ from tests.support.errors import raises
 from tests.support.timing.reference_rows import published, row, write_rows
 from validation.rows.reader import PUBLISHED, check_unique, read_rows
 from validation.rows.row import COLUMNS, Kind, Row
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def _read_one(folder: Path, kind: Kind = "kernels", **fields: str) -> Row:

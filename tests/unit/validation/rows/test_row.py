@@ -12,7 +12,7 @@ from tests.support.errors import raises
 from tests.support.timing.reference_rows import row, write_rows
 from validation.rows.reader import read_rows
 from validation.rows.row import COLUMNS, RESULTS, CannotPredict, Kind, Row, letters_of
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def _read_one(folder: Path, kind: Kind = "kernels", **fields: str) -> Row:

@@ -20,7 +20,7 @@ from waferstream.cli.flags.values import parse_scalar
 from waferstream.cli.run import cluster_of
 from waferstream.config.overrides import apply_overrides
 from waferstream.config.phases import load_params
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 PARAMS = """
 trainer:

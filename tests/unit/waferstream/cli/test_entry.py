@@ -17,7 +17,7 @@ from waferstream.cli.entry import run
 
 PROGRAM = """
 import atexit, signal, sys, types
-from wsc.host.interrupts import raising
+from waferstream.host.interrupts import raising
 
 def command(words, home):
     with raising():

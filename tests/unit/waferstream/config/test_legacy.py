@@ -11,8 +11,8 @@ import yaml
 from waferstream.config.legacy import RUNCONFIG, convert_legacy
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 LEGACY = """
 train_input:

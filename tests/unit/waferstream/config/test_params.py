@@ -15,8 +15,8 @@ from tests.support.runs.params_files import LOADER, NUM_CSX, trainer, written
 from waferstream.config.overrides import Override
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
-from wsc.core.config import dump_yaml, load_yaml, validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import dump_yaml, load_yaml, validate
+from waferstream.core.errors import ConfigError
 
 
 def options(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

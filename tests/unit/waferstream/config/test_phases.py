@@ -9,7 +9,7 @@ from tests.support.errors import raises
 from tests.support.runs.params_files import LOADER, NUM_CSX, trainer, written
 from waferstream.config.overrides import Override
 from waferstream.config.phases import check_phases, load_params, load_phases
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_a_list_of_one_phase_is_one_run(tmp_path: Path) -> None:

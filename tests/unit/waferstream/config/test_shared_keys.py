@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.support.errors import raises
 from waferstream.config.params import Params
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 TOKENS = {"data_processor": "BertTokenClassifierDataProcessor", "batch_size": 8}
 MODEL = {"name": "bert/token_classifier", "label_vocab_file": "a.json", "num_classes": 3}

@@ -14,8 +14,8 @@ from benchmarks import fabric, simulate_curve
 from benchmarks.streaming import __main__ as streaming
 from validation import __main__ as validation
 from validation.closed_forms import __main__ as closed_forms
+from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.host.files import write_json
 
 Main = Callable[[list[str]], int]
 

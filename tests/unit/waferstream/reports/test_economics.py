@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 from waferstream.reports.economics import (
     MOST_PRICE,
     MOST_TOKENS,
@@ -17,8 +19,6 @@ from waferstream.reports.economics import (
     power_kw,
     training_bill,
 )
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
 
 
 def test_training_bill_of_a_known_run() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.errors import raises
 from tests.support.reports.summaries import DIGEST, summary
+from waferstream.core.errors import ConfigError, WaferStreamError
+from waferstream.core.program.micro_batches import MicroBatchPolicy
+from waferstream.host.files import write_json
 from waferstream.reports.run.summary import RunSummary
 from waferstream.scaling.experiment import Experiment, measure
-from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.program.micro_batches import MicroBatchPolicy
-from wsc.host.files import write_json
 
 POLICY = MicroBatchPolicy()
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import modelzoo
-from baselines.gpu import KINDS
 from tests.support.timing.reference_rows import published_rows
 from validation.families.gpu import FAMILIES
 from validation.families.gpu_runs import gpu_run
+from waferstream.baselines.gpu import KINDS
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.scaling.gpus import (

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from appliance.jobs.queue import MOST_SYSTEMS
 from tests.support.errors import raises
+from waferstream.core.errors import ConfigError
 from waferstream.scaling.sweep import (
     SimulationRequest,
     counts_of,
     parse_sweep,
     powers_up_to,
 )
-from wsc.core.errors import ConfigError
 
 numbers = st.integers(1, MOST_SYSTEMS)
 

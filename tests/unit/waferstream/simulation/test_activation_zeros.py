@@ -12,13 +12,13 @@ from torch import nn
 
 from tests.support.errors import raises
 from tests.support.runs.tiny_run import write_run
+from waferstream.checkpoint.writer import append_tensors, write_metadata
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
+from waferstream.core.errors import ConfigError
 from waferstream.reports.activation_zeros import ProductZeros
 from waferstream.simulation.activation_zeros import counted_zeros, measure_zeros, zeros_of
 from waferstream.training.setup.model import make_model
-from wsc.checkpoint.writer import append_tensors, write_metadata
-from wsc.core.errors import ConfigError
 
 
 class Perceptron(nn.Module):

@@ -12,14 +12,14 @@ import torch
 from memoryx.optim.cost import UpdateCost
 from modelzoo.models.registry import build_model, model_config
 from tests.support.models.tiny_models import SIZES, TINY_MODELS
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
+from waferstream.core.program.program import Program
+from waferstream.host.files import write_json
+from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulation.capture import CapturedStep, example_batch, load_captured
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like
-from wsc.core.program.program import Program
-from wsc.host.files import write_json
-from wsc.numerics.precision import StreamPrecision
 
 
 def captured(name: str, num_layers: int, size: int = 2) -> Program:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.reports.summaries import simulated_curve
-from timing.attribution import Attribution
+from waferstream.machine.attribution import Attribution
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.economics import PriceSpec, training_bill
 from waferstream.reports.evidence import ErrorBar

@@ -20,8 +20,8 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import Regression, random_batches
 from tests.support.runs.tiny_training import Shape, cluster_config
+from waferstream.core.errors import ConfigError
 from waferstream.simulation.program import Simulation
-from wsc.core.errors import ConfigError
 
 BATCH = (torch.zeros(24, 8), torch.zeros(24, dtype=torch.int64))
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from appliance.spec import ClusterSpec
-from timing.hardware import CS2, CS3, MachineSpec, override
+from waferstream.machine.hardware import CS2, CS3, MachineSpec, override
 from waferstream.simulation.session import machines_of
 
 CHANGED = override(CS3, sram_bytes=CS3.sram_bytes * 2)

@@ -10,14 +10,14 @@ import pytest
 from memoryx.optim.cost import UpdateCost
 from tests.support.errors import raises
 from tests.support.programs.small_programs import program
-from timing.densities import StepSparsity
 from waferstream.config.sections.init import LoopConfig
+from waferstream.core.errors import ConfigError
+from waferstream.core.sparsity.levels import Exp
+from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
+from waferstream.host.files import write_json
+from waferstream.machine.densities import StepSparsity
 from waferstream.simulation.capture import CapturedStep, load_captured
 from waferstream.simulation.sparse_steps import simulated_sparsity
-from wsc.core.errors import ConfigError
-from wsc.core.sparsity.levels import Exp
-from wsc.core.sparsity.spec import UpdateSteps, WeightSparsity
-from wsc.host.files import write_json
 
 DENSE = CapturedStep(program(), program(), UpdateCost(8, 15), False, None)
 NAME = DENSE.small.parameters[0].name

@@ -11,20 +11,20 @@ from torch import nn
 
 from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import Holding
-from simulator.simulator import Simulator
 from tests.support.errors import raises
 from tests.support.programs.plain_steps import backward_step, mean_square
-from timing.hardware import CS2, MachineSpec, MemoryXSpec, override
-from timing.record import Record
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.compiler.compiled import Compiled
+from waferstream.compiler.derivation.scale import capture_both
+from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
+from waferstream.core.program.micro_batches import Explore, MicroBatchPolicy, SizeRange
+from waferstream.core.units import format_bytes
+from waferstream.machine.hardware import CS2, MachineSpec, MemoryXSpec, override
+from waferstream.machine.record import Record
+from waferstream.numerics.precision import StreamPrecision
 from waferstream.reports.curve.result import CurvePoint, PredictedStep
 from waferstream.simulation.study import Study
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.compiled import Compiled
-from wsc.compiler.derivation.scale import capture_both
-from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.program.micro_batches import Explore, MicroBatchPolicy, SizeRange
-from wsc.core.units import format_bytes
-from wsc.numerics.precision import StreamPrecision
+from waferstream.simulator.simulator import Simulator
 
 BATCH = 48
 

@@ -12,10 +12,10 @@ from csnode.engine.spec import KernelName
 from tests.support.errors import raises
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from tests.support.runs.tiny_run import run_here, write_run
+from waferstream.core.errors import ConfigError
+from waferstream.core.program.program import Program
 from waferstream.simulation.wafer_trace import trace_kernel
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
-from wsc.core.errors import ConfigError
-from wsc.core.program.program import Program
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.errors import raises
+from waferstream.core.errors import ConfigError
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest, parse_wafer_trace
-from wsc.core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from tests.support.runs.tiny_run import digest_of, run_here, write_run
-from wsc.compiler.capture.capture import capture
+from waferstream.compiler.capture.capture import capture
 
 SHORT: dict[str, Any] = {"init__loop": {"max_steps": 3, "eval_frequency": 2, "eval_steps": 1}}
 TRAIN = "--mode=train"
@@ -25,7 +25,7 @@ for name in (*PRELOADED, "waferstream.training.session"):
     import_module(name)
 pictures = [name for name in ("matplotlib", "jinja2") if name in sys.modules]
 main(sys.argv[1:])
-compiler = ("wsc.compiler.capture.capture", "torch._dynamo", "sympy")
+compiler = ("waferstream.compiler.capture.capture", "torch._dynamo", "sympy")
 print(pictures, [name for name in compiler if name in sys.modules], file=sys.stderr)
 """
 SCALED: dict[str, Any] = {
@@ -52,7 +52,7 @@ def captures() -> Iterator[list[object]]:
         made.append(args)
         return capture(*args, **kwargs)
 
-    with mock.patch("wsc.compiler.derivation.recording.capture", counted):
+    with mock.patch("waferstream.compiler.derivation.recording.capture", counted):
         yield made
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.files.event_files import scalars
 from tests.support.programs.user_programs import CROSS_ENTROPY, user_trainer, write_program
 from tests.support.runs.tiny_run import digest_of, run_here, write_run
-from wsc.checkpoint.reader import Reader
+from waferstream.checkpoint.reader import Reader
 
 METRICS = ("eval/accuracy", "eval/lm_perplexity")
 

@@ -14,7 +14,7 @@ from tests.support.files.event_files import scalars
 from tests.support.reports.html import Parsed
 from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.cli.main import main
-from wsc.core.units import format_ps, format_rate
+from waferstream.core.units import format_ps, format_rate
 
 LOOP = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
 

@@ -8,8 +8,8 @@ from tests.support.errors import raises
 from tests.support.reports.traces import read_trace
 from tests.support.runs.tiny_run import run_here, write_run
 from waferstream.cli.arguments import parse_arguments
+from waferstream.core.errors import ConfigError
 from waferstream.training.trace_request import TraceRequest
-from wsc.core.errors import ConfigError
 
 
 def requested(*flags: str) -> TraceRequest | None:

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import reseal
 from waferstream.cli.tools.checkpoint.convert import COMMANDS as CONVERSIONS
 from waferstream.cli.tools.checkpoint.files import local_path, new_file, write_weights
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell, tell_paths
 from waferstream.config.phases import load_params
+from waferstream.host.files import replacing
 from waferstream.training.checkpoints.pruning import pruned_model
-from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import reseal
-from wsc.host.files import replacing
 
 
 def _info(given: argparse.Namespace) -> int:

@@ -15,14 +15,14 @@ import torch
 from modelzoo.converters.families import FAMILIES
 from modelzoo.converters.family import Conversion
 from modelzoo.converters.weights import Weights
+from waferstream.checkpoint import MODEL
+from waferstream.checkpoint.reader import Reader
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
 from waferstream.config.phases import load_params
-from wsc.checkpoint import MODEL
-from wsc.checkpoint.reader import Reader
-from wsc.core.config import dump_yaml
-from wsc.core.errors import CheckpointError, ConfigError
-from wsc.host.files import replacing, write_json
+from waferstream.core.config import dump_yaml
+from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.host.files import replacing, write_json
 
 HF = "hf"
 OURS = ("cs-auto", "cs-current")

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from wsc.checkpoint import MODEL
-from wsc.checkpoint.writer import append_tensors, write_metadata
-from wsc.core.errors import CheckpointError, ConfigError
-from wsc.host.files import replacing
+from waferstream.checkpoint import MODEL
+from waferstream.checkpoint.writer import append_tensors, write_metadata
+from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.host.files import replacing
 
 
 def local_path(path: str) -> Path:

@@ -22,8 +22,8 @@ from appliance.ray.connection import address, connection, patches
 from appliance.ray.connection.connection import enter, entering_early, leave
 from appliance.spec import RuntimeSpec
 from tests.support.errors import raises
-from wsc.core.errors import ClusterJobInitError
-from wsc.host.interrupts import ended_within
+from waferstream.core.errors import ClusterJobInitError
+from waferstream.host.interrupts import ended_within
 
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 """An empty SETTINGS frame, with which every HTTP/2 server begins (RFC 9113, section 3.4)."""

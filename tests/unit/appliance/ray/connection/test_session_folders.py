@@ -13,7 +13,7 @@ from appliance.ray.connection.session_folders import (
 )
 from tests.support.errors import raises
 from tests.support.host.users import NOBODY, needs_root
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 
 @pytest.fixture

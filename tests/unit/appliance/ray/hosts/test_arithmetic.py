@@ -7,7 +7,7 @@ import torch
 
 from appliance.ray.hosts.arithmetic import arithmetic_digest, compare_arithmetic
 from tests.support.host.older_processors import needs_other_kernels, older_kernels
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 SHOW = "from appliance.ray.hosts.arithmetic import arithmetic_digest as d; print(d())"
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.ray.hosts.host_facts import PACKAGES, Facts, compare, portable_look
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 
 @pytest.fixture

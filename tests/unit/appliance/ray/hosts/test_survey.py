@@ -8,7 +8,7 @@ import ray
 
 from appliance.ray.hosts.survey import _asked
 from tests.support.errors import raises
-from wsc.core.errors import ClusterJobInitError
+from waferstream.core.errors import ClusterJobInitError
 
 
 def test_task_that_a_host_does_not_start_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,8 @@ from csnode.fabric.collectives import (
 from csnode.fabric.dtypes import Array, decode, encode
 from tests.support.errors import raises
 from tests.support.timing.fabric import whole_numbers
-from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.machine.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 
 START = WSE2.program_start_cycles
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from csnode.fabric import Dtype, Fabric, Program, run
 from csnode.fabric.collectives import Ring, do_ring_sum, paths
 from csnode.fabric.dtypes import decode, encode
-from timing.hardware.fabric import WSE2
+from waferstream.machine.hardware.fabric import WSE2
 
 COLOURS = (0, 1, 2, 3)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from csnode.fabric.collectives.trees import Tree, auto_generated, binomial, chain, star, two_phase
 from tests.support.errors import raises
-from timing.hardware.fabric import WSE2
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.machine.hardware.fabric import WSE2
 
 
 def pre_orders(num_pes: int) -> Iterator[Tree]:

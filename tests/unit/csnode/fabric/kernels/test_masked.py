@@ -8,7 +8,7 @@ import pytest
 from csnode.fabric import Dtype, Fabric, kernels
 from csnode.fabric.dtypes import Array
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 RANDOM = np.random.default_rng(5)
 

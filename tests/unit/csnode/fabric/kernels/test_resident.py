@@ -9,7 +9,7 @@ from csnode.fabric import Dtype, Fabric, kernels
 from tests.support.errors import raises
 from tests.support.nightly import nightly
 from tests.support.timing.fabric import agree, normal, reference
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 RANDOM = np.random.default_rng(5)
 

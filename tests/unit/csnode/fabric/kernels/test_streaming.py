@@ -14,9 +14,9 @@ from csnode.fabric.dtypes import Array
 from csnode.fabric.kernels import streamed_layers, weight_streaming
 from tests.support.errors import raises
 from tests.support.timing.fabric import EPSILON, normal
-from timing.hardware import override
-from timing.hardware.fabric import WSE2, WSE3, FabricSpec
-from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
+from waferstream.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
+from waferstream.machine.hardware import override
+from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
 
 RANDOM = np.random.default_rng(5)
 

@@ -11,8 +11,8 @@ from csnode.fabric import Dtype, Fabric, kernels
 from csnode.fabric.dtypes import decode, encode
 from tests.support.errors import raises
 from tests.support.timing.fabric import agree, normal, reference
-from timing.hardware.fabric import WSE2
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.machine.hardware.fabric import WSE2
 
 RANDOM = np.random.default_rng(5)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from csnode.fabric import Fabric, kernels
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 
 def test_split_refuses_a_matrix_that_does_not_divide() -> None:

@@ -26,8 +26,8 @@ from csnode.fabric import (
 from csnode.fabric.dtypes import Array, decode, encode
 from csnode.fabric.instructions import Reduction, VectorOp
 from tests.support.errors import raises
-from timing.hardware.fabric import WSE2
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.machine.hardware.fabric import WSE2
 
 RANDOM = np.random.default_rng(11)
 

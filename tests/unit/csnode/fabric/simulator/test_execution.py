@@ -20,7 +20,7 @@ from csnode.fabric import (
 from csnode.fabric.memory import SramArray
 from tests.support.errors import raises
 from tests.support.timing.fabric import line
-from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
+from waferstream.core.errors import ApplianceCompilationError, ApplianceDeadlockError
 
 
 def test_run_reports_a_receive_without_sender() -> None:

@@ -17,7 +17,7 @@ from csnode.fabric import (
 )
 from csnode.fabric.dtypes import Array
 from tests.support.timing.fabric import line
-from timing.hardware.fabric import WSE2, WSE3, FabricSpec
+from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
 
 SETUP = WSE2.vector_setup_cycles
 RAMPS = 2 * WSE2.ramp_cycles + 1

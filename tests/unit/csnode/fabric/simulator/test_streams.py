@@ -18,7 +18,7 @@ from csnode.fabric import (
 from csnode.fabric.collectives import add_reduce, chain, do_bus, paths, route_bus
 from tests.support.errors import raises
 from tests.support.timing.fabric import line
-from wsc.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError
 
 RANDOM = np.random.default_rng(11)
 

@@ -18,7 +18,7 @@ from csnode.fabric import (
 )
 from csnode.fabric.collectives import add_broadcast, paths
 from tests.support.timing.fabric import line
-from timing.hardware.fabric import WSE2
+from waferstream.machine.hardware.fabric import WSE2
 
 SETUP = WSE2.vector_setup_cycles
 

@@ -14,7 +14,7 @@ from cstorch.client.utils.logs import (
     wsc_logger,
 )
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @named_class_logger("Short")

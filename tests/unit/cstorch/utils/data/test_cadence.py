@@ -8,7 +8,7 @@ import pytest
 
 from cstorch.utils.data.cadence import checked_cadence, is_due, meeting
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

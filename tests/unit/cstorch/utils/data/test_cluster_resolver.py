@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cstorch import distributed
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_there_is_one_reader_of_data() -> None:

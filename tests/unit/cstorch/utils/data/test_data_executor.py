@@ -22,7 +22,7 @@ from tests.support.programs.cstorch_program import (
     training_step,
 )
 from tests.support.runs.tiny_training import Shape, cluster_config
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceRuntimeJobTimeoutError,
     ConfigError,
     EmptyLoaderError,

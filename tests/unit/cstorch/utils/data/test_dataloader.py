@@ -21,8 +21,8 @@ from tests.support.programs.cstorch_program import (
     training_step,
 )
 from tests.support.roles.local_machine import random_batches
-from wsc.core.errors import DataError
-from wsc.core.program.loading import Loading
+from waferstream.core.errors import DataError
+from waferstream.core.program.loading import Loading
 
 
 def numbers(count: int, *, start: int = 0) -> list[int]:

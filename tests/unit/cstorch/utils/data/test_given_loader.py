@@ -12,7 +12,7 @@ import cstorch
 from cstorch.utils.data.given_loader import GivenLoader, loader_of
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import batches, evaluation_step, loader, losses
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def shuffled(**options: Any) -> torch.utils.data.DataLoader[torch.Tensor]:

@@ -9,7 +9,7 @@ import pytest
 from cstorch.utils.data import DistributedSampler
 from cstorch.utils.data.sampler import pad_index
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 DATA = list(range(7))
 

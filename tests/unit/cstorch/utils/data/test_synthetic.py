@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from cstorch.utils.data import SyntheticDataset
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_samples_have_the_structure_of_the_specification() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from cstorch.utils.data import DataLoader, Schedule, compute_num_steps, infer_batch_size
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def loader(batches: int | None = 5) -> DataLoader:

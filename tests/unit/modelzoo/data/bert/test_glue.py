@@ -11,7 +11,7 @@ import torch
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b", "c", '"']
 PAIRS = "index\tsentence1\tsentence2\tgold_label\n"

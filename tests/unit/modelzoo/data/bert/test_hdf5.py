@@ -12,7 +12,7 @@ import pytest
 from modelzoo.data.bert.hdf5 import BertHDF5DataProcessor
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, DataError
+from waferstream.core.errors import ConfigError, DataError
 
 FIRST = np.arange(6, dtype=np.int32)[:, None]
 

@@ -12,7 +12,7 @@ from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from tests.support.files.dataset_files import write_csv
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"]
 CLASSES = {"O": 1, "B-Chemical": 2, "X": 3}

@@ -10,7 +10,7 @@ import pytest
 from modelzoo.data.files.csv_file import number, numbers, open_folders, words
 from tests.support.errors import raises
 from tests.support.files.dataset_files import write_csv
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 
 def test_rows_of_files_are_read_in_any_order(tmp_path: Path) -> None:

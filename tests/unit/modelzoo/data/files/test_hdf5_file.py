@@ -10,7 +10,7 @@ import pytest
 
 from modelzoo.data.files.hdf5_file import FEATURES, PACKED_FEATURES, inspect
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 SAMPLES = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 

@@ -9,7 +9,7 @@ import pytest
 from modelzoo.data.files import token_lines
 from modelzoo.data.files.token_lines import TokenLines
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 TEXT = "a bb\tc \n\n  \nd\u00a0e \u2581f\r\n g"
 

@@ -8,7 +8,7 @@ import pytest
 from cstorch import distributed
 from modelzoo.data.files.worker_cache import cached
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from PIL import Image
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, DataError
+from waferstream.core.errors import ConfigError, DataError
 
 TO_TENSOR = {"name": "to_tensor"}
 RAMP = np.arange(8 * 6, dtype=np.uint8).reshape(8, 6)

@@ -13,7 +13,7 @@ from modelzoo.data.images.crops import MultiCrop
 from modelzoo.data.registry import build_source
 from tests.support.errors import raises
 from tests.support.models.tiny_dino import DATA, write_images
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 
 def test_batch_has_crops_and_masks(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from modelzoo.data.images.latents import (
 )
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, DataError
+from waferstream.core.errors import ConfigError, DataError
 
 SIZE = 4
 

@@ -12,7 +12,7 @@ from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from tests.support.files.dataset_files import DIGITS, write_digits
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 
 def source(folder: Path, **keys: Any) -> BatchSource:

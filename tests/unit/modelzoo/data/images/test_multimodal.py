@@ -16,7 +16,7 @@ from modelzoo.data.source import BatchSource
 from modelzoo.models.registry import model_config
 from tests.support.errors import raises
 from tests.support.models.multimodal import LENGTH, LLAVA, SIMPLE, TO_TENSORS, write_sequences
-from wsc.core.errors import ConfigError, DataError
+from waferstream.core.errors import ConfigError, DataError
 
 PLACES = [[1, 2, 3, 4], [5, 6, 7, 0]]
 

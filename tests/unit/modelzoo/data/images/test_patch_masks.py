@@ -9,7 +9,7 @@ import numpy as np
 
 from modelzoo.data.images.patch_masks import PatchMasks
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 KEYS: dict[str, Any] = {
     "image_size": 224,

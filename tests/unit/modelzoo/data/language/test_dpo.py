@@ -12,7 +12,7 @@ import pytest
 from modelzoo.data.language.dpo import PAIR_FEATURES, DpoHDF5DataProcessor
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, DataError
+from waferstream.core.errors import ConfigError, DataError
 
 
 def write_pairs(path: Path, first: int = 0, count: int = 4, rows: int = 6) -> None:

@@ -12,7 +12,7 @@ import pytest
 from modelzoo.data.language.dpr import DPRHDF5DataProcessor
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, DataError
+from waferstream.core.errors import ConfigError, DataError
 
 
 def write_texts(path: Path, count: int = 4, num_passages: int = 2, questions: int = 4) -> None:

@@ -14,8 +14,8 @@ from modelzoo.data.language.hdf5 import GptHDF5MapDataProcessor
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import ConfigError, DataError
-from wsc.core.program.loading import Loading
+from waferstream.core.errors import ConfigError, DataError
+from waferstream.core.program.loading import Loading
 
 
 def write_samples(path: Path, first: int, count: int, length: int = 4) -> None:

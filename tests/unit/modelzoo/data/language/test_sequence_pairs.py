@@ -14,7 +14,7 @@ from modelzoo.data.order import draws
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 VOCABULARY = ["<pad>", "</s>", "<unk>", "<s>", *(f"w{number}" for number in range(4, 120))]
 LAST = 120 + 8 - 1

@@ -9,7 +9,7 @@ import torch
 from modelzoo.data.language.text import TextDataProcessor, stdlib_files
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
-from wsc.core.errors import DataError
+from waferstream.core.errors import DataError
 
 
 def open_text(path: Path | str, **keys: object) -> BatchSource:

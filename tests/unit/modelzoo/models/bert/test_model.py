@@ -13,7 +13,7 @@ from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.models.encoder_names import transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
-from wsc.core.errors import ConfigError, DataError
+from waferstream.core.errors import ConfigError, DataError
 
 BERT = {"name": "bert", **TOKENS, **FOUR_HEADS, **NO_DROPOUT, "initializer_range": 0.2}
 ESM = BERT | {"name": "esm2", "mask_token_id": 1}

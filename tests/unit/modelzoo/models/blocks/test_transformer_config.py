@@ -3,8 +3,8 @@
 import pytest
 
 from modelzoo.models.gpt.config import GptConfig
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 
 def test_config_defaults_are_those_of_the_vendor() -> None:

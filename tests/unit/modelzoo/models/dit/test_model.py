@@ -10,7 +10,7 @@ from modelzoo.models.dit.config import DitConfig, VaeConfig
 from modelzoo.models.dit.model import DitModel, LabelEmbedding, grid_positions, noised, sinusoids
 from modelzoo.models.registry import build_model
 from tests.support.models.tiny_models import NO_DROPOUT, SIZES
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 SECTION = {
     "name": "dit",

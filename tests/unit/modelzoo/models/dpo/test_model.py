@@ -24,9 +24,9 @@ from tests.support.models.tiny_models import SIZES
 from tests.support.models.tiny_models import TOKENS as VOCABULARY
 from tests.support.models.transformers_llama import LLAMA_KEYS, THEIR_SIZES, theirs
 from tests.support.runs.tiny_training import WIDE_GPT
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.errors import ConfigError
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.core.errors import ConfigError
+from waferstream.numerics.precision import StreamPrecision
 
 GENERATOR = torch.Generator().manual_seed(0)
 TOKENS = torch.randint(40, (3, 2, 9), generator=GENERATOR)

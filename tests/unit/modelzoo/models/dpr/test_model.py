@@ -14,9 +14,9 @@ from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
 from tests.support.models.encoder_names import transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.errors import ConfigError
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.core.errors import ConfigError
+from waferstream.numerics.precision import StreamPrecision
 
 ENCODER = {**FOUR_HEADS, **NO_DROPOUT, **TOKENS}
 NUM_QUESTIONS, GROUP, NUM_PASSAGES = 4, 2, 3

@@ -15,9 +15,9 @@ from modelzoo.models.mup import LEARNING_RATE_GROUPS
 from modelzoo.models.registry import build_model, training_example
 from tests.support.errors import raises
 from tests.support.nightly import nightly
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.errors import ConfigError
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.core.errors import ConfigError
+from waferstream.numerics.precision import StreamPrecision
 
 T5: dict[str, Any] = {
     "name": "t5",

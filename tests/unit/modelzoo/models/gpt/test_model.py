@@ -13,7 +13,7 @@ from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 GPT = {"name": "gpt2", **TOKENS, **FOUR_HEADS, **NO_DROPOUT}
 LLAMA = GPT | {

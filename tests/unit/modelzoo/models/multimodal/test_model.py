@@ -23,9 +23,9 @@ from tests.support.models.multimodal import (
     TEXT_MODEL,
 )
 from tests.support.nightly import nightly
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.core.errors import ConfigError, DataError
-from wsc.numerics.precision import StreamPrecision
+from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.core.errors import ConfigError, DataError
+from waferstream.numerics.precision import StreamPrecision
 
 _IMAGE_TOKEN = 39  # which the batch has at no other place
 _LLAMA = (

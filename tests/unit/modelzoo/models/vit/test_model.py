@@ -12,7 +12,7 @@ from modelzoo.models.vit.model import VitModel
 from tests.support.errors import raises
 from tests.support.models.encoder_names import DINO_RULES, VIT_RULES, transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT
-from wsc.core.errors import ConfigError
+from waferstream.core.errors import ConfigError
 
 SECTION = {
     "name": "vision_transformer",

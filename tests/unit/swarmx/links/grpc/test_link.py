@@ -17,14 +17,14 @@ from swarmx.links.memory import MemoryArena
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire.messages import PROTOCOL_VERSION
 from tests.support.errors import raises
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceCorruptionError,
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages.messages import Envelope, WeightsReady, WeightsReleased
-from wsc.core.units import MIB
+from waferstream.core.messages.messages import Envelope, WeightsReady, WeightsReleased
+from waferstream.core.units import MIB
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_open_grpc_endpoint_does_not_delay_the_exit() -> None:
     """A process that fails before it closes its endpoints, with streams open, still ends."""
     code = (
         "from swarmx.links.grpc.link import open_grpc\n"
-        "from wsc.core.messages.messages import Envelope, WeightsReleased\n"
+        "from waferstream.core.messages.messages import Envelope, WeightsReleased\n"
         "a = open_grpc('a', 'ours', '127.0.0.1', start_timeout_s=10)\n"
         "a.connect({'a': a.address})\n"
         "a.send(Envelope('a', 'a', WeightsReleased(1, 0, 0)))\n"

@@ -24,14 +24,14 @@ from swarmx.links.tcp.sockets import HANDSHAKE_S, dial, end_connection, secure_a
 from swarmx.links.wire.messages import MOST_HEADER_BYTES, PROTOCOL_VERSION, encode_header
 from swarmx.links.wire.wire_pb2 import Hello  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceCorruptionError,
     ApplianceDeadlockError,
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages.messages import Envelope, WeightsReady, WeightsReleased
+from waferstream.core.messages.messages import Envelope, WeightsReady, WeightsReleased
 
 SESSION = "ours"
 PREFIX = struct.Struct("<II")  # length of the header, number of the frame

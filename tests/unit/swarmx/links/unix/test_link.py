@@ -15,14 +15,14 @@ from swarmx.links.unix.link import SocketEndpoint
 from swarmx.links.wire.messages import MOST_HEADER_BYTES
 from tests.support.errors import raises
 from tests.support.roles.envelopes import payload_of
-from wsc.core.errors import (
+from waferstream.core.errors import (
     ApplianceCorruptionError,
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages.messages import Envelope, NormPartial, WeightsReady, WeightsReleased
-from wsc.core.units import KIB
+from waferstream.core.messages.messages import Envelope, NormPartial, WeightsReady, WeightsReleased
+from waferstream.core.units import KIB
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from swarmx.links.wire.messages import (
 )
 from swarmx.links.wire.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.messages.messages import (
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.messages.messages import (
     Abort,
     BatchReady,
     BatchReleased,
@@ -41,8 +41,8 @@ from wsc.core.messages.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.messages.reduce_order import Subtree
-from wsc.core.messages.watch import Finding
+from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.messages.watch import Finding
 
 SLAB = MemoryArena().allocate(48)
 MESSAGES = (

@@ -18,7 +18,7 @@ from tests.support.host.tools import rows, tool
 from tests.support.nightly import nightly
 from tests.support.runs.tiny_run import write_run
 from waferstream.cli.main import main
-from wsc.core.units import format_bytes
+from waferstream.core.units import format_bytes
 
 
 @pytest.fixture(autouse=True)

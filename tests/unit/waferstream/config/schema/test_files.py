@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from waferstream.config.schema.files import FileKind, schema_of
-from wsc.core.config import load_yaml
+from waferstream.core.config import load_yaml
 
 ROOT = Path(__file__).resolve().parents[5]
 STOCK = sorted((ROOT / "modelzoo" / "params").glob("*.yaml"))

@@ -10,8 +10,8 @@ from tests.support.errors import raises
 from waferstream.config.params import Params
 from waferstream.config.schema.files import MEANINGS
 from waferstream.config.schema.keys import ConfigKey, all_keys, find_keys
-from wsc.core.config import load_yaml
-from wsc.core.errors import ConfigError
+from waferstream.core.config import load_yaml
+from waferstream.core.errors import ConfigError
 
 KEYS = cache(all_keys)
 

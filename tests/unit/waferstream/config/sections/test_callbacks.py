@@ -17,9 +17,9 @@ from waferstream.config.sections.callbacks import (
     ProgressLogger,
     TensorBoardLogger,
 )
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
-from wsc.core.program.micro_batches import Explore, SizeRange
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
+from waferstream.core.program.micro_batches import Explore, SizeRange
 
 MICRO = "csx.performance.micro_batch_size"
 

@@ -17,8 +17,8 @@ from waferstream.config.sections.init import (
     LoopConfig,
 )
 from waferstream.config.sections.section import Section
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 DATA = {"data_processor": "Dummy", "batch_size": 4}
 

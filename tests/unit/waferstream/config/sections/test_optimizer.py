@@ -11,9 +11,9 @@ from tests.support.errors import raises
 from tests.support.runs.params_sections import init_section
 from waferstream.config.sections.callbacks import CallbackConfig, LoggerConfig, UserCallback
 from waferstream.config.sections.optimizer import OPTIMIZERS, OptimizerConfig, SchedulerConfig
-from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules.composed import SequentialLR
-from wsc.core.hyper_schedules.decays import ConstantLR, CosineDecayLR, LinearLR
+from waferstream.core.errors import ConfigError
+from waferstream.core.hyper_schedules.composed import SequentialLR
+from waferstream.core.hyper_schedules.decays import ConstantLR, CosineDecayLR, LinearLR
 
 WARM_UP: dict[str, Any] = {
     "initial_learning_rate": 0.0,

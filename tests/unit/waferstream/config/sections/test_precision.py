@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from waferstream.config.sections.precision import PrecisionConfig
-from wsc.core.config import validate
-from wsc.core.errors import ConfigError
+from waferstream.core.config import validate
+from waferstream.core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import pytest
 
 from tests.support.reports.html import Parsed
 from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
-from timing.attribution import Attribution
+from waferstream.core.units import format_ps
+from waferstream.machine.attribution import Attribution
 from waferstream.reports.curve.page import curve_page, write_curve
 from waferstream.reports.curve.result import GpuComparison
 from waferstream.reports.curve.text import curve_table
 from waferstream.reports.economics import PriceSpec, training_bill
 from waferstream.reports.run.summary import ModelSummary
-from wsc.core.units import format_ps
 
 RUNS = run_curve(summary(1), summary(4, reduce_ps=2_000_000))
 DIFFERENT = run_curve(summary(1), with_digest(summary(2), "cd" * 32))

@@ -11,12 +11,12 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from baselines.gpu import DGX_A100, DGX_H100, KINDS
 from tests.support.nightly import nightly
 from tests.support.reports.pictures import drawn, overlapping, shows, words
 from tests.support.reports.summaries import run_curve, simulated_curve, summary
 from tests.support.timing.gpu_points import gpu_points
-from timing.attribution import Attribution
+from waferstream.baselines.gpu import DGX_A100, DGX_H100, KINDS
+from waferstream.machine.attribution import Attribution
 from waferstream.reports import style
 from waferstream.reports.curve.picture import (
     CAUSE_COLORS,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.errors import raises
 from tests.support.reports.summaries import DIGEST, run_curve, summary, with_digest
-from wsc.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError
 
 
 def test_curve_of_runs_is_sorted_and_has_both_efficiencies() -> None:

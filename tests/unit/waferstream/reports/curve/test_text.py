@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
-from timing.attribution import OVERHEAD_NOTE, Attribution
+from waferstream.machine.attribution import OVERHEAD_NOTE, Attribution
 from waferstream.reports.curve.result import FilledWafer, RefusedPoint
 from waferstream.reports.curve.text import (
     MOST_ROWS,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from timing.stalls import StreamCheck
+from waferstream.machine.stalls import StreamCheck
 from waferstream.reports.machine.layer_groups import LAYER_HEADER, group_layers, layer_row
 
 

@@ -12,10 +12,11 @@ from memoryx.tiers import Holding, Tiers
 from swarmx.topology import Tree
 from tests.support.programs.small_programs import program, segment
 from tests.support.reports.html import Parsed
-from timing.attribution import OVERHEAD_NOTE, Attribution
-from timing.hardware import CS2, MachineSpec
-from timing.sram import SramPlan, data_bytes
-from timing.stalls import StreamCheck
+from waferstream.core.units import format_bytes
+from waferstream.machine.attribution import OVERHEAD_NOTE, Attribution
+from waferstream.machine.hardware import CS2, MachineSpec
+from waferstream.machine.sram import SramPlan, data_bytes
+from waferstream.machine.stalls import StreamCheck
 from waferstream.reports.machine.drawings import tree_drawing
 from waferstream.reports.machine.layer_groups import group_layers
 from waferstream.reports.machine.sections import (
@@ -25,7 +26,6 @@ from waferstream.reports.machine.sections import (
 )
 from waferstream.reports.machine.use import LinkLoad, MachineUse
 from waferstream.reports.page import Page
-from wsc.core.units import format_bytes
 
 STALLED = StreamCheck("layer.0", "forward", 1 << 30, 0, 10**10, 10**11)
 

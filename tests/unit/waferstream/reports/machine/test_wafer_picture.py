@@ -10,11 +10,11 @@ from matplotlib.image import imread
 
 from tests.support.programs.small_programs import program, segment
 from tests.support.reports.pictures import drawn, overlapping, words
-from timing.hardware import CS2, CS3, WaferSpec
-from timing.sram import SramPlan, data_bytes
+from waferstream.core.program.segment import Footprint, OpWork, Stash
+from waferstream.core.units import format_bytes
+from waferstream.machine.hardware import CS2, CS3, WaferSpec
+from waferstream.machine.sram import SramPlan, data_bytes
 from waferstream.reports.machine.wafer_picture import wafer_picture
-from wsc.core.program.segment import Footprint, OpWork, Stash
-from wsc.core.units import format_bytes
 
 PRODUCT = OpWork("mm", "matmul", 2 * 64 * 32 * 16, (1, 64, 32, 16), streams=True)
 STEP = program(

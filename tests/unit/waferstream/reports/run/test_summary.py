@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.reports.summaries import summary
-from timing.attribution import Attribution, StepTiming
-from timing.timed_steps import TimedSteps
+from waferstream.host.files import write_json
+from waferstream.machine.attribution import Attribution, StepTiming
+from waferstream.machine.timed_steps import TimedSteps
 from waferstream.reports.run.summary import Emulated, RunSummary
-from wsc.host.files import write_json
 
 
 def timing(step: int, start_ps: int, attribution: Attribution) -> StepTiming:

@@ -11,7 +11,7 @@ import yaml
 import cstorch
 from tests.support.host.tools import tool
 from tests.support.runs.tiny_run import run_here, write_run
-from wsc.core.sparsity.spec import kept_of
+from waferstream.core.sparsity.spec import kept_of
 
 FROM_ZEROS = {"init_method": "from_zeros", "param_filter": ["*linear_layer.weight"]}
 

@@ -13,9 +13,9 @@ import pytest
 
 from memoryx.store.store import WeightStore
 from tests.support.runs.tiny_run import TINY, digest_of, run_here, write_run
+from waferstream.checkpoint.reader import Reader
+from waferstream.host import disk
 from waferstream.training.evaluation import Evaluator
-from wsc.checkpoint.reader import Reader
-from wsc.host import disk
 
 KEYS: dict[str, Any] = {"init__loop": {"max_steps": 4}, "init__logging": {"log_steps": 1}}
 IN_BACKGROUND = {"steps": 2, "async_save": True}

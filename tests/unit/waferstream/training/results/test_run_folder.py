@@ -19,9 +19,9 @@ from memoryx.store.store import WeightStore
 from tests.support.errors import raises
 from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.config.phases import load_params
+from waferstream.core.errors import ConfigError
 from waferstream.training.results import files
 from waferstream.training.results.run_folder import RunFolder, claimed
-from wsc.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
 

@@ -19,10 +19,10 @@ from tests.support.errors import raises
 from tests.support.models.tiny_models import SIZES
 from tests.support.programs.user_programs import CROSS_ENTROPY, user_trainer, write_program
 from tests.support.runs.tiny_run import digest_of, run_here, write_run
+from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
+from waferstream.core.errors import ConfigError
 from waferstream.training.setup.loaders import check_share
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import ConfigError
 
 
 def test_model_of_the_user_trains_as_in_a_plain_loop(

@@ -10,9 +10,9 @@ import torch
 
 from tests.support.files.checkpoint_files import flip_in, packed_checkpoint, unsealed
 from tests.support.host.tools import fields, rows, tool
+from waferstream.checkpoint.reader import Reader
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.files import write_weights
-from wsc.checkpoint.reader import Reader
 
 
 @pytest.fixture

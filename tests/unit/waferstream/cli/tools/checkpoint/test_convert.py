@@ -13,12 +13,12 @@ from modelzoo.models.dpo.model import DpoModel
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.host.tools import rows, tool
+from waferstream.checkpoint.reader import Reader
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.convert import read_hf, write_hf
 from waferstream.config.phases import load_params
+from waferstream.core.errors import CheckpointError
 from waferstream.training.checkpoints.restoring import load_weights
-from wsc.checkpoint.reader import Reader
-from wsc.core.errors import CheckpointError
 
 CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
 TO_OURS = ("--model=gpt2", "--src-fmt=hf", "--tgt-fmt=cs-current")

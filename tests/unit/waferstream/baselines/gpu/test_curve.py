@@ -1,0 +1,145 @@
+"""Scaling curves of GPU clusters."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.errors import raises
+from waferstream.baselines.gpu import (
+    DGX_A100,
+    DGX_H100,
+    CurvePolicy,
+    Parallelism,
+    Workload,
+    gpu_curve,
+)
+from waferstream.baselines.gpu.curve import Kind
+from waferstream.core.errors import ConfigError
+
+GPT_1B = Workload(1_315_950_592, 2048, 24, 16, 2048, 50_368, tied_embeddings=True)
+LLAMA_70B = Workload(68_976_648_192, 8192, 80, 64, 4096, 32_000)
+GPT_1T = Workload(1_008_000_000_000, 25_600, 128, 160, 2048, 51_200)
+
+
+def test_small_model_needs_no_model_parallelism() -> None:
+    """On one GPU there is nothing to split."""
+    (point,) = gpu_curve(GPT_1B, DGX_H100, CurvePolicy(samples_per_gpu=8), [1])
+    assert point.fits
+    assert point.parallelism is not None
+    assert (point.parallelism.sharding, point.parallelism.model_parallel) == ("ddp", 1)
+    assert point.tokens_per_s == pytest.approx(point.samples_per_s * 2048)
+
+
+def test_trillion_parameters_fit_when_split_over_enough_gpus() -> None:
+    """The states alone, 16 bytes per parameter, fill 200 H100."""
+    few, many = gpu_curve(GPT_1T, DGX_H100, CurvePolicy(global_batch=1536), [64, 1024])
+    assert not few.fits
+    assert few.tokens_per_s == 0
+    assert few.memory.total_bytes > 80e9
+    assert many.parallelism is not None
+    assert many.parallelism.tensor == 8
+    assert many.parallelism.pipeline > 1
+    assert 0.3 < many.utilisation < 0.6
+
+
+def test_gpu_curve_tries_only_the_requested_kinds() -> None:
+    """A curve of one kind has points where that kind does not fit."""
+    policy = CurvePolicy(samples_per_gpu=1, kinds=("ddp",))
+    assert not any(point.fits for point in gpu_curve(LLAMA_70B, DGX_H100, policy, [8, 512]))
+    policy = CurvePolicy(samples_per_gpu=1, kinds=("zero3",))
+    (point,) = gpu_curve(LLAMA_70B, DGX_H100, policy, [512])
+    assert point.parallelism is not None
+    assert point.parallelism.sharding == "zero3"
+
+
+def test_micro_batches_are_powers_of_two_that_cover_the_batch() -> None:
+    """The largest that fits; their number covers the share of the busiest rank."""
+
+    def micro_batches(policy: CurvePolicy, counts: list[int]) -> list[tuple[int, int]]:
+        ways = [point.parallelism for point in gpu_curve(GPT_1B, DGX_A100, policy, counts)]
+        return [(way.micro_batch, way.micro_batches) for way in ways if way]
+
+    batch = CurvePolicy(global_batch=20, kinds=("ddp",))
+    assert micro_batches(batch, [1, 3, 8, 20]) == [(8, 3), (4, 2), (2, 2), (1, 1)]
+    each = CurvePolicy(samples_per_gpu=7, kinds=("zero3",))
+    assert micro_batches(each, [8, 16]) == [(4, 2), (4, 2)]
+    small = CurvePolicy(samples_per_gpu=7, kinds=("zero3",), largest_micro_batch=2)
+    assert micro_batches(small, [8]) == [(2, 4)]
+
+
+def test_large_model_is_split_no_further_than_necessary() -> None:
+    """16 GPUs need two stages and recompute; 32 hold the optimizer's state between them."""
+    policy = CurvePolicy(global_batch=64, kinds=("tensor+pipeline",))
+    ways = [point.parallelism for point in gpu_curve(LLAMA_70B, DGX_H100, policy, [8, 16, 32])]
+    assert ways == [
+        None,
+        Parallelism("zero1", 8, 2, 1, 64, recompute="full", overlap_tensor=True),
+        Parallelism("zero1", 8, 1, 1, 16, overlap_tensor=True),
+    ]
+
+
+def test_gpu_curve_ends_where_a_gpu_has_no_sample() -> None:
+    """Eight GPUs that share a copy need one sequence together."""
+    counts = [8, 16, 32, 64, 128, 256]
+
+    def last(kind: Kind) -> int:
+        policy = CurvePolicy(global_batch=16, kinds=(kind,))
+        points = gpu_curve(GPT_1B, DGX_A100, policy, counts)
+        assert [point.gpus for point in points] == counts[: len(points)]
+        return points[-1].gpus
+
+    assert last("ddp") == last("zero3") == 16
+    assert last("tensor+pipeline") == 256
+    (point,) = gpu_curve(GPT_1B, DGX_A100, CurvePolicy(global_batch=2), [256])
+    assert point.parallelism is not None
+    assert point.parallelism.data_parallel(256) <= 2
+
+
+def test_gpu_curve_is_never_faster_than_its_launches() -> None:
+    """21 kernels of 3 us for each of 24 layers, however small the batch of a GPU is."""
+    tiny = replace(GPT_1B, seq_len=16)
+    (point,) = gpu_curve(tiny, DGX_H100, CurvePolicy(global_batch=1), [1])
+    assert point.step is not None
+    assert point.step.total_s >= 21 * 24 * 3.0e-6
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 600), st.integers(1, 64))
+def test_every_count_and_batch_has_a_bounded_utilisation(gpus: int, batch: int) -> None:
+    """Odd counts and indivisible batches as well; a count has no point if a GPU has no sample."""
+    points = gpu_curve(GPT_1B, DGX_H100, CurvePolicy(global_batch=batch), [gpus])
+    assert points or gpus > batch
+    for point in points:
+        assert point.fits
+        assert 0 < point.utilisation < 0.7
+
+
+def test_gpu_curve_has_a_point_for_every_count() -> None:
+    """As many as the curve of the wafers has."""
+    points = gpu_curve(LLAMA_70B, DGX_H100, CurvePolicy(samples_per_gpu=4), range(1, 193))
+    assert [point.gpus for point in points] == list(range(1, 193))
+
+
+@pytest.mark.parametrize(
+    "settings_",
+    [
+        {},
+        {"global_batch": 8, "samples_per_gpu": 1},
+        {"global_batch": 0},
+        {"samples_per_gpu": 1, "largest_micro_batch": 0},
+        {"samples_per_gpu": 1, "kinds": ()},
+    ],
+)
+def test_curve_policy_without_one_batch_is_refused(settings_: dict[str, Any]) -> None:
+    """One of the two batches, positive, and at least one kind."""
+    with raises(ConfigError, "curve-policy-incomplete"):
+        CurvePolicy(**settings_)
+
+
+def test_gpu_count_of_zero_is_refused() -> None:
+    """Counts start at 1."""
+    with raises(ConfigError, "gpu-count-not-positive"):
+        gpu_curve(GPT_1B, DGX_H100, CurvePolicy(samples_per_gpu=1), [8, 0])

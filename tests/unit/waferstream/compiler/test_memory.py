@@ -1,0 +1,91 @@
+"""Bytes of activations of a captured step: linear in the samples, without streams, views once."""
+
+import pytest
+
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
+from tests.support.roles.local_machine import BF16, compile_model
+from tests.support.runs.tiny_training import GPT, LOADER
+from waferstream.core.program.program import Program
+from waferstream.core.program.segment import Footprint
+
+
+def captured(samples: int, **changes: object) -> Program:
+    batch = build_source(LOADER | {"batch_size": samples}, "test").batch(0)
+    return compile_model(build_model(GPT | changes, 0), batch, 1, precision=BF16).program
+
+
+@pytest.fixture(scope="module")
+def gpt() -> Program:
+    return captured(2)
+
+
+def footprints(program: Program) -> list[tuple[Footprint, list[Footprint]]]:
+    return [(s.working, [piece.footprint for piece in s.stash]) for s in program.segments]
+
+
+def test_footprints_do_not_depend_on_the_captured_size(gpt: Program) -> None:
+    """One capture gives the memory of every micro-batch size.
+
+    Except for gradients that are summed over the batch in two steps, as that of positions.
+    """
+    assert footprints(captured(4))[:-1] == footprints(gpt)[:-1]
+
+
+def test_stash_of_a_decoder_layer_by_hand(gpt: Program) -> None:
+    """16 hidden-sized tensors with the filter twice the hidden size less 4.
+
+    Two norms (2, and statistics), queries, keys, values, attention (4, and its statistics), the
+    attention's residual sum, the filter before and after its activation (2 x 2), the output.
+    """
+    layer = next(s for s in gpt.segments if s.layer.endswith("1") and s.phase == "forward")
+    tokens, hidden = 8, GPT["hidden_size"] * 2
+    small = [
+        p.footprint.sample_bytes for p in layer.stash if p.footprint.sample_bytes < tokens * 32
+    ]
+    large = sum(p.footprint.sample_bytes for p in layer.stash) - sum(small)
+    assert large == tokens * hidden * 12
+    assert sum(small) <= tokens * 4 * (2 * 2 + GPT["num_heads"])
+
+
+def test_gradients_take_no_working_memory(gpt: Program) -> None:
+    """They stream out, so a wide weight needs no more memory in the backward pass."""
+    wide = captured(2, vocab_size=640)
+    narrow_head, wide_head = (
+        next(s for s in p.segments if s.gradients and s.phase == "backward") for p in (gpt, wide)
+    )
+    logits = 8 * (640 - 64) * (2 + 4)
+    grown = wide_head.working.sample_bytes - narrow_head.working.sample_bytes
+    assert 0 < grown <= 2 * logits
+    assert wide_head.working.fixed_bytes == narrow_head.working.fixed_bytes
+
+
+def test_working_set_includes_the_outputs(gpt: Program) -> None:
+    """A segment's outputs live to its end, so they are part of its working set."""
+    for segment in gpt.segments:
+        stashed = sum(piece.footprint.sample_bytes for piece in segment.stash)
+        assert segment.working.sample_bytes >= stashed
+
+
+def test_gradient_of_a_shared_weight_has_a_fixed_size(gpt: Program) -> None:
+    """The head's part of the embedding's gradient is stashed until the embedding's backward pass."""
+    waiting = {
+        piece.footprint.fixed_bytes
+        for segment in gpt.segments
+        if segment.phase == "backward"
+        for piece in segment.stash
+    }
+    assert GPT["vocab_size"] * GPT["hidden_size"] * 2 in waiting
+
+
+def test_attention_kernel_keeps_its_scores() -> None:
+    """One score for each head, query and key; backward its gradient as well."""
+    short, long = captured(2, num_heads=2), captured(2, num_heads=4)
+    scores = 2 * 8 * 8 * 2  # two more heads, 8 x 8 tokens, two bytes each
+    for phase, kinds in (("forward", 1), ("backward", 2)):
+        few, many = (
+            next(s for s in p.segments if s.phase == phase and s.layer.endswith("1"))
+            for p in (short, long)
+        )
+        grown = many.working.sample_bytes - few.working.sample_bytes
+        assert 0 <= grown <= kinds * scores + 8 * 4 * 2

@@ -1,0 +1,85 @@
+"""GPU clusters for comparison: training steps, scaling curves and inference.
+
+A step is compute, exposed communication, pipeline bubble and optimizer (``step``); compute is
+arithmetic at a sustained share of the peak plus memory traffic (``compute``), communication is
+bytes over bandwidth plus latency (``communication``). Chips and networks (``hardware``) and
+software stacks (``software``) are tables of presets. Fitted on the calibration rows of the GPU
+table only.
+"""
+
+from waferstream.baselines.gpu.curve import KINDS, CurvePolicy, GpuPoint, gpu_curve
+from waferstream.baselines.gpu.hardware import (
+    A100_40,
+    A100_80,
+    DGX_A100,
+    DGX_H100,
+    H100,
+    H100_500W,
+    H200,
+    HOST,
+    NETWORK_50G,
+    NETWORK_200G,
+    NETWORK_400G,
+    WAFERLLM_TESTBED,
+    GpuClusterSpec,
+    GpuSpec,
+    HostSpec,
+    NetworkSpec,
+)
+from waferstream.baselines.gpu.inference import decode_s_per_token, prefill_s, request_s
+from waferstream.baselines.gpu.memory import GpuMemory, training_memory
+from waferstream.baselines.gpu.software import (
+    AUTOCAST_DDP,
+    DEEPSPEED,
+    FSDP,
+    GPT_NEOX,
+    MEGATRON,
+    TORCHTITAN,
+    TORCHTITAN_EAGER,
+    SoftwareSpec,
+)
+from waferstream.baselines.gpu.step import StepTime, model_flops_utilisation, step_time
+from waferstream.baselines.gpu.workload import Parallelism, Recompute, Sharding, Workload
+
+__all__ = [
+    "A100_40",
+    "A100_80",
+    "AUTOCAST_DDP",
+    "DEEPSPEED",
+    "DGX_A100",
+    "DGX_H100",
+    "FSDP",
+    "GPT_NEOX",
+    "H100",
+    "H100_500W",
+    "H200",
+    "HOST",
+    "KINDS",
+    "MEGATRON",
+    "NETWORK_50G",
+    "NETWORK_200G",
+    "NETWORK_400G",
+    "TORCHTITAN",
+    "TORCHTITAN_EAGER",
+    "WAFERLLM_TESTBED",
+    "CurvePolicy",
+    "GpuClusterSpec",
+    "GpuMemory",
+    "GpuPoint",
+    "GpuSpec",
+    "HostSpec",
+    "NetworkSpec",
+    "Parallelism",
+    "Recompute",
+    "Sharding",
+    "SoftwareSpec",
+    "StepTime",
+    "Workload",
+    "decode_s_per_token",
+    "gpu_curve",
+    "model_flops_utilisation",
+    "prefill_s",
+    "request_s",
+    "step_time",
+    "training_memory",
+]

@@ -1,0 +1,182 @@
+"""Scaling curves of GPU clusters: the fastest parallelism that fits, for each count of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from waferstream.baselines.gpu.hardware import GpuClusterSpec
+from waferstream.baselines.gpu.memory import GpuMemory, training_memory
+from waferstream.baselines.gpu.software import FSDP, MEGATRON
+from waferstream.baselines.gpu.step import StepTime, model_flops_utilisation, step_time
+from waferstream.baselines.gpu.workload import Parallelism, Recompute, Workload
+from waferstream.core.errors import ConfigError
+
+Kind = Literal["ddp", "zero3", "tensor+pipeline"]
+KINDS: tuple[Kind, ...] = ("ddp", "zero3", "tensor+pipeline")
+
+
+@dataclass(frozen=True)
+class CurvePolicy:
+    """Batch and parallelism kinds of a whole curve.
+
+    Raises:
+        ConfigError: Not exactly one of the two batches is given, or a size is below 1.
+    """
+
+    global_batch: int | None = None
+    """Sequences of a step for any number of GPUs: strong scaling."""
+    samples_per_gpu: int | None = None
+    """Sequences of a step per GPU: weak scaling."""
+    kinds: tuple[Kind, ...] = KINDS
+    """Parallelism kinds to choose from."""
+    largest_micro_batch: int = 16
+    float8: bool = False
+
+    def __post_init__(self) -> None:
+        given = [size for size in (self.global_batch, self.samples_per_gpu) if size is not None]
+        if len(given) != 1 or given[0] < 1 or self.largest_micro_batch < 1 or not self.kinds:
+            raise ConfigError(
+                "a curve policy must have exactly one batch, a micro-batch and a parallelism kind",
+                code="curve-policy-incomplete",
+                where="global_batch, samples_per_gpu, largest_micro_batch, kinds",
+                value=(
+                    self.global_batch,
+                    self.samples_per_gpu,
+                    self.largest_micro_batch,
+                    self.kinds,
+                ),
+                rule="one of the first two is given, sizes are at least 1, kinds are not empty",
+            )
+
+    def batch(self, gpus: int) -> int:
+        """Return the sequences of a step on ``gpus``."""
+        return self.global_batch or gpus * (self.samples_per_gpu or 0)
+
+
+@dataclass(frozen=True)
+class GpuPoint:
+    """One count of GPUs; without ``step`` and ``parallelism`` if nothing fits their memory."""
+
+    gpus: int
+    samples_per_s: float
+    tokens_per_s: float
+    utilisation: float
+    """Model FLOPs over the 16-bit peak of all GPUs, idle ones included (MFU)."""
+    memory: GpuMemory
+    """Memory of the chosen parallelism; if nothing fits, of the one that needs least."""
+    parallelism: Parallelism | None = None
+    step: StepTime | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the model can be trained on this number of GPUs."""
+        return self.step is not None
+
+
+def gpu_curve(
+    workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, counts: Sequence[int]
+) -> list[GpuPoint]:
+    """Return the fastest parallelism kind that fits, for counts at which every GPU has a sample.
+
+    DDP and ZeRO-3 use the FSDP software stack; tensor parallelism inside a node with a pipeline
+    over nodes uses Megatron. A pipeline takes one sequence at a time; without one, micro-batches
+    are as large as fits. If the ranks do not divide the batch, some wait for the others; GPUs
+    that are too few for another copy of the model stay idle. A count with more copies than the
+    batch has sequences gets no point.
+
+    Raises:
+        ConfigError: A count is below 1.
+    """
+    if any(count < 1 for count in counts):
+        raise ConfigError(
+            "a count of GPUs must be positive",
+            code="gpu-count-not-positive",
+            where="counts",
+            value=min(counts),
+            rule="at least 1",
+        )
+    points = (_point(workload, cluster, policy, count) for count in counts)
+    return [point for point in points if point is not None]
+
+
+def _point(
+    workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, gpus: int
+) -> GpuPoint | None:
+    """Return the fastest point that fits, or else the one that needs least memory.
+
+    None if the batch has fewer sequences than the GPUs have copies of the model.
+    """
+    tried = [
+        _first_fit(workload, cluster, policy, gpus, candidates)
+        for kind in policy.kinds
+        for candidates in _candidates(workload, cluster, policy, gpus, kind)
+    ]
+    fitting = [point for point in tried if point.fits]
+    if fitting:
+        return max(fitting, key=lambda point: point.samples_per_s)
+    return min(tried, key=lambda point: point.memory.total_bytes, default=None)
+
+
+def _first_fit(
+    workload: Workload,
+    cluster: GpuClusterSpec,
+    policy: CurvePolicy,
+    gpus: int,
+    candidates: Sequence[Parallelism],
+) -> GpuPoint:
+    """Return the first of ``candidates``, which differ in the micro-batch alone, that fits."""
+    for parallelism in candidates:
+        software = MEGATRON if parallelism.model_parallel > 1 else FSDP
+        ranks = gpus // parallelism.model_parallel
+        used = ranks * parallelism.model_parallel
+        memory = training_memory(workload, parallelism, used, software)
+        if memory.fits(cluster.gpu):
+            step = step_time(workload, parallelism, used, cluster, software)
+            samples_per_s = policy.batch(gpus) / step.total_s
+            tokens_per_s = samples_per_s * workload.seq_len
+            utilisation = model_flops_utilisation(workload, tokens_per_s, gpus, cluster)
+            return GpuPoint(
+                gpus, samples_per_s, tokens_per_s, utilisation, memory, parallelism, step
+            )
+    return GpuPoint(gpus, 0.0, 0.0, 0.0, memory)
+
+
+def _candidates(
+    workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, gpus: int, kind: Kind
+) -> Iterator[list[Parallelism]]:
+    """Yield lists of parallelisms that differ in the micro-batch alone, the largest first."""
+    tensor = _power_of_two(min(gpus, cluster.gpus_per_node)) if kind == "tensor+pipeline" else 1
+    recomputes: tuple[Recompute, ...] = ("none", "full")
+    for pipeline in _pipelines(workload, gpus // tensor, kind):
+        ranks = gpus // (tensor * pipeline)
+        if ranks > policy.batch(gpus):
+            continue  # some copies of the model would have no sequence
+        samples = -(-policy.batch(gpus) // ranks)
+        largest = 1 if pipeline > 1 else _power_of_two(min(policy.largest_micro_batch, samples))
+        for recompute in recomputes:
+            yield [
+                Parallelism(
+                    "zero1" if kind == "tensor+pipeline" else kind,
+                    tensor,
+                    pipeline,
+                    micro_batch=1 << power,
+                    micro_batches=-(-samples // (1 << power)),
+                    recompute=recompute,
+                    float8=policy.float8,
+                    overlap_tensor=tensor > 1,
+                )
+                for power in reversed(range(largest.bit_length()))
+            ]
+
+
+def _pipelines(workload: Workload, nodes: int, kind: Kind) -> list[int]:
+    """Return the powers of two that a pipeline may have as its depth."""
+    most = min(nodes, workload.layers) if kind == "tensor+pipeline" else 1
+    return [1 << power for power in range(most.bit_length())]
+
+
+def _power_of_two(most: int) -> int:
+    """Return the largest power of two up to ``most``."""
+    return 1 << (most.bit_length() - 1)

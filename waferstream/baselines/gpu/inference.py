@@ -1,0 +1,69 @@
+"""Seconds of inference of a decoder on GPUs with tensor parallelism, one request at a time.
+
+Prefill is a forward pass over the prompt, bound by matrix products; decode reads all weights and
+the KV cache from HBM for every token. Both pay two all-reduces per layer (Shoeybi et al., 2019).
+Decoding is fitted on one row per number of GPUs, so its latencies are those of the testbed, not of
+NVLink; see ``WAFERLLM_NETWORK`` in ``hardware``.
+"""
+
+from __future__ import annotations
+
+from waferstream.baselines.arguments import check_least
+from waferstream.baselines.gpu.communication import Group, all_reduce_s
+from waferstream.baselines.gpu.hardware import GpuClusterSpec
+from waferstream.baselines.wafer_inference import Decoder
+
+FORWARD_PASSES = 35
+"""16-bit reads and writes of one hidden vector per token and layer: a third of a training step."""
+
+
+def prefill_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
+    """Return the seconds to run a prompt of ``tokens`` through ``decoder`` in 16 bit."""
+    check_least("a request", tokens=tokens, gpus=gpus)
+    gpu = cluster.gpu
+    matmul_flops = decoder.weight_bytes * tokens  # two per weight of two bytes
+    score_flops = 2 * decoder.layers * decoder.dim * tokens**2  # half of them masked
+    moved = FORWARD_PASSES * 2 * decoder.layers * decoder.dim * tokens
+    alone = (
+        matmul_flops / (gpu.flops_16bit_per_s * gpu.matmul_share)
+        + score_flops / (gpu.flops_16bit_per_s * gpu.flash_share)
+        + moved / (gpu.hbm_bandwidth_bytes_per_s * gpu.hbm_share)
+    )
+    return alone / gpus + _all_reduces_s(decoder, tokens, gpus, cluster)
+
+
+def decode_s_per_token(
+    decoder: Decoder, vocab: int, context: int, gpus: int, cluster: GpuClusterSpec
+) -> float:
+    """Return the seconds of one decoded token.
+
+    Args:
+        decoder: The model.
+        vocab: Entries of its vocabulary, which size the output projection.
+        context: Tokens that the token attends to.
+        gpus: Ranks of the tensor parallelism.
+        cluster: The hardware.
+    """
+    check_least("a request", context=context, gpus=gpus)
+    gpu = cluster.gpu
+    head_bytes = 2 * vocab * decoder.dim
+    read = decoder.weight_bytes + head_bytes + decoder.cache_bytes(context)
+    alone = read / (gpu.hbm_bandwidth_bytes_per_s * gpu.hbm_share)
+    return alone / gpus + _all_reduces_s(decoder, 1, gpus, cluster)
+
+
+def request_s(
+    decoder: Decoder, vocab: int, prompt: int, output: int, gpus: int, cluster: GpuClusterSpec
+) -> float:
+    """Return the seconds from a prompt to its last output token.
+
+    Every token is taken at the mean context, since the time is linear in it.
+    """
+    check_least("a request", output=output)
+    per_token = decode_s_per_token(decoder, vocab, prompt + output // 2, gpus, cluster)
+    return prefill_s(decoder, prompt, gpus, cluster) + output * per_token
+
+
+def _all_reduces_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
+    """Return the seconds of the two all-reduces of every layer."""
+    return 2 * decoder.layers * all_reduce_s(2 * tokens * decoder.dim, Group(gpus, cluster))

@@ -1,0 +1,243 @@
+"""Specification of a training software stack, and presets with the source of each number.
+
+Numbers are fitted where calibration rows of a stack exist, and shared between stacks otherwise;
+never fitted per model or per row. A shared number has a name, and every preset states
+all numbers, unless it is a variant of another stack. "Dao" is FlashAttention-2 (arXiv 2307.08691).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from waferstream.core.config import Config
+from waferstream.machine.hardware.sourced import Preset, Sourced, preset
+
+
+class SoftwareSpec(Config):
+    """A training software stack: which kernels it fuses, and how it communicates."""
+
+    name: str
+    flash_attention: bool
+    """Whether attention is one fused kernel."""
+    matmul_speed: PositiveFloat
+    """Speed of matrix products relative to the GPU's ``matmul_share``."""
+    attention_speed: PositiveFloat
+    """Speed of fused attention relative to FlashAttention-2."""
+    hidden_passes: PositiveFloat
+    """16-bit reads and writes of one hidden vector per token and layer, forward and backward."""
+    whole_passes: PositiveFloat
+    """Those of ``hidden_passes`` that tensor parallelism does not divide."""
+    vocabulary_bytes: PositiveFloat
+    """Bytes moved per token and vocabulary entry."""
+    score_bytes: NonNegativeFloat
+    """Bytes moved per score of the attention matrix."""
+    stored_score_bytes: NonNegativeFloat
+    """Bytes kept per score for the backward pass."""
+    gradient_bytes: PositiveFloat
+    """Bytes of one gradient, communicated and kept."""
+    float8_share: PositiveFloat
+    """Share of the 8-bit peak relative to the share of the 16-bit peak."""
+    bucket_parameters: NonNegativeFloat
+    """Parameters in one collective; 0: those of a layer."""
+    gathers_matrices: bool
+    """Whether ZeRO-3 gathers each weight matrix when its module runs, as DeepSpeed does."""
+    exposed_share: Annotated[NonNegativeFloat, Field(le=1)]
+    """Share of communication that computing does not hide."""
+    reduces_to_owner: bool
+    """Whether ZeRO-1 and ZeRO-2 send each rank's slice of a bucket of gradients in a collective of
+    its own, as DeepSpeed of 2022 does, instead of one reduce-scatter."""
+
+
+_FULL_SPEED = Sourced(
+    1.0, "derived", "1 by definition: the matmul shares of GPUs are fitted with this stack"
+)
+_FIRST_FLASH = Sourced(
+    0.5, "published", "first FlashAttention (Triton); Dao: the second is twice as fast"
+)
+_FUSED_PASSES = Sourced(
+    105,
+    "derived",
+    "16-bit reads and writes of one hidden vector per token and layer, forward and backward:"
+    " matrix operands 48, norms, GELU, residuals, copies and bias sums 57",
+)
+_SEQUENCE_PARALLEL_PASSES = Sourced(
+    12,
+    "derived",
+    "passes that tensor parallelism does not divide, with sequence parallelism (Korthikanti et al.,"
+    " 2022): inputs of the blocks and their partial results, three times, since the backward pass"
+    " has two products for each",
+)
+_CAST_LOGITS = Sourced(
+    42,
+    "derived",
+    "bytes moved per token and vocabulary entry: 16-bit logits and their gradient, cast to"
+    " fp32 for the loss and back",
+)
+_NO_SCORES_MOVED = Sourced(
+    0, "derived", "bytes moved per score of the attention matrix; none with fused attention"
+)
+_NO_SCORES_STORED = Sourced(
+    0, "derived", "bytes kept per score for the backward pass; none with fused attention"
+)
+_GRADIENTS_16BIT = Sourced(
+    2, "published", "per parameter, communicated and kept; 16-bit mixed precision"
+)
+_FLOAT8 = Sourced(
+    0.77,
+    "fitted",
+    "G0378 against G0377: share of the 8-bit peak against that of the 16-bit peak,"
+    " casts and scaling included",
+)
+_ONE_LAYER = Sourced(
+    0, "derived", "parameters in one collective; 0: those of a layer, a unit of FSDP"
+)
+_NONE_HIDDEN = Sourced(
+    1.0,
+    "derived",
+    "share of communication that compute does not hide: the rows of the first fit"
+    " (G0007 to G0159) show none hidden, a free fit gives 1.14",
+)
+
+_FSDP = preset(
+    SoftwareSpec,
+    "FSDP with fused attention, one unit per layer; LLM Foundry of 2023",
+    name="FSDP",
+    flash_attention=True,
+    matmul_speed=_FULL_SPEED,
+    attention_speed=_FIRST_FLASH,
+    hidden_passes=_FUSED_PASSES,
+    whole_passes=_SEQUENCE_PARALLEL_PASSES,
+    vocabulary_bytes=_CAST_LOGITS,
+    score_bytes=_NO_SCORES_MOVED,
+    stored_score_bytes=_NO_SCORES_STORED,
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=_ONE_LAYER,
+    gathers_matrices=False,
+    exposed_share=_NONE_HIDDEN,
+    reduces_to_owner=False,
+)
+_TORCHTITAN = preset(
+    SoftwareSpec,
+    "TorchTitan with torch.compile",
+    variant_of=_FSDP,
+    name="TorchTitan, compiled",
+    attention_speed=Sourced(1.0, "published", "FlashAttention-2 of PyTorch"),
+)
+_TORCHTITAN_EAGER = preset(
+    SoftwareSpec,
+    "TorchTitan without torch.compile",
+    variant_of=_TORCHTITAN,
+    name="TorchTitan, eager",
+    hidden_passes=Sourced(
+        242, "fitted", "G0376 against G0377: norms, rotary embedding and SwiGLU are not fused"
+    ),
+)
+_DEEPSPEED = preset(
+    SoftwareSpec,
+    "DeepSpeed ZeRO with fp16 weights and unfused attention; GenSLM of 2022",
+    name="DeepSpeed",
+    flash_attention=False,
+    matmul_speed=_FULL_SPEED,
+    attention_speed=_FIRST_FLASH,
+    hidden_passes=_FUSED_PASSES,
+    whole_passes=_SEQUENCE_PARALLEL_PASSES,
+    vocabulary_bytes=_CAST_LOGITS,
+    score_bytes=Sourced(
+        90.5, "fitted", "G0268 G0272 G0277 G0281 G0284 G0289 G0292: Selene, ZeRO-3"
+    ),
+    stored_score_bytes=Sourced(2, "derived", "fp16 probabilities"),
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=Sourced(
+        5e8, "published", "reduce_bucket_size and allgather_bucket_size in the code of GenSLM"
+    ),
+    gathers_matrices=True,
+    exposed_share=_NONE_HIDDEN,
+    reduces_to_owner=True,
+)
+_AUTOCAST_DDP = preset(
+    SoftwareSpec,
+    "DDP with autocast and unfused attention; GenSLM of 2022",
+    variant_of=_DEEPSPEED,
+    name="DDP, autocast",
+    score_bytes=Sourced(
+        135, "fitted", "G0326 G0330 G0332 G0334 G0338: softmax in fp32, casts around it"
+    ),
+    stored_score_bytes=Sourced(6, "derived", "probabilities in fp32 and fp16"),
+    gradient_bytes=Sourced(4, "published", "fp32 weights, fp32 gradients"),
+)
+_GPT_NEOX = preset(
+    SoftwareSpec,
+    "GPT-NeoX of December 2022 with fused attention, no sequence parallelism, and ZeRO-1",
+    name="GPT-NeoX",
+    flash_attention=True,
+    matmul_speed=_FULL_SPEED,
+    attention_speed=_FIRST_FLASH,
+    hidden_passes=Sourced(
+        150,
+        "derived",
+        "counted in its megatron/model/transformer.py: matrix operands 48, plus 38 forward"
+        " and 64 backward, of which 45 split, rotate, copy and join Q, K and V for the kernel",
+    ),
+    whole_passes=Sourced(
+        37, "derived", "those of FSDP, plus norms, biases and residual sums of every rank"
+    ),
+    vocabulary_bytes=Sourced(
+        58, "derived", "counted in its megatron/mpu/cross_entropy.py, in fp32 and step by step"
+    ),
+    score_bytes=_NO_SCORES_MOVED,
+    stored_score_bytes=_NO_SCORES_STORED,
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=Sourced(
+        5e8, "published", "reduce_bucket_size and allgather_bucket_size of Pythia up to 2.8B"
+    ),
+    gathers_matrices=False,
+    exposed_share=_NONE_HIDDEN,
+    reduces_to_owner=True,
+)
+_MEGATRON = preset(
+    SoftwareSpec,
+    "Megatron-Core with tensor, pipeline and data parallelism",
+    name="Megatron",
+    flash_attention=True,
+    matmul_speed=Sourced(
+        0.822, "fitted", "G0402: smaller matrix products, kernels that wait for each other"
+    ),
+    attention_speed=Sourced(1.0, "published", "FlashAttention-2"),
+    hidden_passes=_FUSED_PASSES,
+    whole_passes=_SEQUENCE_PARALLEL_PASSES,
+    vocabulary_bytes=_CAST_LOGITS,
+    score_bytes=_NO_SCORES_MOVED,
+    stored_score_bytes=_NO_SCORES_STORED,
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=_ONE_LAYER,
+    gathers_matrices=False,
+    exposed_share=Sourced(
+        0, "published", "source of G0402: data-parallel communication overlaps with computing"
+    ),
+    reduces_to_owner=False,
+)
+
+PRESETS: dict[str, Preset[SoftwareSpec]] = {
+    "FSDP": _FSDP,
+    "TORCHTITAN": _TORCHTITAN,
+    "TORCHTITAN_EAGER": _TORCHTITAN_EAGER,
+    "DEEPSPEED": _DEEPSPEED,
+    "AUTOCAST_DDP": _AUTOCAST_DDP,
+    "GPT_NEOX": _GPT_NEOX,
+    "MEGATRON": _MEGATRON,
+}
+"""Every preset by the name of its constant, for the list of sources."""
+
+FSDP = _FSDP.spec
+TORCHTITAN = _TORCHTITAN.spec
+TORCHTITAN_EAGER = _TORCHTITAN_EAGER.spec
+DEEPSPEED = _DEEPSPEED.spec
+AUTOCAST_DDP = _AUTOCAST_DDP.spec
+GPT_NEOX = _GPT_NEOX.spec
+MEGATRON = _MEGATRON.spec

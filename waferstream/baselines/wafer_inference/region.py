@@ -1,0 +1,113 @@
+"""Shape of a decoder, square region of a wafer, and instruction costs of its PEs.
+
+Two of the costs are fitted, on the three calibration rows of prefill and decode; the others come
+from measurements of single PEs and of reductions. ``column_cycles`` has little effect on prefill:
+with the 1.1 cycles per column of K0123 to K0131, prefill is 2 to 6 % too fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import NonNegativeFloat, PositiveFloat
+
+from waferstream.baselines.arguments import check_least
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware import WSE2, FabricSpec
+from waferstream.machine.hardware.sourced import sourced
+
+ELEMENT_BYTES = 2
+"""Bytes of a weight, an activation or an entry of the KV cache: fp16."""
+
+SMALLEST_SIDE = 3
+"""Fewest PEs in a row that two-hop shifts need; He et al., section 5.2."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A decoder with gated feed-forward blocks, as in LLaMA; extents in elements."""
+
+    dim: int
+    ffn: int
+    layers: int
+    kv_dim: int
+    """Width of the keys, or values, of all heads together; the programs run all heads as one."""
+
+    def __post_init__(self) -> None:
+        check_least("a decoder", dim=self.dim, ffn=self.ffn, layers=self.layers, kv_dim=self.kv_dim)
+
+    @property
+    def layer_bytes(self) -> int:
+        """Bytes of one layer's weights: Q and O, K and V, and three of the feed-forward block."""
+        attention = 2 * self.dim * self.dim + 2 * self.dim * self.kv_dim
+        return ELEMENT_BYTES * (attention + 3 * self.dim * self.ffn)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights of all layers; embedding and head are on the host."""
+        return self.layers * self.layer_bytes
+
+    def cache_bytes(self, tokens: int) -> int:
+        """Return the bytes of keys and values of ``tokens`` in all layers."""
+        return 2 * ELEMENT_BYTES * self.layers * self.kv_dim * tokens
+
+
+@dataclass(frozen=True)
+class Region:
+    """A square of side x side PEs; WaferLLM converts cycles with a clock of 1.1 GHz."""
+
+    side: int
+    fabric: FabricSpec = WSE2
+    clock_hz: int = 1_100_000_000
+
+    def __post_init__(self) -> None:
+        check_least("a region", clock_hz=self.clock_hz)
+        largest = min(self.fabric.columns, self.fabric.rows)
+        if not SMALLEST_SIDE <= self.side <= largest:
+            raise ConfigError(
+                "the side of a region must fit the wafer",
+                code="region-exceeds-wafer",
+                where="region, side",
+                value=self.side,
+                rule=f"{SMALLEST_SIDE} to {largest} PEs, the shorter side of the grid",
+            )
+
+    def tile(self, extent: int) -> int:
+        """Return the elements of an extent that each PE of a row holds, after padding."""
+        return -(-extent // self.side)
+
+    def seconds(self, cycles: float) -> float:
+        """Return the seconds of ``cycles``."""
+        return cycles / self.clock_hz
+
+
+class PeCosts(Config):
+    """Cycles of one PE that ``FabricSpec`` (network and vector unit) does not describe."""
+
+    mac_cycles: PositiveFloat = sourced(
+        0.52, "published", "K0108: fp16 multiply-add of a matrix-vector product in one tile"
+    )
+    column_cycles: NonNegativeFloat = sourced(
+        1.549, "fitted", "T0138 T0140; issue of one mapped column, 1.1 in K0123 to K0131 (fp32)"
+    )
+    map_setup_cycles: NonNegativeFloat = sourced(
+        35, "derived", "intercept of K0123 to K0131, matrix-vector products of one tile"
+    )
+    loop_cycles: NonNegativeFloat = sourced(
+        43, "published", "K0133: one iteration of a loop around vector instructions"
+    )
+    step_cycles: NonNegativeFloat = sourced(
+        120, "published", "K0134: start of one step of a distributed matrix product"
+    )
+    reduce_setup_cycles: NonNegativeFloat = sourced(
+        76,
+        "derived",
+        "two-phase reduction of 512 PEs beyond its formula, 61 + 15; Luczynski et al.",
+    )
+    function_cycles: NonNegativeFloat = sourced(
+        108.8, "fitted", "T0174; one division, square root or exponential, done in software"
+    )
+
+
+PE_COSTS = PeCosts()

@@ -1,0 +1,170 @@
+"""SRAM bytes of the values of a captured step, from shapes and live ranges.
+
+Memory is counted by storage: views share it, and an op that writes in place takes none. Four
+rules follow how the wafer computes:
+
+    values that depend on the batch grow with the micro-batch; masks, positions, scalars are fixed
+    (which the recording for all sizes knows, and a capture at one size guesses)
+    weights and gradients stream, so they take no working memory
+    an elementwise op overwrites an operand that no later op reads
+    a fused attention kernel keeps its scores while it runs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from math import prod
+
+from torch import fx
+
+from waferstream.compiler.capture.captured import Captured
+from waferstream.compiler.ops import op_name
+from waferstream.compiler.storages import GROWS, storages_of, tensors_of
+from waferstream.compiler.work import work_of
+from waferstream.core.program.segment import Footprint, Stash
+
+_KEEPS_SIZE = frozenset({"elementwise", "copy", "view"})
+
+
+class Memory:
+    """Storages of a captured step; ``streamed`` are the nodes that hold streamed weights."""
+
+    def __init__(self, captured: Captured, streamed: Collection[fx.Node]) -> None:
+        shape = captured.inputs[0].shape
+        self.samples = max(1, *shape[:1]) if shape else 1
+        self._growing = _growing(captured) - self._channel_statistics(captured)
+        self._gradients = storages_of(_gradient_nodes(captured)).keys()
+        self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
+
+    def _channel_statistics(self, captured: Captured) -> set[int]:
+        """Return the storages of means and deviations over the samples, one value per channel.
+
+        Instance norm runs as a batch norm of one sample, with a channel per channel of each sample.
+        """
+        statistics: set[int] = set()
+        for node in captured.graph.nodes:
+            if op_name(node) == "native_batch_norm":
+                inputs, (_, *saved) = tensors_of(node.args[0])[0], tensors_of(node)
+                if inputs.shape[0] == self.samples:
+                    statistics.update(tensor.untyped_storage()._cdata for tensor in saved)
+        return statistics
+
+    def stashes(self, outputs: Sequence[Sequence[fx.Node]]) -> tuple[tuple[Stash, ...], ...]:
+        """Return, for each segment, the storages of its ``outputs`` that no earlier one stashed."""
+        values: dict[int, list[str]] = {}
+        for nodes in outputs:
+            for node in nodes:
+                for storage in storages_of([node]):
+                    values.setdefault(storage, []).append(node.name)
+        stashed = set(self._given)
+        stashes = []
+        for nodes in outputs:
+            made = {s: size for s, size in storages_of(nodes).items() if s not in stashed}
+            stashed.update(made)
+            stashes.append(
+                tuple(Stash(tuple(values[s]), self._footprint(s, size)) for s, size in made.items())
+            )
+        return tuple(stashes)
+
+    def working(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> Footprint:
+        """Return the peak memory of the values that ``nodes`` make; ``outputs`` live to the end.
+
+        Fixed and per-sample bytes may peak at different ops; the result has the larger of each.
+        """
+        inside = set(nodes)
+        operands = [operand for node in nodes for operand in node.all_input_nodes]
+        brought = storages_of(operand for operand in operands if operand not in inside).keys()
+        elsewhere = self._given | self._gradients | brought
+        dying = _last_reads(nodes, keep=storages_of(outputs).keys())
+        live: dict[int, Footprint] = {}
+        peak = Footprint()
+        for node in nodes:
+            in_place = node.meta["kind"] == "elementwise"
+            if in_place:
+                _forget(live, dying.get(node, ()))
+            for storage, size in storages_of([node]).items():
+                if storage not in elsewhere:
+                    live.setdefault(storage, self._footprint(storage, size))
+            peak = peak.covering(sum(live.values(), self._scores(node)))
+            _forget(live, dying.get(node, ()))
+        return peak
+
+    def _scores(self, node: fx.Node) -> Footprint:
+        """Return the scores of a fused attention kernel; in the backward pass also their gradient.
+
+        The op in the graph processes scores block by block; on the wafer they are spread over the
+        PEs, so that a softmax has its whole row.
+        """
+        if node.meta["kind"] != "attention":
+            return Footprint()
+        work = work_of(node)
+        elements = prod(work.shape[:3]) * (2 if "backward" in work.op else 1)
+        element_bytes = tensors_of(node)[0].element_size()
+        return Footprint(sample_bytes=elements * element_bytes // self.samples)
+
+    def _footprint(self, storage: int, num_bytes: int) -> Footprint:
+        """Return the bytes of a storage, as per-sample bytes if it grows with the batch."""
+        if storage in self._growing and storage not in self._gradients:
+            return Footprint(sample_bytes=-(-num_bytes // self.samples))
+        return Footprint(fixed_bytes=num_bytes)
+
+
+def _growing(captured: Captured) -> set[int]:
+    """Return the storages that grow with the samples.
+
+    They are known where the step was recorded for all sizes. Else those of several elements that
+    depend on the batch are taken for them, which is right at the size of the capture.
+    """
+    of_batch = _of_batch(captured)
+    found: set[int] = set()
+    for node in captured.graph.nodes:
+        storages = [tensor.untyped_storage() for tensor in tensors_of(node)]
+        known = node.meta.get(GROWS, ())
+        if len(known) == len(storages):  # a pass may have replaced the value of a node
+            found.update(s._cdata for s, grows in zip(storages, known, strict=True) if grows)
+        elif node in of_batch:
+            elements = zip(storages, tensors_of(node), strict=True)
+            found.update(s._cdata for s, each in elements if s.nbytes() > each.element_size())
+    return found
+
+
+def _last_reads(nodes: Sequence[fx.Node], keep: Collection[int]) -> dict[fx.Node, list[int]]:
+    """Return the storages that no op reads after a node; unread ones die where they are made."""
+    last: dict[int, fx.Node] = {}
+    for node in nodes:
+        for storage in storages_of([*node.all_input_nodes, node]):
+            last[storage] = node
+    dying: dict[fx.Node, list[int]] = {}
+    for storage, node in last.items():
+        if storage not in keep:
+            dying.setdefault(node, []).append(storage)
+    return dying
+
+
+def _forget(live: dict[int, Footprint], storages: Iterable[int]) -> None:
+    for storage in storages:
+        live.pop(storage, None)
+
+
+def _of_batch(captured: Captured) -> set[fx.Node]:
+    """Return the inputs of the step and every node that depends on them."""
+    given = {*captured.weights, *captured.state}
+    found: set[fx.Node] = set()
+    for node in captured.graph.nodes:
+        is_input = node.op == "placeholder" and node not in given
+        if is_input or any(operand in found for operand in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _gradient_nodes(captured: Captured) -> set[fx.Node]:
+    """Return the gradients of parameters, back to the op that sums each over the batch."""
+    found = set(captured.gradients.values())
+    for node in reversed(captured.graph.nodes):
+        if node in found and node.meta.get("kind") in _KEEPS_SIZE:
+            found.update(
+                operand
+                for operand in node.all_input_nodes
+                if all(user in found or user.op == "output" for user in operand.users)
+            )
+    return found

@@ -1,0 +1,138 @@
+"""Attribute the time of a step to causes.
+
+Every picosecond of a system's step has one of seven causes:
+
+    compute    arithmetic and memory traffic of kernels
+    overhead   starting segments and kernels
+    straggler  extra time of a segment on the slowest of the systems that compute it, by jitter or
+               because that system is slow; slow links and weight servers show as the waits below
+    weights    waiting for weights that are up to date: reading in MemoryX and transfer
+    input      waiting for the micro-batch
+    reduce     waiting for gradients to be summed and applied: before streamed weights are up to
+               date, or before gradients that have not left the system make room for more
+    idle       nothing to do: the batch has run out of micro-batches for this system
+
+A step *ends* when its last kernel has ended and the parameters of the first segment are updated:
+from then on nothing of this step delays the first kernel of the next one, and no kernel of the next
+step starts before. The next step starts at the same moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from waferstream.core.units import seconds
+
+Cause = Literal["compute", "overhead", "straggler", "weights", "input", "reduce", "idle"]
+
+CAUSES = {
+    "compute": "arithmetic and memory traffic of kernels",
+    "overhead": "start of segments and kernels",
+    "straggler": "wait for the slowest system",
+    "weights": "wait for weights",
+    "input": "wait for samples",
+    "reduce": "wait for gradients to be summed and applied",
+    "idle": "no micro-batch left",
+}
+"""Definitions of the causes, for footnotes."""
+
+OVERHEAD_NOTE = (
+    "Overhead above half of a step: a system takes about a millisecond to start each segment (a "
+    "layer, forward or backward) for each micro-batch, however small. Larger micro-batches, a "
+    "larger batch or larger layers use the time."
+)
+"""What a share of overhead above half tells, and its remedy."""
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Picoseconds by cause."""
+
+    compute: int = 0
+    overhead: int = 0
+    straggler: int = 0
+    weights: int = 0
+    input: int = 0
+    reduce: int = 0
+    idle: int = 0
+
+    @property
+    def total_ps(self) -> int:
+        """Time of all causes together."""
+        return sum(vars(self).values())
+
+    def shares(self) -> dict[str, float]:
+        """Return each cause's share of the whole, 0 to 1; all 0 if no time passed."""
+        total_ps = self.total_ps or 1
+        return {field.name: getattr(self, field.name) / total_ps for field in fields(self)}
+
+    def times(self, count: int) -> Attribution:
+        """Return the attribution of ``count`` repetitions."""
+        return Attribution(**{cause: count * ps for cause, ps in vars(self).items()})
+
+    def plus(self, other: Attribution) -> Attribution:
+        """Return the sum of two attributions."""
+        others = vars(other)
+        return Attribution(**{cause: ps + others[cause] for cause, ps in vars(self).items()})
+
+    def since(self, before: Attribution) -> Attribution:
+        """Return the difference to an earlier attribution of the same step."""
+        earlier = vars(before)
+        return Attribution(**{cause: ps - earlier[cause] for cause, ps in vars(self).items()})
+
+    def then_idle(self, total_ps: int) -> Attribution:
+        """Return the attribution with idle time added up to ``total_ps``."""
+        return Attribution(**{**vars(self), "idle": self.idle + total_ps - self.total_ps})
+
+
+def waits(since_ps: int, until: Sequence[tuple[Cause, int]]) -> Iterator[tuple[Cause, int]]:
+    """Divide the time from ``since_ps`` to the last of several ends among their causes.
+
+    Each cause is charged the time by which it outlasts the causes that ended before it, so a charge
+    is the most that would be gained without that cause:
+
+        since      end of input        end of weights
+        |--- input ----|---- weights ------|
+    """
+    late = [wait for wait in until if wait[1] > since_ps]
+    for cause, end_ps in sorted(late, key=lambda wait: wait[1]):
+        if end_ps > since_ps:
+            yield cause, end_ps - since_ps
+            since_ps = end_ps
+
+
+@dataclass(frozen=True)
+class StepTiming:
+    """Emulated time of one step.
+
+    ``attribution`` holds for the systems that have a micro-batch in every round, which determine
+    the length of the step; ``spare`` for the systems without one in the last round.
+    """
+
+    step: int
+    start_ps: int
+    end_ps: int
+    batch_size: int
+    num_busy: int  # systems with a micro-batch in the last round
+    attribution: Attribution
+    spare: Attribution
+
+    def __post_init__(self) -> None:
+        for attribution in (self.attribution, self.spare):
+            if attribution.total_ps != self.duration_ps:
+                raise ValueError(
+                    f"attribution of step {self.step} must sum to {self.duration_ps} ps; "
+                    f"got {attribution.total_ps}"
+                )
+
+    @property
+    def duration_ps(self) -> int:
+        """Length of the step."""
+        return self.end_ps - self.start_ps
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples per emulated second."""
+        return self.batch_size / seconds(self.duration_ps)

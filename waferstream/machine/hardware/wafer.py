@@ -1,0 +1,135 @@
+"""One CS system: its wafer, what it sustains, and what it takes in and gives out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError
+from waferstream.core.units import PS_PER_S, PS_PER_US
+from waferstream.machine.hardware.defects import DefectSpec
+from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
+from waferstream.machine.hardware.sourced import Preset, Sourced, preset
+
+
+class WaferSpec(Config):
+    """One CS system. It has no default of any product.
+
+    Costs take ``fabric`` for whole: a cluster keeps only the part of it without ``defects``
+    (csnode.fabric.region).
+    """
+
+    name: str
+    cores: PositiveInt
+    """Cores on the wafer."""
+    clock_hz: PositiveInt
+    flops_per_core_cycle: PositiveInt
+    """fp16 operations of a core; multiply and add count as two."""
+    fabric: FabricSpec
+    defects: DefectSpec = Field(default_factory=DefectSpec)
+
+    sram_bytes: Annotated[PositiveInt, Field(le=10**18)]
+    """SRAM of the whole wafer."""
+    io_bandwidth_bytes_per_s: PositiveInt
+    """Bandwidth of the wafer in each direction."""
+    kernel_efficiency: Annotated[PositiveFloat, Field(le=1)]
+    """Cycles of the closed forms (``kernels``) over those taken, of all but attention."""
+    attention_efficiency: Annotated[PositiveFloat, Field(le=1)]
+    """Cycles of the closed forms over those taken, of attention."""
+    segment_overhead_ps: NonNegativeInt
+    """Time to start a segment."""
+    software_speed: PositiveFloat
+    """Speed of the vendor's release, relative to the rows that were fitted."""
+    programming_ps: NonNegativeInt
+    """Time to load the program."""
+
+    @model_validator(mode="after")
+    def _grid_lies_on_the_wafer(self) -> Self:
+        if self.fabric.num_pes > self.cores:
+            raise ConfigError(
+                f"a {self.name} has fewer cores than its grid has PEs",
+                code="grid-larger-than-wafer",
+                where="system.fabric",
+                value=f"{self.fabric.columns} x {self.fabric.rows} PEs",
+                rule=f"columns x rows is at most system.cores, {self.cores}",
+                remedy="lower system.fabric.columns or rows, or raise system.cores in cluster.yaml",
+            )
+        return self
+
+    @property
+    def peak_flops_per_s(self) -> int:
+        """Dense fp16 operations per second, multiply and add counted as two."""
+        return self.cores * self.flops_per_core_cycle * self.clock_hz
+
+
+_BOTH_SYSTEMS: Mapping[str, Any] = {
+    "io_bandwidth_bytes_per_s": Sourced(
+        150_000_000_000, "published", "12 x 100 GbE = 1.2 Tb/s in each direction; hc 2022"
+    ),
+    "kernel_efficiency": Sourced(
+        0.616,
+        "fitted",
+        "T0001 T0003 T0009 T0011 T0017 T0019 T0028 T0034, together with the two below: cycles of "
+        "the closed forms (waferstream.machine.kernels) over the cycles that these runs took",
+    ),
+    "attention_efficiency": Sourced(0.342, "fitted", "as kernel_efficiency"),
+    "segment_overhead_ps": Sourced(
+        1_211 * PS_PER_US,
+        "fitted",
+        "as kernel_efficiency; half of what a layer takes for each micro-batch however small",
+    ),
+}
+"""Numbers published or fitted for a CS-2 and taken for a CS-3, of which no row says otherwise."""
+
+_CS2: Preset[WaferSpec] = preset(
+    WaferSpec,
+    "A CS-2",
+    name="CS-2",
+    fabric=WSE2,
+    **_BOTH_SYSTEMS,
+    cores=Sourced(850_000, "published", "zhang; white paper"),
+    clock_hz=Sourced(1_100_000_000, "published", "zhang, citing IEEE Micro 2023"),
+    flops_per_core_cycle=Sourced(8, "published", "four fp16 multiply-adds; hc 2022"),
+    sram_bytes=Sourced(
+        850_000 * 48 * 1024, "derived", "48 KiB in each core; the white paper says 40 GB"
+    ),
+    software_speed=Sourced(
+        1.0, "fitted", "1 by definition for the release, not stated, of the rows fitted above"
+    ),
+    programming_ps=Sourced(
+        110 * PS_PER_S, "fitted", "T0088, logs from 85 to 136 s; loading the wafer's program"
+    ),
+)
+_CS3: Preset[WaferSpec] = preset(
+    WaferSpec,
+    "A CS-3",
+    name="CS-3",
+    fabric=WSE3,
+    **_BOTH_SYSTEMS,
+    cores=Sourced(900_000, "published", "arXiv 2503.11698"),
+    clock_hz=Sourced(
+        1_085_000_000, "derived", "125 PFLOP/s with a sparsity factor of 8, over cores x 16"
+    ),
+    flops_per_core_cycle=Sourced(16, "published", "8-wide fp16; hc 2024"),
+    sram_bytes=Sourced(
+        900_000 * 48 * 1024, "derived", "48 KiB in each core; arXiv 2503.11698 says 44 GB"
+    ),
+    software_speed=Sourced(
+        1.889,
+        "fitted",
+        "T0074, release 2.5; above 1 because the vector unit's rates measured with the SDK "
+        "(WSE3) are a third of its width",
+    ),
+    programming_ps=Sourced(
+        230 * PS_PER_S, "fitted", "T0089, logs from 200 to 245 s; loading the wafer's program"
+    ),
+)
+
+PRESETS: Mapping[str, Preset[WaferSpec]] = {"CS2": _CS2, "CS3": _CS3}
+
+CS2 = _CS2.spec
+CS3 = _CS3.spec
+SYSTEMS: Mapping[str, WaferSpec] = {system.name: system for system in (CS2, CS3)}

@@ -1,0 +1,204 @@
+"""Cost function of every op kind of a captured graph.
+
+``cost_function_of`` binds the closed form of an op's kind to the sizes of the op. Ops with equal
+cost functions cost the same, so that callers evaluate each function once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.program.segment import OpWork
+from waferstream.machine.kernels import spatial, tensors
+from waferstream.machine.kernels.grid import Cycles, Grid
+from waferstream.machine.kernels.masked import sparse_weight_gradient
+from waferstream.machine.kernels.resident import resident_product, weight_gradient
+from waferstream.machine.kernels.streaming import weight_streaming
+
+TRANSCENDENTAL = re.compile(
+    r"(exp2?|expm1|log2?|log10|log1p|gelu|silu|tanh|sigmoid|log_sigmoid|softplus|mish|elu|erfc?"
+    r"|sin|cos|tan|pow|r?sqrt)(_forward|_backward)?_?"
+)
+"""Names of elementwise ops that evaluate a special function of each element."""
+
+
+class CostFunction(NamedTuple):
+    """Closed form of one op, bound to the op's sizes."""
+
+    kernel: Callable[..., Cycles]
+    tokens: int | None
+    """Tokens that the grid spreads over its PEs; None if the kernel spreads something else."""
+    sizes: tuple[Any, ...]
+    options: tuple[tuple[str, Any], ...]
+
+    def on(self, grid: Grid) -> CostFunction:
+        """Return the function with the tokens rounded up to a full tile on every PE of ``grid``.
+
+        The cost does not change: only the fullest PE counts. Ops whose tokens differ by less than a
+        tile become equal, which makes results reusable.
+        """
+        if self.tokens is None:
+            return self
+        filled = grid.tokens(self.tokens) * grid.token_pes
+        return CostFunction(self.kernel, filled, self.sizes, self.options)
+
+    def cycles(self, grid: Grid, dtype: str) -> Cycles:
+        """Return the cost on a grid for elements of ``dtype``, a key of BYTES_PER_ELEMENT."""
+        tokens = () if self.tokens is None else (self.tokens,)
+        return self.kernel(grid, *tokens, *self.sizes, dtype, **dict(self.options))
+
+
+def op_cycles(grid: Grid, work: OpWork, dtype: str, density: float = 1.0) -> Cycles:
+    """Return the cost of one op of a captured graph.
+
+    Args:
+        grid: PEs that hold the op's tensors.
+        work: Kind, name and sizes of the op.
+        dtype: Element type, a key of BYTES_PER_ELEMENT.
+        density: Share of non-zero weights, or of gradients that leave; only products with streamed
+            weights and gradients of weights depend on it.
+
+    Raises:
+        ApplianceCompilationError: The op's kind has no cost function.
+    """
+    return cost_function_of(work, density).cycles(grid, dtype)
+
+
+def cost_function_of(work: OpWork, density: float = 1.0) -> CostFunction:
+    """Return the cost function of one op; errors as in ``op_cycles``."""
+    bind = COST_FUNCTIONS.get(work.kind)
+    if bind is None:
+        raise ApplianceCompilationError(
+            f"op kind must be one with a cost function; got {work.kind!r}",
+            code="op-kind-without-cost",
+            where=work.op,
+            value=work.kind,
+            rule=f"kinds: {', '.join(sorted(COST_FUNCTIONS))}",
+        )
+    return bind(work, density)
+
+
+def _bind(
+    kernel: Callable[..., Cycles], *sizes: Any, tokens: int | None = None, **options: Any
+) -> CostFunction:
+    return CostFunction(kernel, tokens, sizes, tuple(options.items()))
+
+
+def _bind_tensor(
+    kernel: Callable[..., Cycles], shape: Sequence[int], **options: Any
+) -> CostFunction:
+    """Bind a kernel over one tensor whose last dimension is the hidden one."""
+    hidden = shape[-1] if shape else 1
+    return _bind(_tensor_cycles, kernel, hidden, tokens=prod(shape[:-1]), **options)
+
+
+def _tensor_cycles(
+    grid: Grid, tokens: int, kernel: Callable[..., Cycles], hidden: int, dtype: str, **options: Any
+) -> Cycles:
+    return kernel(grid, (tokens, hidden), dtype, **options)
+
+
+def _matmul(work: OpWork, density: float) -> CostFunction:
+    """Bind a product: of streamed weights, a weight gradient (batch 1), or resident operands."""
+    batch, rows, inner, columns = work.shape
+    if work.streams and work.op == "_grouped_mm":
+        return _bind(_grouped_streaming, batch, inner, columns, tokens=rows, density=density)
+    if work.streams:
+        return _bind(weight_streaming, inner, columns, tokens=batch * rows, density=density)
+    if batch == 1 and density < 1:
+        return _bind(sparse_weight_gradient, rows, columns, tokens=inner, density=density)
+    if batch == 1:
+        return _bind(weight_gradient, rows, columns, tokens=inner)
+    return _bind(resident_product, batch, rows, inner, columns)
+
+
+def _grouped_streaming(
+    grid: Grid, tokens: int, groups: int, inner: int, columns: int, dtype: str, density: float
+) -> Cycles:
+    """Return the cost of one streamed product per group of tokens, one after the other."""
+    return weight_streaming(grid, tokens, inner, columns, dtype, density) * groups
+
+
+def _convolution(work: OpWork, density: float) -> CostFunction:
+    positions, patch, channels = work.shape
+    if not work.streams:
+        return _bind(spatial.resident_convolution, positions, patch, channels, op=work.op)
+    return _bind(
+        spatial.convolution, patch, channels, tokens=positions, op=work.op, density=density
+    )
+
+
+def _window(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(spatial.windows, work.shape)
+
+
+def _attention(work: OpWork, _: float) -> CostFunction:
+    return _bind(tensors.attention, *work.shape, backward=_is_backward(work))
+
+
+def _softmax(work: OpWork, _: float) -> CostFunction:
+    if work.op.startswith("nll_loss"):
+        return _bind_tensor(tensors.loss, work.shape)
+    return _bind_tensor(tensors.softmax, work.shape, backward=_is_backward(work))
+
+
+def _norm(work: OpWork, _: float) -> CostFunction:
+    if work.op.startswith("native_batch_norm"):
+        return _bind_tensor(spatial.batch_norm, work.shape, backward=_is_backward(work))
+    return _bind_tensor(tensors.norm, work.shape, backward=_is_backward(work))
+
+
+def _reduction(work: OpWork, _: float) -> CostFunction:
+    # Tokens stay unbound: the number of results against the number of tokens selects the sums.
+    return _bind(tensors.reduction, work.shape, results=work.flops)
+
+
+def _gather(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(tensors.gather, work.shape)
+
+
+def _copy(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(tensors.copy, work.shape)
+
+
+def _random(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(tensors.elementwise, work.shape, passes=tensors.RANDOM_PASSES)
+
+
+def _elementwise(work: OpWork, _: float) -> CostFunction:
+    if TRANSCENDENTAL.fullmatch(work.op):
+        return _bind_tensor(tensors.transcendental, work.shape)
+    return _bind_tensor(tensors.elementwise, work.shape)
+
+
+def _view(_work: OpWork, _density: float) -> CostFunction:
+    return _bind(_no_cycles)
+
+
+def _no_cycles(_grid: Grid, _dtype: str) -> Cycles:
+    return Cycles()
+
+
+def _is_backward(work: OpWork) -> bool:
+    return "backward" in work.op
+
+
+COST_FUNCTIONS: Mapping[str, Callable[[OpWork, float], CostFunction]] = {
+    "matmul": _matmul,
+    "convolution": _convolution,
+    "attention": _attention,
+    "norm": _norm,
+    "softmax": _softmax,
+    "reduction": _reduction,
+    "window": _window,
+    "gather": _gather,
+    "random": _random,
+    "copy": _copy,
+    "elementwise": _elementwise,
+    "view": _view,
+}
+"""How to bind the cost function of each op kind of ``waferstream.compiler.ops``."""

@@ -1,0 +1,41 @@
+"""Plan the SRAM of a wafer: what it holds during a step, and whether that fits."""
+
+from waferstream.machine.sram.liveness import Moment, moments, stash_by_layer
+from waferstream.machine.sram.plan import (
+    SramPlan,
+    check_fits,
+    largest_micro_batch,
+    largest_with_recompute,
+    num_recomputed,
+    plan_sram,
+)
+from waferstream.machine.sram.recompute import capacities, recomputable, recompute
+from waferstream.machine.sram.report import (
+    LayerReport,
+    SramReport,
+    report_text,
+    sram_report,
+)
+from waferstream.machine.sram.space import code_bytes, data_bytes, describe
+
+__all__ = [
+    "LayerReport",
+    "Moment",
+    "SramPlan",
+    "SramReport",
+    "capacities",
+    "check_fits",
+    "code_bytes",
+    "data_bytes",
+    "describe",
+    "largest_micro_batch",
+    "largest_with_recompute",
+    "moments",
+    "num_recomputed",
+    "plan_sram",
+    "recomputable",
+    "recompute",
+    "report_text",
+    "sram_report",
+    "stash_by_layer",
+]

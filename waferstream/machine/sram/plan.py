@@ -1,0 +1,120 @@
+"""Plan the SRAM of a wafer: whether a micro-batch fits, and what must be recomputed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.program import Program
+from waferstream.core.units import format_bytes
+from waferstream.machine.hardware import WaferSpec
+from waferstream.machine.sram.liveness import Moment, moments
+from waferstream.machine.sram.recompute import capacities, recomputable, recompute
+from waferstream.machine.sram.space import buffer_bytes, data_bytes
+
+
+@dataclass(frozen=True)
+class SramPlan:
+    """What lies in the SRAM of a wafer while it runs a program.
+
+    ``recomputed`` are the forward segments that it runs twice. ``moments`` has one entry for each
+    segment of a micro-batch, in order; ``buffers`` the bytes that streams take at each of them.
+    """
+
+    program: Program
+    wafer: WaferSpec
+    recomputed: tuple[int, ...]
+    moments: tuple[Moment, ...]
+    buffers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, program: Program, wafer: WaferSpec, recomputed: tuple[int, ...] = ()) -> SramPlan:
+        """Plan the SRAM for a program in which these segments are recomputed already."""
+        return cls(program, wafer, recomputed, moments(program), buffer_bytes(program, wafer))
+
+    def with_program(self, program: Program) -> SramPlan:
+        """Return the plan for the same step at another micro-batch size.
+
+        Moments and buffers stay: they are given per sample, or do not depend on the samples.
+        """
+        return replace(self, program=program)
+
+    def bytes_at(self, moment: Moment) -> int:
+        """Return the bytes of activations and stream buffers at a moment of the step."""
+        samples = self.program.micro_batch_size
+        return moment.footprint.of(samples) + self.buffers[moment.segment]
+
+    @cached_property
+    def peak(self) -> Moment:
+        """The first moment with the most bytes in SRAM."""
+        return max(self.moments, key=self.bytes_at)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes in SRAM at the peak, without code."""
+        return self.bytes_at(self.peak)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak fits the SRAM left for data."""
+        return self.peak_bytes <= data_bytes(self.wafer)
+
+
+def plan_sram(program: Program, wafer: WaferSpec) -> SramPlan:
+    """Plan the SRAM for a program, with as few segments recomputed as it takes.
+
+    The first layers are recomputed first, since their activations are kept for longest. Raises
+    ApplianceResourceExhausted, with the numbers, if the program does not fit with all recomputed.
+    """
+    enough = num_recomputed(capacities(program, wafer), program.micro_batch_size)
+    chosen = recomputable(program)[:enough]
+    sram_plan = SramPlan.of(recompute(program, chosen) if chosen else program, wafer, chosen)
+    check_fits(sram_plan)
+    return sram_plan
+
+
+def num_recomputed(capacity: Sequence[int], samples: int) -> int:
+    """Return the fewest segments to recompute so that samples fit; all of them if nothing does."""
+    fitting = (count for count, most in enumerate(capacity) if samples <= most)
+    return next(fitting, len(capacity) - 1)
+
+
+def largest_micro_batch(program: Program, wafer: WaferSpec) -> int:
+    """Return the samples of the largest micro-batch that fits; 0 if a single sample does not.
+
+    The program may have been captured at any size: every footprint is a line over the samples.
+    """
+    return min(
+        max(0, data_bytes(wafer) - buffers - moment.footprint.fixed_bytes)
+        // max(1, moment.footprint.sample_bytes)
+        for moment, buffers in zip(moments(program), buffer_bytes(program, wafer), strict=True)
+    )
+
+
+def largest_with_recompute(program: Program, wafer: WaferSpec) -> int:
+    """Return the largest micro-batch that fits with every segment recomputed that can be."""
+    return capacities(program, wafer)[-1]
+
+
+def check_fits(sram_plan: SramPlan) -> None:
+    """Raise ApplianceResourceExhausted, with the numbers, for a program that does not fit."""
+    if sram_plan.fits:
+        return
+    program, wafer = sram_plan.program, sram_plan.wafer
+    segment = program.segments[sram_plan.peak.segment]
+    largest = largest_micro_batch(program, wafer)
+    raise ApplianceResourceExhausted(
+        f"activations and buffers of one {program.mode} micro-batch need "
+        f"{format_bytes(sram_plan.peak_bytes)} of SRAM",
+        code="micro-batch-exceeds-sram",
+        where=f"{segment.layer} {segment.phase}",
+        value=f"micro-batch of {program.micro_batch_size} samples"
+        + (f", with {len(sram_plan.recomputed)} layers recomputed" if sram_plan.recomputed else ""),
+        rule=f"a {wafer.name} has {format_bytes(data_bytes(wafer))} for data, "
+        f"of {format_bytes(wafer.sram_bytes)}",
+        remedy=f"lower csx.performance.micro_batch_size to {largest} or less"
+        if largest
+        else "choose a smaller model or shorter sequences: not even one sample fits",
+    )
