@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -106,3 +107,14 @@ def _run(*command: str, cwd: Path | None = None, path: Path | None = None) -> st
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_files_of_the_user_are_in_nobodys_way(tmp_path: Path) -> None:
+    """A program's own folder comes first on the search path."""
+    own = ("timing", "core", "validation", "simulator", "baselines", "machine", "compiler", "host")
+    for name in own:
+        (tmp_path / f"{name}.py").write_text("raise AssertionError(__file__)\n")
+    program = tmp_path / "program.py"
+    program.write_text("import cstorch, memoryx.server, waferstream.cli.run\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, program], cwd=tmp_path, check=True, env=environment)
