@@ -7,7 +7,7 @@ import pytest
 from tests.support.host.processes import descendants, wait_for_end
 from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(240)]
 
 
 def test_run_without_changes_of_ray_has_the_same_weights() -> None:

@@ -13,8 +13,8 @@ from waferstream.core.errors import ClusterJobInitError
 from waferstream.core.units import MIB, format_bytes
 
 PACKAGES = (
-    *("appliance", "csnode", "memoryx", "swarmx", "waferstream/checkpoint", "waferstream/compiler"),
-    *("waferstream/core", "waferstream/host", "waferstream/machine", "waferstream/numerics"),
+    *("appliance", "csnode", "memoryx", "swarmx", "waferstream.checkpoint", "waferstream.compiler"),
+    *("waferstream.core", "waferstream.host", "waferstream.machine", "waferstream.numerics"),
 )
 """The packages whose code computes the weights; it must be equal on all hosts."""
 

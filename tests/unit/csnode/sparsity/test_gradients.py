@@ -26,7 +26,7 @@ PATTERNS = MappingProxyType({"w": Pattern(Index.of(MASK), (OUTPUTS, INPUTS))})
 SEGMENT = Segment(0, "backward", "layer", (), ("w",), ("slope", "x"), ("y",), (), (), ())
 PLAIN = ("y = t(slope)", "mm = mm(y, x)", "a = t(mm);  mm = None", "b = t(a);  a = None")
 TURNED = ("y = t(x)", "mm = mm(y, slope);  y = None", "b = t(mm);  mm = None", "y = t(x)")
-NEAREST = "wsc_numerics_half_types_nearest"
+NEAREST = "waferstream_numerics_half_types_nearest"
 ROUNDED = (*PLAIN[:2], f"n = {NEAREST}(mm, 'cbfloat16')", "a = t(n)", "b = t(a)")
 CAST = (*PLAIN[:3], "c = _to_copy(a, dtype = torch.float64)", "b = t(c)")
 

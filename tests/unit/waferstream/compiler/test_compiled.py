@@ -159,7 +159,7 @@ def test_artifact_of_a_stranger_is_refused(
         compiled_from_json(text, compiled.program.digest)
 
 
-def test_kernel_may_import_modules_of_wsc_only(compiled: Compiled) -> None:
+def test_kernel_may_import_numerics_only(compiled: Compiled) -> None:
     """An artifact cannot name any other module of the host."""
     kernel = KernelSource("", {"run": ("os", "system")}, {})
     foreign = Compiled(compiled.program, (kernel,) * len(compiled.kernels))
