@@ -17,6 +17,7 @@ import argparse
 import hashlib
 import json
 import logging
+import platform
 import subprocess
 import sys
 import tempfile
@@ -78,7 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def processor() -> str:
     """Return the family of processors to which the bits of weights belong."""
-    return torch.backends.cpu.get_cpu_capability()
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    vendor = next((x.split()[-1] for x in lines if x.startswith("vendor_id")), platform.machine())
+    return f"{vendor} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def witnesses(num_faults: int) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -116,7 +119,10 @@ def simulated(params: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         _run("run.py", "--params", params, "--num_csx=4", "--simulate", "--model_dir", folder)
         found = json.loads((Path(folder) / "simulation" / "simulation.json").read_text())
-    return _hash_of({name: value for name, value in found.items() if name != "commit"})
+    for name in ("commit", "configuration"):  # they name this commit and this folder
+        del found[name]
+    del found["simulation"]["curve_s"]  # how long it took
+    return _hash_of(found)
 
 
 def after_faults(count: int) -> str:
