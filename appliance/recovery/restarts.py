@@ -26,6 +26,9 @@ log = logging.getLogger("waferstream")
 
 T = TypeVar("T")
 
+RECOVERED = "Recovered in %s: %d commands since step %d were repeated; going on with: %s"
+"""What the log says of a cluster that has followed a lost one (benchmarks.chaos reads it)."""
+
 _FAILED = "role-failed"
 _DEFECTS = {_FAILED, "cluster-ended", "restarts-exhausted"}
 """Codes of failures that another cluster would repeat, or must not try again; a coordinator that
@@ -154,10 +157,8 @@ class Restarts:
             except ApplianceError as another:
                 error = another
                 continue
-            log.info(
-                "Recovered in %s: %d commands since step %d were repeated; going on with: %s",
-                parts, self._history.num_commands, self._history.first_step, what,
-            )  # fmt: skip
+            done = self._history.num_commands, self._history.first_step
+            log.info(RECOVERED, parts, *done, what)
             return
 
     def _failures_of_lost(self) -> int:

@@ -21,7 +21,9 @@ from waferstream.core.errors import ApplianceError
 _ROOT = Path(__file__).resolve().parents[2]
 _STEP = re.compile(r"\bStep=(\d+)")
 _DIGEST = re.compile(r"Weights SHA-256: (\w+)")
-_REPEATED = re.compile(r"calls since step (\d+) were repeated; going on with train step (\d+)")
+_REPEATED = re.compile(
+    r"commands since step (\d+) were repeated; going on with: Run train steps (\d+) to"
+)
 _AGAIN = re.compile(r"step \d+ runs again")
 _ERROR = re.compile(r"^Error: .*|^\s+(?:where|value): .*|.*\[[a-z-]+\]$")
 _NOTE_S = 0.5
