@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -189,8 +189,7 @@ class Settle(Command[int | None]):
     None if they differ: some of an update was done. Otherwise ``ReadWeights`` answers, too.
     """
 
-    limit_s: ClassVar[float] = 10.0
-    """How long to wait for a job to end that was interrupted: the cluster answers only then."""
+    limit_s = 10.0  # an interrupted job has to end first
 
 
 @dataclass(frozen=True)

@@ -135,8 +135,7 @@ class RayHosted:
         if self._actor is None:
             raise cluster_ended()
         check_ray()
-        limit_s = getattr(command, "limit_s", None)
-        result: Result = self._wait_for(self._actor.do.remote(command), limit_s)
+        result: Result = self._wait_for(self._actor.do.remote(command), command.limit_s)
         return result
 
     def shutdown(self) -> None:

@@ -180,8 +180,9 @@ class _Editor:
                 )
 
     def _batch_draws(self) -> frozenset[int]:
-        """Return the random ops, counted, whose numbers belong to no sample: plain PyTorch draws
-        them once for the batch.
+        """Return the random ops, counted, whose numbers belong to no sample.
+
+        Plain PyTorch draws them once for the batch.
         """
         drawing = [node for node in self._part.graph.nodes if op_name(node) in RANDOM_OPS]
         return frozenset(i for i, node in enumerate(drawing) if not self._sizes.samples(node))

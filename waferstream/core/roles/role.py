@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -183,6 +183,9 @@ class Command(Generic[Result]):
     A command that ``changes`` what is there is repeated for replicas, and after a restart. As text
     it is what logs say of it.
     """
+
+    limit_s: ClassVar[float | None] = None
+    """How long a caller waits for the result; None as long as it takes."""
 
     @property
     def changes(self) -> bool:
