@@ -17,9 +17,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SHIPPED = ("appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx", "waferstream")
+SHIPPED = (
+    *("appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx", "waferstream"),
+    "waferstream_compat",
+)
 LAB = ("benchmarks", "examples", "scripts", "validation")
-NOT_ON_THE_WAY = ("modelzoo", "waferstream/baselines", "cstorch/client", "csnode/fabric")
+NOT_ON_THE_WAY = ("modelzoo", "waferstream/baselines", "waferstream_compat", "csnode/fabric")
 """Parts of the product that no step of a training passes."""
 
 _ROW = re.compile(r"^\| (?P<name>[^|]+?) \| (?P<most>[\d,]+) \|$", re.MULTILINE)

@@ -58,7 +58,7 @@ _MOST_ITEMS = 10_000
 """Elements of a container beyond which it is data, not state."""
 
 _OWN = {"appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx", "validation"}
-_OWN |= {"waferstream"}
+_OWN |= {"waferstream", "waferstream_compat"}
 _ROOT = Path(__file__).resolve().parents[2]
 _TORCH = f"{Path(torch.__file__).parent}/"
 _LIBRARIES = (

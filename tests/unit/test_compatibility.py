@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import cstorch
-from cstorch.client import older_names
+from waferstream_compat import older_names
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")

@@ -24,6 +24,9 @@ from waferstream.training.trace_request import TraceRequest
 if TYPE_CHECKING:
     from cstorch.referee.witness import Witness
 
+_VENDOR_NAMES = "waferstream_compat.import_hook"
+"""Module that lets a program import the vendor's modules."""
+
 _END_S = 20
 """How long the cluster of a program may take to end after a signal."""
 
@@ -172,7 +175,7 @@ def _prepared(arguments: ExecArguments, witness: Witness | None) -> Iterator[Non
     sys.argv[:] = [arguments.program, *arguments.words]
     torch.set_num_threads(1)  # the cores belong to the cluster
     token = launch.set(settings)
-    prepare_imports_with("cstorch.vendor")
+    prepare_imports_with(_VENDOR_NAMES)
     try:
         yield
     finally:
@@ -180,7 +183,7 @@ def _prepared(arguments: ExecArguments, witness: Witness | None) -> Iterator[Non
         if backend is not None:
             with deferred(_END_S):
                 backend.shutdown()
-        imports_end_with("cstorch.vendor")
+        imports_end_with(_VENDOR_NAMES)
         launch.reset(token)
         sys.argv[:], sys.path[:] = before
 

@@ -15,17 +15,17 @@ from appliance.user_code import UserCode, importing_from, imports_end_with, prep
 
 
 def test_user_code_installs_path_and_hook_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_imports_with("cstorch.vendor")
+    prepare_imports_with("waferstream_compat.import_hook")
     monkeypatch.setattr(sys, "path", [*sys.path, "/a/folder/of/the/user"])
     travelled: UserCode = pickle.loads(pickle.dumps(UserCode.here()))
-    imports_end_with("cstorch.vendor")
+    imports_end_with("waferstream_compat.import_hook")
     monkeypatch.setattr(sys, "path", sys.path[:-1])
     assert UserCode.here().installers == ()
     travelled.install()
     assert sys.path[-1] == "/a/folder/of/the/user"
     assert importlib.import_module("cerebras.pytorch").trace is cstorch.trace
     assert UserCode.here() == travelled
-    imports_end_with("cstorch.vendor")
+    imports_end_with("waferstream_compat.import_hook")
 
 
 @pytest.mark.parametrize("is_refused", [False, True])

@@ -15,11 +15,11 @@ from cstorch.checkpoints import (
     StorageReader,
     StorageWriter,
 )
-from cstorch.client.accepted.serializers import cache_deferred_tensors, use_external_link
 from tests.support.errors import raises
 from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.core.errors import CheckpointError
 from waferstream.version import VERSION
+from waferstream_compat.accepted.serializers import cache_deferred_tensors, use_external_link
 
 
 def test_files_are_found_and_deleted(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cstorch.client.accepted.telemetry import TelemetryClient
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.management import ClusterManagement
 from tests.support.errors import raises
 from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream_compat.accepted.telemetry import TelemetryClient
 
 
 def test_a_workflow_has_one_identifier() -> None:

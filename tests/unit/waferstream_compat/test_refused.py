@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cstorch.client import experimental, functional, op_profiler
-from cstorch.client.refused import FeatureNotHereError
 from tests.support.errors import raises
+from waferstream_compat import experimental, functional, op_profiler
+from waferstream_compat.refused import FeatureNotHereError
 
 
 @pytest.mark.parametrize(

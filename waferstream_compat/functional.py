@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import one_hot
 
-from cstorch.client.refused import refused
+from waferstream_compat.refused import refused
 
 __all__ = ["SelectiveGrad", "SmoothL1Loss", "one_hot", "sparse_act_matmul", "sparse_matmul"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cstorch.client.utils.once import call_once
+from waferstream_compat.utils.once import call_once
 
 
 def test_a_second_call_returns_the_first_result() -> None:

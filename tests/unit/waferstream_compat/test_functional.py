@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cstorch.client.functional import sparse_act_matmul, sparse_matmul
+from waferstream_compat.functional import sparse_act_matmul, sparse_matmul
 
 
 def test_sparse_matmul_picks_the_matrix_of_each_row() -> None:

@@ -6,26 +6,28 @@ import importlib
 import pickle
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch.utils import _pytree as pytree
 
 import cstorch
 from appliance.user_code import imports_end_with, prepare_imports_with
-from cstorch import sparse, vendor
-from cstorch.client import older_names
-from cstorch.client.utils.rates import RateTracker
-from cstorch.vendor import VendorModuleError, VendorNameError
+from cstorch import sparse
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceNanError
+from waferstream_compat import import_hook, older_names
+from waferstream_compat.import_hook import VendorModuleError, VendorNameError
+from waferstream_compat.utils.rates import RateTracker
 
 
 @pytest.fixture(autouse=True)
 def hook() -> Iterator[None]:
     """The hook, installed for one test."""
-    prepare_imports_with("cstorch.vendor")
+    prepare_imports_with("waferstream_compat.import_hook")
     yield
-    imports_end_with("cstorch.vendor")
+    imports_end_with("waferstream_compat.import_hook")
 
 
 def test_front_end_names_are_those_of_cstorch() -> None:
@@ -52,7 +54,7 @@ def test_submodule_import_leaves_a_function_of_that_name() -> None:
     assert front.backend is cstorch.backend
 
 
-@pytest.mark.parametrize("name", vendor._OURS)
+@pytest.mark.parametrize("name", import_hook._OURS)
 def test_every_module_of_the_table_is_imported(name: str) -> None:
     assert importlib.import_module(name).__name__ == name
 
@@ -168,8 +170,8 @@ def test_other_packages_of_the_namespace_come_from_the_path(
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("import cerebras.pytorch as front\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    vendor.uninstall()
-    vendor.install()
+    import_hook.uninstall()
+    import_hook.install()
     zoo = importlib.import_module("cerebras.zoo_of_a_test")
     del sys.modules["cerebras.zoo_of_a_test"]
     assert zoo.front.compile is cstorch.compile
@@ -177,7 +179,16 @@ def test_other_packages_of_the_namespace_come_from_the_path(
 
 def test_uninstall_leaves_no_module_behind() -> None:
     importlib.import_module("cerebras.pytorch.optim.lr_scheduler")
-    vendor.uninstall()
+    import_hook.uninstall()
     assert not [name for name in sys.modules if name.startswith("cerebras")]
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("cerebras.pytorch")
+
+
+def test_structures_of_pytrees_can_be_replaced_as_in_torch_2_4() -> None:
+    leaves, spec = pytree.tree_flatten((1, [2]))
+    other = replace(spec, type=list, children_specs=spec.children())  # type: ignore[call-arg]
+    assert pytree.tree_unflatten(leaves, other) == [1, [2]]
+    import_hook.uninstall()
+    with pytest.raises(TypeError):
+        replace(spec, type=list)

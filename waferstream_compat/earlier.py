@@ -1,6 +1,6 @@
 """Functions of the vendor's releases 1.8 to 2.2 that later releases replaced.
 
-``cstorch.client.older_names`` has the names under which programs find them.
+``waferstream_compat.older_names`` has the names under which programs find them.
 """
 
 from __future__ import annotations

@@ -6,15 +6,15 @@ import logging
 
 import pytest
 
-from cstorch.client.utils.logs import (
+from tests.support.errors import raises
+from waferstream.core.errors import ConfigError
+from waferstream_compat.utils.logs import (
     ClassLogger,
     collect_wsc_log_settings,
     get_level_name,
     named_class_logger,
     wsc_logger,
 )
-from tests.support.errors import raises
-from waferstream.core.errors import ConfigError
 
 
 @named_class_logger("Short")

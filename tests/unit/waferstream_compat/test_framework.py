@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from cstorch.client.framework import CerebrasModel
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
+from waferstream_compat.framework import CerebrasModel
 
 
 def test_class_numbers_have_cross_entropy(caplog: pytest.LogCaptureFixture) -> None:

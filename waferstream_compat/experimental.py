@@ -1,6 +1,6 @@
 """Experimental features: listeners exist, implicit loops and weight compression are refused."""
 
-from cstorch.client.refused import refused
+from waferstream_compat.refused import refused
 
 __all__ = [
     "Compression",

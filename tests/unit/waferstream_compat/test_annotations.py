@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch import nn
 
-from cstorch.client.annotations import (
-    AnnotationMode,
-    create_annotation,
-    groups_annotater,
-    kernel_annotater,
-)
 from tests.support.programs.kernels import run_kernels
 from tests.support.programs.plain_steps import backward_step
 from tests.support.roles.local_machine import FP32
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.compiled import Compiled
+from waferstream_compat.annotations import (
+    AnnotationMode,
+    create_annotation,
+    groups_annotater,
+    kernel_annotater,
+)
 
 
 @dataclass

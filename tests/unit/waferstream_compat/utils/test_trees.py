@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.utils import _pytree as pytree
 
-from cstorch.client.utils.trees import recurse_spec, visit_torch_tensors
+from waferstream_compat.utils.trees import recurse_spec, visit_torch_tensors
 
 
 def test_tensors_are_visited_with_their_paths() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cstorch.client.utils.files import (
+from waferstream_compat.utils.files import (
     bytes_to_human,
     convert_byte_unit,
     create_symlink,

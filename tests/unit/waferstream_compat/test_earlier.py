@@ -11,14 +11,6 @@ import torch
 from torch import nn
 
 import cstorch
-from cstorch.client.earlier import (
-    CSConfig,
-    configure_lr_scheduler,
-    configure_optimizer,
-    save_summaries,
-    summarize_scalar,
-    use_bfloat16,
-)
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import (
     executor,
@@ -29,6 +21,14 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import Regression
 from waferstream.core.errors import ConfigError, ProgramOrderError
+from waferstream_compat.earlier import (
+    CSConfig,
+    configure_lr_scheduler,
+    configure_optimizer,
+    save_summaries,
+    summarize_scalar,
+    use_bfloat16,
+)
 
 
 @pytest.fixture

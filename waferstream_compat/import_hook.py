@@ -7,8 +7,9 @@ names. A module of the vendor becomes a thin module that takes its attributes fr
     from cerebras.pytorch.utils.data import DataLoader     # cstorch.utils.data
     from cerebras.appliance.errors import ApplianceError   # waferstream.core.errors
 
-Packages and names of the vendor's earlier releases are found, too (``cstorch.client.older_names``).
+Packages and names of the vendor's earlier releases are found, too (``older_names``).
 Other packages under ``cerebras``, such as a Model Zoo on the search path, are imported from there.
+Programs for release 2.10 expect torch 2.4, to which ``install`` adapts torch.
 """
 
 from __future__ import annotations
@@ -24,56 +25,58 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
+from torch.utils import _pytree as pytree
+
 from cstorch.checkpoints import VERSION_KEY
-from cstorch.client import older_names, torch_release
 from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream_compat import older_names
 
 _NAMESPACE = "cerebras"
 
 _OURS: dict[str, str | None] = {
     "cerebras.pytorch": "cstorch",
-    "cerebras.pytorch.backend": "cstorch.client.backends",
-    "cerebras.pytorch.backend.ltc_backend": "cstorch.client.backends",
-    "cerebras.pytorch.cirh": "cstorch.client.experimental",
+    "cerebras.pytorch.backend": "waferstream_compat.backends",
+    "cerebras.pytorch.backend.ltc_backend": "waferstream_compat.backends",
+    "cerebras.pytorch.cirh": "waferstream_compat.experimental",
     "cerebras.pytorch.core": None,
-    "cerebras.pytorch.core.annotation": "cstorch.client.annotations",
-    "cerebras.pytorch.core.modes": "cstorch.client.modes",  # up to release 2.4
+    "cerebras.pytorch.core.annotation": "waferstream_compat.annotations",
+    "cerebras.pytorch.core.modes": "waferstream_compat.modes",  # up to release 2.4
     "cerebras.pytorch.distributed.cluster_resolver": "cstorch.utils.data.cluster_resolver",
-    "cerebras.pytorch.experimental": "cstorch.client.experimental",
+    "cerebras.pytorch.experimental": "waferstream_compat.experimental",
     "cerebras.pytorch.experimental.listener": "cstorch.listeners",
-    "cerebras.pytorch.lib": "cstorch.client.accepted.compiler_library",
-    "cerebras.pytorch.nn": "cstorch.client.functional",
-    "cerebras.pytorch.nn.functional": "cstorch.client.functional",
-    "cerebras.pytorch.profiler": "cstorch.client.op_profiler",
+    "cerebras.pytorch.lib": "waferstream_compat.accepted.compiler_library",
+    "cerebras.pytorch.nn": "waferstream_compat.functional",
+    "cerebras.pytorch.nn.functional": "waferstream_compat.functional",
+    "cerebras.pytorch.profiler": "waferstream_compat.op_profiler",
     "cerebras.pytorch.sparse.configure": "cstorch.sparse",
     "cerebras.pytorch.storage.constants": None,
-    "cerebras.pytorch.storage.serializers": "cstorch.client.accepted.serializers",
-    "cerebras.pytorch.utils.call_once": "cstorch.client.utils.once",
-    "cerebras.pytorch.utils.kernel": "cstorch.client.annotations",
-    "cerebras.pytorch.utils.nest": "cstorch.client.utils.trees",
-    "cerebras.pytorch.utils.num_kv_groups": "cstorch.client.annotations",
-    "cerebras.pytorch.utils.tracker": "cstorch.client.utils.rates",
+    "cerebras.pytorch.storage.serializers": "waferstream_compat.accepted.serializers",
+    "cerebras.pytorch.utils.call_once": "waferstream_compat.utils.once",
+    "cerebras.pytorch.utils.kernel": "waferstream_compat.annotations",
+    "cerebras.pytorch.utils.nest": "waferstream_compat.utils.trees",
+    "cerebras.pytorch.utils.num_kv_groups": "waferstream_compat.annotations",
+    "cerebras.pytorch.utils.tracker": "waferstream_compat.utils.rates",
     "cerebras.pytorch.utils.utils": "cstorch.sparse.filters",
-    "cerebras.framework": "cstorch.client.framework",
-    "cerebras.appliance": "cstorch.client.utils.logs",
-    "cerebras.appliance.CSConfig": "cstorch.client.earlier",  # release 1.7 to 1.9
+    "cerebras.framework": "waferstream_compat.framework",
+    "cerebras.appliance": "waferstream_compat.utils.logs",
+    "cerebras.appliance.CSConfig": "waferstream_compat.earlier",  # release 1.7 to 1.9
     "cerebras.appliance.cluster": None,
-    "cerebras.appliance.cluster.client": "cstorch.client.accepted.telemetry",
+    "cerebras.appliance.cluster.client": "waferstream_compat.accepted.telemetry",
     "cerebras.appliance.cluster_config": "cstorch.distributed",
-    "cerebras.appliance.environment": "cstorch.client.utils.environment",
+    "cerebras.appliance.environment": "waferstream_compat.utils.environment",
     "cerebras.appliance.errors": "waferstream.core.errors",
-    "cerebras.appliance.log": "cstorch.client.utils.logs",
+    "cerebras.appliance.log": "waferstream_compat.utils.logs",
     "cerebras.appliance.run_utils": "cstorch.server_settings",  # up to 2.1
     "cerebras.appliance.storage": "cstorch.checkpoints",
     "cerebras.appliance.storage.base_storage": "cstorch.checkpoints",
     "cerebras.appliance.storage.h5_storage": "cstorch.checkpoints",
     "cerebras.appliance.storage.s3_storage": "cstorch.checkpoints",
     "cerebras.appliance.utils": None,
-    "cerebras.appliance.utils.classes": "cstorch.client.utils.files",
+    "cerebras.appliance.utils.classes": "waferstream_compat.utils.files",
     "cerebras.appliance.utils.debug_args": "cstorch.server_settings",
-    "cerebras.appliance.utils.file": "cstorch.client.utils.files",
+    "cerebras.appliance.utils.file": "waferstream_compat.utils.files",
     "cerebras.appliance.utils.ini": "cstorch.server_settings",
-    "cerebras.appliance.utils.units": "cstorch.client.utils.files",
+    "cerebras.appliance.utils.units": "waferstream_compat.utils.files",
 }
 """Module of this project for a module of the vendor's and those below it; None for a folder."""
 
@@ -100,6 +103,15 @@ _PLACES = (
 """Modules in which a name is looked for that is missing where a program asks for it."""
 
 _ABSENT = object()
+
+_INIT = pytree.TreeSpec.__init__
+
+
+def _init_by_name(self: pytree.TreeSpec, type: Any, *args: Any, **fields: Any) -> None:
+    """Accept the names of the fields, too, which ``dataclasses.replace`` passes."""
+    names = {"_context": "context", "_children": "children_specs"}
+    renamed = {new: fields.pop(old) for old, new in names.items() if old in fields}
+    _INIT(self, type, *args, **{**renamed, **fields})
 
 
 class VendorNameError(ConfigError, AttributeError):
@@ -184,7 +196,7 @@ def install() -> None:
     """Let this process import the vendor's modules. Idempotent."""
     if _finder not in sys.meta_path:
         _forget_modules()
-        torch_release.adapt()
+        pytree.TreeSpec.__init__ = _init_by_name  # type: ignore[method-assign]
         sys.meta_path.insert(0, _finder)
 
 
@@ -192,7 +204,7 @@ def uninstall() -> None:
     """Remove the hook and the modules that it has loaded. Idempotent."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
-        torch_release.restore()
+        pytree.TreeSpec.__init__ = _INIT  # type: ignore[method-assign]
         _forget_modules()
 
 

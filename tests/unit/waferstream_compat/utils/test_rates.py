@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from cstorch.client.utils import rates
+from waferstream_compat.utils import rates
 
 
 def test_rates_follow_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """The vendor's profiler of ops: refused, as emulated times of ops come from a trace file."""
 
-from cstorch.client.refused import refused
+from waferstream_compat.refused import refused
 
 __all__ = ["profile", "schedule"]
 

@@ -1,6 +1,6 @@
 """Names of the vendor's earlier releases and of lessons about them, by what they are here.
 
-``cstorch.vendor`` answers for them under the names of release 2.10, and for their packages
+``import_hook`` answers for them under the names of release 2.10, and for their packages
 (``PACKAGES``). A name that later releases dropped is an error whose remedy is in ``REPLACED``.
 """
 
@@ -17,7 +17,7 @@ PACKAGES = {
 }
 """Packages of earlier releases by the package of release 2.10 that has their modules."""
 
-_EARLIER = "cstorch.client.earlier"
+_EARLIER = "waferstream_compat.earlier"
 
 ALIASES = {
     "cerebras.pytorch.compile_step": "cstorch.trace:trace",  # releases 1.8 and 1.9
