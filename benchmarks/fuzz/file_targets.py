@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.fuzz.campaign import Target, through_file
 from benchmarks.fuzz.mutations import of_bytes
-from modelzoo.data.bert.csv import PreparedSamples
+from modelzoo.data.bert.masked import PreparedSamples
 from modelzoo.data.files.csv_file import CsvRows, inspect_csv, words
 from modelzoo.data.files.hdf5_file import FEATURES, inspect
 from modelzoo.data.images.latents import read_latent

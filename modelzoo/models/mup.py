@@ -12,13 +12,81 @@ Hyper-parameters tuned on a model of ``mup_base_hidden_size`` hold for a wider o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Annotated
+
+from pydantic import Field, PositiveFloat, ValidationInfo
+from pydantic import field_validator as check
 
 from modelzoo.models.blocks.initializers import (
     NormalInitializer,
     TruncatedNormalInitializer,
     WeightInitializer,
 )
+from modelzoo.models.blocks.transformer_config import LanguageConfig, Scores
 from waferstream.core.errors import ConfigError, did_you_mean
+
+
+class MupConfig(LanguageConfig):
+    """A language model whose hyper-parameters may be those of a narrower one."""
+
+    mup_base_hidden_size: PositiveFloat | None = None
+    mup_base_filter_size: Annotated[PositiveFloat | None, Field(validate_default=True)] = None
+    embeddings_scale: PositiveFloat = 1.0
+    """Factor on the embedded tokens."""
+    scale_qk_dot_by_d: bool | None = None
+    """Whether scores are divided by the size of a head instead of its root."""
+    attention_logits_alpha: PositiveFloat = 1.0
+    """Factor on the scores of attention."""
+    output_logits_alpha: PositiveFloat | None = None
+    """Factor on the scores of a muP model, besides that of its width."""
+    scale_output_logits_by_d: bool = True
+    """Whether the factor of the width is the ratio of widths, or its root."""
+
+    @check("mup_base_filter_size")
+    @classmethod
+    def _both_widths_are_scaled(cls, base: float | None, info: ValidationInfo) -> float | None:
+        if (base is None) != (info.data.get("mup_base_hidden_size") is None):
+            raise ValueError("muP needs mup_base_hidden_size and mup_base_filter_size")
+        return base
+
+    @property
+    def scores(self) -> Scores:
+        by_size = self.scale_qk_dot_by_d
+        if by_size is None:
+            by_size = self.mup_base_hidden_size is not None
+        scaled = by_size and self.attention_type == "scaled_dot_product"
+        plain = 1 / self.head_dim if scaled else super().scores.scale
+        return Scores(plain * self.attention_logits_alpha)
+
+    @property
+    def width_ratios(self) -> tuple[float, float] | None:
+        """How much wider than the base of muP layers and their filters are; None without muP."""
+        if self.mup_base_hidden_size is None or self.mup_base_filter_size is None:
+            return None
+        hidden = self.hidden_size / self.mup_base_hidden_size
+        return hidden, self.filter_size / self.mup_base_filter_size
+
+    @property
+    def learning_rate_scales(self) -> dict[str, float]:
+        if self.width_ratios is None:
+            return {}
+        hidden, filters = (1 / ratio for ratio in self.width_ratios)
+        stack = "decoder" if self.is_causal else "encoder"
+        return {
+            f"{stack}_attention": hidden,
+            f"{stack}_input_ffn": hidden,
+            f"{stack}_output_ffn": filters,
+        }
+
+    @property
+    def logits_scale(self) -> float | None:
+        """Factor on the scores of the head; None for 1."""
+        if self.width_ratios is None:
+            return None
+        ratio = self.width_ratios[0]
+        by_width = ratio if self.scale_output_logits_by_d else ratio**0.5
+        return (self.output_logits_alpha or 1.0) / by_width
+
 
 _ATTENTION = tuple(f"attention.{part}.weight" for part in ("query", "key", "value", "output"))
 _INPUT = ("feed_forward.up.weight", "feed_forward.gate.weight")

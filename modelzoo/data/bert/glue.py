@@ -16,8 +16,7 @@ from pydantic import Field, NonNegativeInt
 
 from modelzoo.data.files.csv_file import TSV, CsvRows, check_columns, inspect_csv, number
 from modelzoo.data.files.folders import FolderProcessor
-from modelzoo.data.language.vocabulary import Vocabulary
-from modelzoo.data.language.wordpiece import WordPieces
+from modelzoo.data.language.vocabulary import Vocabulary, WordPieces
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource
 from waferstream.core.errors import DataError

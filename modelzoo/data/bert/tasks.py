@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 
-from modelzoo.data.bert.csv import CsvProcessor
+from modelzoo.data.bert.masked import CsvProcessor
 from modelzoo.data.files.csv_file import CsvRows, check_columns, numbers, open_folders
 from modelzoo.data.language.vocabulary import Vocabulary
 from modelzoo.data.registry import register_processor

@@ -6,7 +6,7 @@
     corpus    dataset ``data`` (num_tokens,): sequences are cut out when they are read
 
 Files of masked language models have two datasets with a row for each feature, ``data`` and
-``labels`` (modelzoo.data.bert.hdf5); and files of questions and passages
+``labels`` (modelzoo.data.bert.masked); and files of questions and passages
 (modelzoo.data.language.dpr).
 
 Integers of any width, compressed or not (Model Zoo 2.10, ``data/common/h5_map_dataset``).

@@ -11,8 +11,7 @@ import torch
 from PIL import Image
 from pydantic import field_validator as check
 
-from modelzoo.data.files.folders import FolderProcessor, labelled_files
-from modelzoo.data.files.worker_cache import cached
+from modelzoo.data.files.folders import FolderProcessor, cached, labelled_files
 from modelzoo.data.images.transforms import (
     Resize,
     Size,

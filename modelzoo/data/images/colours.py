@@ -1,7 +1,8 @@
-"""Random changes to colours and sharpness of images, as torchvision makes them with Pillow."""
+"""Changes to images, and those of colours and sharpness, as torchvision makes them with Pillow."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Literal, Self
 
@@ -9,13 +10,21 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
-from modelzoo.data.images.change import ImageTransform
 from modelzoo.data.order import Draw
+from waferstream.core.config import Config
 
 Recolour = Callable[[Image.Image, float], Image.Image]
 
 _HUES = 255
 """Steps of a full turn of the hue (torchvision, adjust_hue)."""
+
+
+class ImageTransform(Config):
+    """A change to pixels of 8 bits."""
+
+    @abstractmethod
+    def apply(self, image: Image.Image, draw: Draw) -> Image.Image:
+        """Return the changed image."""
 
 
 class ColorJitter(ImageTransform):

@@ -1,23 +1,35 @@
-"""Crops of images and masks of their patches, for encoders that learn without labels."""
+"""Crops of images and masks of their patches, for encoders that learn without labels.
+
+Several random crops of every image, each changed on its own: Caron et al. 2020, multi-crop. Masks
+of patches in blocks: Bao et al. 2022, BEiT, algorithm 1; Zhou et al. 2022, iBOT.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import exp, log, sqrt
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, TypeAdapter, model_validator
 
 from modelzoo.data.files.folders import labelled_files
 from modelzoo.data.images.classification import SUFFIXES, ImageFiles
-from modelzoo.data.images.crops import MultiCrop
-from modelzoo.data.images.patch_masks import PatchMasks
-from modelzoo.data.images.transforms import transformed
+from modelzoo.data.images.transforms import (
+    Interpolation,
+    RandomResizedCrop,
+    Size,
+    Transform,
+    checked_order,
+    transformed,
+)
 from modelzoo.data.order import draws
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, RedrawnBatches
-from waferstream.core.config import Config
+from waferstream.core.config import Config, before
 from waferstream.core.rng import stream_key
 
 
@@ -27,6 +39,150 @@ class ImageFolder(Config):
     name: Literal["Imagenet"]
     root: str
     split: Literal["train", "val"] = "train"
+
+
+_TRANSFORMS = TypeAdapter(tuple[Transform, ...])
+
+Scale = tuple[PositiveFloat, PositiveFloat]
+
+
+class MultiCrop(Config):
+    """Large and small crops of an image, and further changes to each."""
+
+    name: Literal["ImageRandomMultiCropTransform"] = "ImageRandomMultiCropTransform"
+    global_num_crops: PositiveInt
+    local_num_crops: PositiveInt
+    global_image_size: PositiveInt
+    """Height and width of large crops."""
+    local_image_size: PositiveInt
+    """Height and width of small crops."""
+    global_crops_scale: Scale
+    """Least and largest share of the image in a large crop."""
+    local_crops_scale: Scale
+    """Least and largest share of the image in a small crop."""
+    interpolation_type: Interpolation = "bicubic"
+    multicrop_transform_list: tuple[dict[str, Any], ...] = Field(min_length=1)
+    """Changes to every crop, in order. A list with an entry for each crop, the large ones first,
+    states an argument of each."""
+
+    @property
+    def num_crops(self) -> int:
+        """All crops of an image."""
+        return self.global_num_crops + self.local_num_crops
+
+    @model_validator(mode="after")
+    def _changes_are_known(self) -> Self:
+        for crop in range(self.num_crops):
+            checked_order(self.changes(crop))
+        return self
+
+    def changes(self, crop: int) -> tuple[Transform, ...]:
+        """Return the changes that make a crop, counted from 0, of an image."""
+        is_large = crop < self.global_num_crops
+        size = self.global_image_size if is_large else self.local_image_size
+        cut = RandomResizedCrop(
+            name="random_resized_crop",
+            size=size,
+            scale=self.global_crops_scale if is_large else self.local_crops_scale,
+            interpolation=self.interpolation_type,
+        )
+        own = [self._of_crop(section, crop) for section in self.multicrop_transform_list]
+        return (cut, *_TRANSFORMS.validate_python(own))
+
+    def _of_crop(self, section: Mapping[str, Any], crop: int) -> dict[str, Any]:
+        """Return the arguments of a change for one crop."""
+        return {
+            key: value[crop]
+            if isinstance(value, list | tuple) and len(value) == self.num_crops
+            else value
+            for key, value in section.items()
+        }
+
+
+_ATTEMPTS = 10
+"""Blocks that are drawn before a mask is left as it is (DINOv2, masking.py)."""
+
+
+def _square(value: object) -> object:
+    return (value, value) if isinstance(value, int) else value
+
+
+Sides = Annotated[Size, before(_square, Size | PositiveInt)]
+"""Height and width; one number is both."""
+
+
+class PatchMasks(Config):
+    """Which patches of the images of a batch are hidden.
+
+    Of all images a share, rounded down, is masked. The range of shares of hidden patches is divided
+    evenly among them: masked image i draws its share from part i. Images are in random order.
+    """
+
+    name: Literal["MaskedPatchTransform"] = "MaskedPatchTransform"
+    image_size: Sides
+    patch_size: Sides
+    mask_probability: float = Field(ge=0, le=1)
+    """Share of images with a mask; a block is also at most this share of an image."""
+    mask_ratio_tuple: tuple[float, float]
+    """Least and largest share of hidden patches in a masked image."""
+    min_num_patches: PositiveInt = 4
+    """Least area of a block that is drawn."""
+    min_aspect: PositiveFloat = 0.3
+    max_aspect: PositiveFloat | None = None
+    """Ratios of height to width of a block; by default up to 1 / ``min_aspect``."""
+    composed_transform: bool = False
+    """No effect: crops are made by ``multi_crop_transform``."""
+
+    @model_validator(mode="after")
+    def _ratios_are_ordered(self) -> Self:
+        low, high = self.mask_ratio_tuple
+        if not 0 <= low <= high <= 1:
+            raise ValueError("mask_ratio_tuple must be two shares, the smaller first")
+        return self
+
+    @property
+    def grid(self) -> Size:
+        """Patches down and across."""
+        (height, width), (down, across) = self.image_size, self.patch_size
+        return height // down, width // across
+
+    def draw(self, num_images: int, random: Random) -> np.ndarray:
+        """Return masks of the images of a batch, int64 (images, patches), 1 for hidden patches."""
+        rows, columns = self.grid
+        num_masked = int(num_images * self.mask_probability)
+        bounds = np.linspace(*self.mask_ratio_tuple, num_masked + 1)
+        masks = np.zeros((num_images, rows, columns), dtype=np.int64)
+        for mask, low, high in zip(masks, bounds, bounds[1:], strict=False):
+            self._hide(mask, int(rows * columns * random.uniform(low, high)), random)
+        order = list(range(num_images))
+        random.shuffle(order)
+        return masks[order].reshape(num_images, -1)
+
+    def _hide(self, mask: np.ndarray, wanted: int, random: Random) -> None:
+        """Add blocks to a mask until enough patches are hidden, or no block fits."""
+        hidden, most = 0, self.mask_probability * mask.size
+        while hidden < wanted:
+            added = self._add_block(mask, min(wanted - hidden, most), random)
+            if not added:
+                return
+            hidden += added
+
+    def _add_block(self, mask: np.ndarray, most: float, random: Random) -> int:
+        """Hide a block of at most ``most`` new patches; return their number, 0 if none fits."""
+        rows, columns = mask.shape
+        aspects = log(self.min_aspect), log(self.max_aspect or 1 / self.min_aspect)
+        for _ in range(_ATTEMPTS):
+            area, aspect = random.uniform(self.min_num_patches, most), exp(random.uniform(*aspects))
+            height, width = round(sqrt(area * aspect)), round(sqrt(area / aspect))
+            if height >= rows or width >= columns:
+                continue
+            top, left = random.randint(0, rows - height), random.randint(0, columns - width)
+            block = mask[top : top + height, left : left + width]
+            added = height * width - int(block.sum())
+            if 0 < added <= most:
+                block[:] = 1
+                return added
+        return 0
 
 
 class Dinov2Transform(Config):

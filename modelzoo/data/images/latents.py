@@ -15,8 +15,7 @@ import torch
 from pydantic import PositiveInt
 from pydantic import field_validator as check
 
-from modelzoo.data.files.folders import FolderProcessor, Folders, labelled_files
-from modelzoo.data.files.worker_cache import cached
+from modelzoo.data.files.folders import FolderProcessor, Folders, cached, labelled_files
 from modelzoo.data.order import mix64, standard_normal
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches

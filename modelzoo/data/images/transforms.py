@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
-from modelzoo.data.images.change import ImageTransform
 from modelzoo.data.images.colours import (
     ColorJitter,
+    ImageTransform,
     RandomGaussianBlur,
     RandomGrayScale,
     RandomSolarize,

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from modelzoo.data.files.folders import cached
 from modelzoo.data.files.hdf5_file import Hdf5File, inspect
 from modelzoo.data.files.hdf5_samples import (
     Hdf5Samples,
@@ -25,7 +26,6 @@ from modelzoo.data.files.hdf5_samples import (
     check_alike,
     parse_subset,
 )
-from modelzoo.data.files.worker_cache import cached
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import (
     Batch,

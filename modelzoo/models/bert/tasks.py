@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.bert.encoder import BertEncoder, SequenceHead, gathered, weighted_loss
-from modelzoo.models.bert.tasks_config import (
+from modelzoo.models.bert.config import (
     ClassifierConfig,
     SummarizationConfig,
     TokenClassifierConfig,
 )
+from modelzoo.models.bert.model import BertEncoder, SequenceHead, gathered, weighted_loss
 from modelzoo.models.metrics import ClassifierMetrics
 from modelzoo.models.registry import register_model
 

@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.blocks.experts_config import ExpertsConfig
 from modelzoo.models.blocks.layers import NONLINEARITIES, FeedForward, Routing
-from modelzoo.models.blocks.transformer_config import TransformerConfig
+from modelzoo.models.blocks.transformer_config import ExpertsConfig, TransformerConfig
 
 
 class ExpertLinear(nn.Module):

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.bert.encoder import gathered
+from modelzoo.models.bert.model import gathered
 from modelzoo.models.blocks.initializers import (
     ConstantInitializer,
     KaimingUniformInitializer,
@@ -26,7 +26,7 @@ from modelzoo.models.dino.parts_config import (
     KoLeoLossConfig,
     TrunkConfig,
 )
-from modelzoo.models.vit.model import PatchEncoder
+from modelzoo.models.vit import PatchEncoder
 from waferstream.compiler.results.step_means import StepMean
 
 _SHORTEST = 1e-12

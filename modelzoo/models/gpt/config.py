@@ -13,18 +13,18 @@ from pydantic import (
 )
 from pydantic import field_validator as check
 
-from modelzoo.models.blocks.experts_config import ExpertsConfig, NoneIsZero
 from modelzoo.models.blocks.initializers import InitializerKey, NormalInitializer, WeightInitializer
 from modelzoo.models.blocks.language_loss import LanguageLossConfig
 from modelzoo.models.blocks.rotary import RopeScaling, rope_scaling
 from modelzoo.models.blocks.transformer_config import (
+    ExpertsConfig,
+    NoneIsZero,
     NormType,
     Residual,
     Scores,
 )
 from modelzoo.models.model_config import Feature
-from modelzoo.models.mup import widened
-from modelzoo.models.mup_config import MupConfig
+from modelzoo.models.mup import MupConfig, widened
 from waferstream.core.config import before
 
 FAMILIES = (

@@ -1,15 +1,174 @@
-"""Decoder-only transformers in ordinary PyTorch: GPT-2, GPT-3, GPT-J, LLaMA and their relatives."""
+"""Decoder-only transformers in ordinary PyTorch: GPT-2, GPT-3, GPT-J, LLaMA and their relatives.
+
+Shapes: B batch, T sequence, C hidden.
+"""
 
 from __future__ import annotations
 
 import torch
+from torch import nn
 
+from modelzoo.models.blocks.attention import Attention
+from modelzoo.models.blocks.attention_mask import (
+    AlibiBias,
+    RelativeBias,
+    as_term,
+    distances,
+    padding_mask,
+    readable_keys,
+)
+from modelzoo.models.blocks.experts import load_balancing_loss
+from modelzoo.models.blocks.initializers import fill_parameters
 from modelzoo.models.blocks.language_loss import language_loss, token_losses
-from modelzoo.models.blocks.layers import Routing
-from modelzoo.models.gpt.config import FAMILIES, PARALLEL_FAMILIES, GptConfig, GptjConfig
-from modelzoo.models.gpt.decoder import Decoder
+from modelzoo.models.blocks.layers import Routing, check_length, norm, position_embedding
+from modelzoo.models.blocks.residual_layers import transformer_layers
+from modelzoo.models.blocks.rotary import Rotation
+from modelzoo.models.gpt.config import (
+    FAMILIES,
+    PARALLEL_FAMILIES,
+    DecoderConfig,
+    GptConfig,
+    GptjConfig,
+)
 from modelzoo.models.metrics import LanguageMetrics
 from modelzoo.models.registry import register_model
+
+
+class Decoder(nn.Module):
+    """Decoder-only transformer: tokens to scores of the next ones.
+
+    Activations have the dtype of the parameters. ``initialize`` fills the parameters and, if the
+    configuration shares them, ties the head's weights to the embedding's.
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embedding_norm = norm(config) if config.embedding_layer_norm else None
+        self.position = position_embedding(config)
+        self.relative = _distance_bias(config)
+        self.embedding_dropout = nn.Dropout(config.embedding_dropout_rate)
+        self.decoder = transformer_layers(config)
+        if config.scale_qk_dot_by_layer_idx:
+            attentions = (each for each in self.decoder.modules() if isinstance(each, Attention))
+            for number, attention in enumerate(attentions, start=1):
+                attention.scale /= number
+        self.norm = norm(config)
+        self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.use_bias_in_output)
+
+    def logits(
+        self,
+        input_ids: torch.Tensor,
+        attention_span: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        routings: list[Routing] | None = None,
+    ) -> torch.Tensor:
+        """Return next-token scores (B, T, vocab_size), and append the routing of every layer."""
+        x, rotation = self.embed(input_ids, position_ids)
+        return self.decode(x, rotation, attention_span=attention_span, routings=routings)
+
+    def embed(
+        self, input_ids: torch.Tensor, position_ids: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, Rotation | None]:
+        """Return embedded tokens (B, T, C), and the rotation of attention.
+
+        Raises:
+            ConfigError: T is more than ``max_position_embeddings``.
+        """
+        check_length(self.config, input_ids.shape[1])
+        x = self.embedding(input_ids)
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        x, rotation = self.position(x, position_ids)
+        if self.config.embeddings_scale != 1.0:
+            x = x * self.config.embeddings_scale
+        return self.embedding_dropout(x), rotation
+
+    def decode(
+        self,
+        x: torch.Tensor,
+        rotation: Rotation | None,
+        *,
+        attention_span: torch.Tensor | None = None,
+        tokens: torch.Tensor | None = None,
+        routings: list[Routing] | None = None,
+    ) -> torch.Tensor:
+        """Return next-token scores (B, T, vocab_size) of embedded tokens (B, T, C).
+
+        Args:
+            x: Embedded tokens.
+            rotation: Of attention.
+            attention_span: Later tokens of the same document, int64 (B, T).
+            tokens: 0 at padding, which no token reads, int64 (B, T).
+            routings: The routing of every layer is appended.
+        """
+        masks: dict[int | None, torch.Tensor | None] = {}
+        for index, layer in enumerate(self.decoder):
+            window = self.config.window_of(index)
+            if window not in masks:
+                masks[window] = self._mask(x, window, attention_span, tokens)
+            x = layer(x, rotation, masks[window], routings)
+        return self._scores(self.head(self.norm(x)))
+
+    def balanced(
+        self, loss: torch.Tensor, routings: list[Routing], attention_mask: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the loss of a batch, in training with that of unevenly chosen experts."""
+        share = self.config.moe.load_balancing_loss_coef
+        if not (routings and share and self.training):
+            return loss
+        return loss + share * load_balancing_loss(routings, attention_mask)
+
+    def _mask(
+        self,
+        x: torch.Tensor,
+        window: int | None,
+        attention_span: torch.Tensor | None,
+        tokens: torch.Tensor | None,
+    ) -> torch.Tensor | None:
+        """Return the term of attention scores; None for the causal order alone."""
+        is_plain = self.relative is None and self.config.scores.cap is None
+        if is_plain and window is None and attention_span is None and tokens is None:
+            return None
+        before = distances(x.shape[1], x.device)
+        reads = readable_keys(before, window, self.config.attention_sink_tokens, attention_span)
+        term = as_term(reads, None if self.relative is None else self.relative(before), x)
+        return term if tokens is None else term + padding_mask(tokens, x.dtype)
+
+    def _scores(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return scores of the head scaled and capped."""
+        scale, cap = self.config.logits_scale, self.config.final_logit_softcapping
+        if scale is not None:
+            scores = scores * scale
+        return scores if cap is None else cap * torch.tanh(scores / cap)
+
+    @property
+    def repeated_layers(self) -> nn.ModuleList | None:
+        """The layers, if the forward pass runs all of them in the same way."""
+        windows = {self.config.window_of(index) for index in range(len(self.decoder))}
+        return self.decoder if len(windows) == 1 else None
+
+    def initialize(self, seed: int, prefix: str = "") -> None:
+        """Tie and initialize the parameters; each depends on (seed, its name) alone.
+
+        Names begin with ``prefix``, of a decoder that is part of a model.
+        """
+        if self.config.share_embedding_weights:
+            self.head.weight = self.embedding.weight
+        fill_parameters(self, seed, *self.config.initializers(), prefix=prefix)
+        if isinstance(self.relative, AlibiBias):
+            self.relative.initialize()
+
+
+def _distance_bias(config: DecoderConfig) -> AlibiBias | RelativeBias | None:
+    """Return the bias of attention by distance that the configuration selects."""
+    if config.position_embedding_type == "alibi":
+        trained = config.alibi_trainable_slopes
+        return AlibiBias(config.num_heads, config.pos_scaling_factor, trained)
+    if config.position_embedding_type == "relative":
+        return RelativeBias(config.num_relative_attention_buckets, config.num_heads)
+    return None
 
 
 @register_model(*PARALLEL_FAMILIES, config=GptjConfig)

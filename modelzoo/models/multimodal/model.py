@@ -23,17 +23,17 @@ from modelzoo.models.blocks.language_loss import language_loss, token_losses
 from modelzoo.models.blocks.layers import NONLINEARITIES, Routing
 from modelzoo.models.blocks.rotary import Rotation
 from modelzoo.models.freezing import freeze
-from modelzoo.models.gpt.decoder import Decoder
+from modelzoo.models.gpt.model import Decoder
 from modelzoo.models.multimodal.config import (
     ImageModelConfig,
     ImageModelListConfig,
     LlavaConfig,
     MultimodalConfig,
     MultimodalSimpleConfig,
+    ProjectorConfig,
 )
-from modelzoo.models.multimodal.projector_config import ProjectorConfig
 from modelzoo.models.registry import register_model
-from modelzoo.models.vit.model import PatchEncoder, check_image_size, fill_encoder
+from modelzoo.models.vit import PatchEncoder, check_image_size, fill_encoder
 from waferstream.core.errors import DataError
 
 _XAVIER = XavierInitializer(name="xavier_uniform")

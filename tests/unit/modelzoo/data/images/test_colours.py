@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageFilter
 from pydantic import TypeAdapter
 
-from modelzoo.data.images.change import ImageTransform
+from modelzoo.data.images.colours import ImageTransform
 from modelzoo.data.images.transforms import Transform
 from modelzoo.data.order import draws
 

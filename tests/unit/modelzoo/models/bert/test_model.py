@@ -7,8 +7,7 @@ import torch
 import transformers
 
 from modelzoo.models.bert.config import BertConfig
-from modelzoo.models.bert.encoder import drop_masked
-from modelzoo.models.bert.model import BertModel
+from modelzoo.models.bert.model import BertModel, drop_masked
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.models.encoder_names import transformers_names

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 import transformers
 from torch import nn
 
+from modelzoo.models.bert.config import SummarizationConfig, TunedConfig
 from modelzoo.models.bert.tasks import ClassifierModel, SummarizationModel, TokenClassifierModel
-from modelzoo.models.bert.tasks_config import SummarizationConfig, TunedConfig
 from modelzoo.models.registry import build_model, model_config
 from tests.support.models.encoder_names import transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TINY_MODELS

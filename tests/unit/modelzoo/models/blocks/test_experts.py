@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from modelzoo.models.blocks.experts import Experts, load_balancing_loss
-from modelzoo.models.blocks.experts_config import ExpertsConfig
+from modelzoo.models.blocks.transformer_config import ExpertsConfig
 from modelzoo.models.gpt.config import GptConfig
 
 B, T, C = 2, 6, 16

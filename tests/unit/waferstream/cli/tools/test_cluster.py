@@ -13,7 +13,7 @@ from appliance.jobs.job import Phase, Request
 from appliance.jobs.registry import Registry
 from appliance.site import SITE_DEFAULTS
 from cstorch import distributed
-from modelzoo.data.files.worker_cache import cached
+from modelzoo.data.files.folders import cached
 from tests.support.host.tools import rows, tool
 from tests.support.nightly import nightly
 from tests.support.runs.tiny_run import write_run

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from modelzoo.converters.families import FAMILIES
-from modelzoo.models.dpo.model import DpoModel
+from modelzoo.models.dpo import DpoModel
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.host.tools import rows, tool

@@ -8,7 +8,7 @@ import transformers
 
 from modelzoo.models.blocks.attention import SoftmaxFp32Attention
 from modelzoo.models.registry import build_model
-from modelzoo.models.vit.model import VitModel
+from modelzoo.models.vit import VitModel
 from tests.support.errors import raises
 from tests.support.models.encoder_names import DINO_RULES, VIT_RULES, transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from cstorch import distributed
-from modelzoo.data.files.worker_cache import cached
+from modelzoo.data.files.folders import cached
 from tests.support.errors import raises
 from waferstream.core.errors import DataError
 

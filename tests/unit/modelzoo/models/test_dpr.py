@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from modelzoo.models.dpr.model import DprModel, TextEncoder
+from modelzoo.models.dpr import DprModel, TextEncoder
 from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
 from tests.support.models.encoder_names import transformers_names

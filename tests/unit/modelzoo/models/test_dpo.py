@@ -13,8 +13,7 @@ from cstorch.metrics.metric import Metric
 from modelzoo.converters.llama_families import LLAMA
 from modelzoo.converters.weights import to_ours
 from modelzoo.lora_config import LoraConfig
-from modelzoo.models.dpo.config import DpoConfig
-from modelzoo.models.dpo.model import DpoModel, log_probabilities
+from modelzoo.models.dpo import DpoConfig, DpoModel, log_probabilities
 from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.lora import LoraLinear, add_lora
 from modelzoo.models.mup import learning_rate_factors

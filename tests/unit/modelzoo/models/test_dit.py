@@ -6,8 +6,15 @@ import pytest
 import torch
 
 from modelzoo.models.blocks.attention import Attention, SoftmaxFp32Attention
-from modelzoo.models.dit.config import DitConfig, VaeConfig
-from modelzoo.models.dit.model import DitModel, LabelEmbedding, grid_positions, noised, sinusoids
+from modelzoo.models.dit import (
+    DitConfig,
+    DitModel,
+    LabelEmbedding,
+    VaeConfig,
+    grid_positions,
+    noised,
+    sinusoids,
+)
 from modelzoo.models.registry import build_model
 from tests.support.models.tiny_models import NO_DROPOUT, SIZES
 from waferstream.core.errors import ConfigError

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers import BertWordPieceTokenizer
 
-from modelzoo.data.language.vocabulary import Vocabulary
-from modelzoo.data.language.wordpiece import WordPieces
+from modelzoo.data.language.vocabulary import Vocabulary, WordPieces
 
 TOKENS = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "un", "##aff", "##able", "##a", "a", "b", "e", ".", ",",

@@ -1,1 +1,0 @@
-"""DiT: diffusion of latents by a transformer."""

@@ -1,1 +1,0 @@
-"""DPO: a language model that learns from preferences."""

@@ -1,1 +1,0 @@
-"""DPR: two encoders that find passages for questions."""

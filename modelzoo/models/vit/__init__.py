@@ -1,1 +1,0 @@
-"""ViT: encoders of images."""
