@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from appliance.coordinator.coordinator import Coordinator
-from appliance.coordinator.roles import Roles
+from appliance.coordinator.roles import RecoverableRoles, Roles
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.faults.shell import with_faults
 from appliance.placement.placer import Placer
 from appliance.recovery.policy import Policy
 from appliance.recovery.replicas import ReplicatedRoles
-from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import AutoRestart, ClusterSpec

@@ -12,8 +12,7 @@ from typing import Protocol
 
 import torch
 
-from appliance.coordinator.emulated_clock import EmulatedClock
-from appliance.coordinator.measured_record import MeasuredRecord
+from appliance.coordinator.emulated_clock import EmulatedClock, MeasuredRecord
 from waferstream.core.errors import ApplianceRuntimeServerError
 from waferstream.core.roles.role import Command, Result
 

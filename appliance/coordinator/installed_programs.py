@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from appliance.coordinator.emulated_clock import EmulatedClock
+from appliance.coordinator.speeds import Stragglers
 from appliance.coordinator.step_results import StepResult, combine, guarded
 from appliance.coordinator.step_state import StateHolder
 from appliance.health.link_waits import longest_waits
-from appliance.health.stragglers import Stragglers
 from memoryx.optim.cost import update_cost
 from waferstream.core.errors import DataError
 from waferstream.core.optimizer.spec import OptimizerSpec

@@ -1,14 +1,17 @@
-"""Faults as a user states them: in cluster.yaml, by ``--fault``, from tests, or drawn at random.
+"""Faults as a user states them, and a record of those that have happened.
 
 csx-1@51:kill               the first message of step 51 that csx-1 takes is its last
 br-0@20/gradients:drop      the first answer to a gradient of step 20 is lost
 wrk-0@3:slow=0.5*4          four messages, from step 3 on, take half a second longer
+
+They stand in cluster.yaml, behind ``--fault``, in tests, or are drawn at random.
 """
 
 from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -83,6 +86,8 @@ _TEXT = re.compile(
     r"(=(?P<seconds>[-\d.]+))?(\*(?P<times>\d+))?"
 )
 _FORM = "ROLE@STEP[/MOMENT]:KIND[=SECONDS][*TIMES], such as csx-1@51:kill"
+
+_PROGRESS = "progress"
 
 
 class Fault(Config):
@@ -179,3 +184,41 @@ def _can_be(role: str, kind: Kind) -> bool:
     if kind == "wrong_bits":
         return role.startswith(node_name(0)[:-1])
     return kind != "disk" or role.startswith(server_name(0)[:-1])
+
+
+class FaultLog:
+    """The occurrences of faults so far, kept in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def claim(self, fault: Fault) -> bool:
+        """Return whether a fault may happen once more, and note that it does."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for index in range(fault.times):
+            try:
+                self._file(fault, index).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return True
+        return False
+
+    def happened(self, fault: Fault) -> list[float]:
+        """Return the times at which a fault has happened, in seconds since 1970."""
+        files = (self._file(fault, index) for index in range(fault.times))
+        return [path.stat().st_mtime for path in files if path.exists()]
+
+    def note_progress(self, step: int) -> None:
+        """Note that a weight server receives gradients of a step now."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / _PROGRESS).open("a") as file:  # a line is appended as one
+            file.write(f"{time.time()} {step}\n")
+
+    def progress(self) -> list[tuple[float, int]]:
+        """Return times, in seconds since 1970, and the steps whose gradients arrived then."""
+        file = self._folder / _PROGRESS
+        lines = file.read_text().splitlines() if file.exists() else []
+        return sorted((float(at), int(step)) for at, step in map(str.split, lines))
+
+    def _file(self, fault: Fault, index: int) -> Path:
+        return self._folder / f"{str(fault).replace('/', '.')}#{index}"

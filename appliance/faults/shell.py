@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from appliance.faults.log import FaultLog
-from appliance.faults.plan import NEEDS_A_PROCESS, OF_MESSAGES, Fault, FaultPlan, Moment
+from appliance.faults.plan import NEEDS_A_PROCESS, OF_MESSAGES, Fault, FaultLog, FaultPlan, Moment
 from appliance.faults.strike import damaged, full_disk, strike
 from memoryx.holder import Holder
 from waferstream.core.errors import ConfigError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,8 +11,6 @@ from typing import Any
 import torch
 
 from appliance.input.batches import GlobalBatches
-from appliance.input.label_weights import LabelWeights
-from appliance.input.whole_values import WholeValues
 from waferstream.core.errors import DataError
 from waferstream.core.messages.messages import (
     BatchReady,
@@ -22,11 +20,7 @@ from waferstream.core.messages.messages import (
     node_name,
     worker_name,
 )
-from waferstream.core.messages.payload import (
-    Slab,
-    byte_ranges,
-    payload_bytes,
-)
+from waferstream.core.messages.payload import Slab, byte_ranges, payload_bytes
 from waferstream.core.program.program import Mode, TensorSpec
 from waferstream.core.roles.activities import ActivityLog, Place
 from waferstream.core.roles.commands import Install
@@ -205,3 +199,83 @@ def _changed(spec: TensorSpec, rows: torch.Tensor, step: int) -> DataError:
         rule=f"{spec.dtype} {spec.shape}, as in the first batch: the program is static",
         remedy="pad or cut every sample to one shape in the input function",
     )
+
+
+class LabelWeights:
+    """Weights of the micro-batches of recent steps in a program's means over labels."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._program = installation.program
+        sources = [sized.label_counts for sized in installation.sized]
+        self._count = [source.build() for source in sources if source is not None]
+        self._recent: dict[int, list[tuple[float, ...]]] = {}
+
+    def of(
+        self, step: int, micro_batch: int, inputs: Callable[[int], Sequence[torch.Tensor]]
+    ) -> tuple[float, ...]:
+        """Return the weight of a micro-batch in each mean, in the order of the program.
+
+        Args:
+            step: The step, counted from 1.
+            micro_batch: The micro-batch.
+            inputs: Returns the program's inputs of a micro-batch of this step.
+        """
+        if not self._count:
+            return ()
+        if step not in self._recent:
+            total = self._program.num_micro_batches
+            counts = [self._counts(index, inputs(index)) for index in range(total)]
+            means = [mean.weights(counts) for mean in self._program.label_means]
+            self._recent[step] = list(zip(*means, strict=True))
+        return self._recent[step][micro_batch]
+
+    def _counts(self, micro_batch: int, inputs: Sequence[torch.Tensor]) -> list[float]:
+        count = self._count[self._program.is_short(micro_batch)]
+        return [float(labels) for labels in count(*inputs)]
+
+    def drop_before(self, step: int) -> None:
+        """Forget the weights of earlier steps."""
+        for earlier in [known for known in self._recent if known < step]:
+            del self._recent[earlier]
+
+
+class WholeValues:
+    """Values of recent global batches that follow from their inputs, cut for each micro-batch."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._program = installation.program
+        self._kernel = None if installation.whole is None else installation.whole.build()
+        self._recent: dict[int, tuple[torch.Tensor, ...]] = {}
+
+    def of(self, step: int, micro_batch: int, batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the values that a micro-batch gets, after its own inputs.
+
+        Args:
+            step: The step, counted from 1.
+            micro_batch: The micro-batch.
+            batch: The program's inputs of the whole batch of this step.
+        """
+        if self._kernel is None:
+            return []
+        if step not in self._recent:
+            self._recent[step] = self._kernel(*batch)
+        values = self._recent[step]
+        return [
+            *map(self._cut(micro_batch), values[: self._program.num_cut]),
+            *values[self._program.num_cut :],
+        ]
+
+    def _cut(self, micro_batch: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return the function that cuts the rows of a micro-batch out of a value."""
+        rows, batch_size = self._program.rows_of(micro_batch), self._program.batch_size
+
+        def cut(value: torch.Tensor) -> torch.Tensor:
+            each = value.shape[0] // batch_size
+            return value[rows.start * each : rows.stop * each]
+
+        return cut
+
+    def drop_before(self, step: int) -> None:
+        """Forget the values of earlier steps."""
+        for earlier in [known for known in self._recent if known < step]:
+            del self._recent[earlier]

@@ -1,8 +1,11 @@
-"""Which role runs on which host.
+"""Which role runs on which host, and what GPUs the hosts give to systems.
 
 Systems take the hosts one after the other in contiguous runs, each below the switch of its host
 (``swarmx.running_tree``). Coordinator, root of the tree, weight servers and input workers are where
 the user's program is: its folders are there, and checkpoints are written by nobody else.
+
+The systems of a host take its GPUs in turn (csnode.devices.cuda). Actors ask Ray for no GPU, since
+Ray would give one to an actor alone; Ray 2.60 hides no GPU from an actor that asks for none.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import Literal
 
-from appliance.spec import ServerStrategy, Strategy
+from appliance.spec import RuntimeSpec, ServerStrategy, Strategy
+from csnode.devices import DeviceName
+from csnode.devices.cuda import memory_of_gpus, num_gpus
 from csnode.node import NodeSpec
 from swarmx.running_tree import HostNodes, HostTree
 from swarmx.topology import Tree
@@ -27,6 +33,10 @@ from waferstream.core.messages.messages import (
     worker_name,
 )
 from waferstream.core.roles.role import RoleSpec
+
+MOST_PER_GPU = 8
+"""Systems that may share a GPU: each has a process, whose CUDA context takes memory there (about
+half a GB)."""
 
 
 @dataclass(frozen=True)
@@ -210,3 +220,47 @@ class Placer:
 
 def _kind(name: str) -> str:
     return name.rpartition("-")[0]
+
+
+def check_gpus(device: DeviceName, num_systems: int) -> None:
+    """Check that this host has the GPUs for its systems.
+
+    Raises:
+        ClusterJobInitError: It has none, or too few.
+    """
+    if device == "cuda":
+        _check("this host", num_systems, num_gpus())
+
+
+def check_gpus_of_hosts(device: DeviceName, placement: Placement) -> None:
+    """Check that each host of a placement has the GPUs for its systems, as far as it is known.
+
+    Raises:
+        ClusterJobInitError: A host has none, or too few.
+    """
+    if device == "cuda":
+        for host, systems in zip(placement.hosts, placement.systems, strict=True):
+            if systems and host.gpus is not None:
+                _check(f"host {host.address}", len(systems), host.gpus)
+
+
+def bytes_of_activations(runtime: RuntimeSpec, num_systems: int) -> int | Literal["auto"]:
+    """Return the bytes of a host that activations may take: half of its GPUs where they are there.
+
+    ``auto`` is left to the memory of the host.
+    """
+    if runtime.device == "cpu" or runtime.activation_memory != "auto":
+        return runtime.activation_memory
+    return sum(memory_of_gpus()[:num_systems]) // 2
+
+
+def _check(where: str, num_systems: int, gpus: int) -> None:
+    if num_systems > gpus * MOST_PER_GPU:
+        raise ClusterJobInitError(
+            "systems with runtime.device: cuda must have a GPU",
+            code="too-few-gpus",
+            where=where,
+            value=f"{num_systems} systems, {gpus} GPUs",
+            rule=f"torch sees a GPU for every {MOST_PER_GPU} systems of a host",
+            remedy="lower num_csx, install a torch with CUDA, or set runtime.device: cpu",
+        )

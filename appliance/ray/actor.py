@@ -18,7 +18,7 @@ from appliance.health.pulse import PulseWriter
 from appliance.placement.cores import CorePool, cores_of_host
 from appliance.ray.heap import give_back_freed, keep_freed
 from appliance.ray.hosts.far_disk import FarDisk
-from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.pulses import Presence
 from appliance.ray.metrics import RoleMetrics
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode

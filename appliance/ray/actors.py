@@ -22,7 +22,7 @@ from appliance.ray.actor import LEAVE_JOB, RoleActor
 from appliance.ray.connection.processes import lost_process
 from appliance.ray.gather import outcomes
 from appliance.ray.hosts.places import Places, task_options
-from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.pulses import Presence
 from appliance.ray.hosts.survey import silent_hosts
 from appliance.user_code import UserCode
 from swarmx.links.memory import unmap_lost_blocks

@@ -14,6 +14,7 @@ import ray
 
 from appliance.coordinator.cluster import cluster_ended
 from appliance.coordinator.commands import LoadWeights, Run
+from appliance.coordinator.roles import RecoverableRoles
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.placement.placer import Placer
@@ -23,10 +24,8 @@ from appliance.ray.connection.connection import enter, leave
 from appliance.ray.connection.processes import lost_process
 from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts.places import on_host, release
-from appliance.ray.hosts.presence import Presence
-from appliance.ray.hosts.pulses import look_at, watch_over
-from appliance.ray.recoverable import RecoverableRayRoles
-from appliance.recovery.roles import RecoverableRoles
+from appliance.ray.hosts.pulses import Presence, look_at, watch_over
+from appliance.ray.roles import RecoverableRayRoles
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from waferstream.core.messages.messages import COORDINATOR, is_server

@@ -13,7 +13,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from appliance.placement.host_memory import why_killed
 from appliance.ray.connection.processes import lost_process, why_lost
-from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.pulses import Presence
 from appliance.ray.hosts.survey import silent_hosts
 from waferstream.core.errors import (
     ApplianceDeadlockError,

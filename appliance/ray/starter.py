@@ -21,7 +21,7 @@ from appliance.ray.connection.processes import lost_process
 from appliance.ray.coordinator import HostedCoordinator, RayCluster, coordinator_actor
 from appliance.ray.gather import check_ray
 from appliance.ray.hosts.places import Places
-from appliance.ray.hosts.presence import Presence
+from appliance.ray.hosts.pulses import Presence
 from appliance.ray.hosts.survey import await_free_cpus, placer_on, survey, with_free_cpus
 from waferstream.core.errors import ClusterJobInitError
 from waferstream.core.roles.role import RoleSpec

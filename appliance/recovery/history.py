@@ -3,24 +3,33 @@
 base      the newest checkpoint with weights and optimizer state, or a private one of the moment
           before the first step; with it the standing of the coordinator
 commands  all that has changed the cluster since
+
+The file of a checkpoint stays readable while it is needed, renamed or removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from appliance.coordinator.cluster import Cluster, Standing
 from appliance.coordinator.commands import RestoreCheckpoint, TakeOver
-from appliance.recovery.held_file import HeldFile
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import ApplianceNanError
 from waferstream.core.program.program import Mode
 from waferstream.core.roles.commands import Install, TrainWith
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Command
+
+_PREFIX = "waferstream-held-"
+_FILE = "weights.mdl"
 
 
 @dataclass(frozen=True)
@@ -142,3 +151,64 @@ class History:
         """Let all files go. Idempotent."""
         for file in [*self._held, *([self._base.file] if self._base else [])]:
             file.close()
+
+
+class HeldFile:
+    """An open file: its bytes can be read after it was renamed or removed, until it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+
+    @classmethod
+    def written_by(cls, write: Callable[[Path], object]) -> HeldFile:
+        """Hold a new file that ``write`` makes; its name is gone afterwards."""
+        with _temporary() as path:
+            write(path)
+            return cls(path)
+
+    @contextmanager
+    def named(self) -> Iterator[Path]:
+        """Yield a path to the file: its name now, or that of a copy if it has none.
+
+        HDF5 opens files by their names only.
+        """
+        link = f"/proc/self/fd/{self._file.fileno()}"
+        name = Path(os.readlink(link))
+        if _same_file(name, Path(link)):
+            yield name
+            return
+        with _temporary() as path:
+            self._file.seek(0)
+            with path.open("wb") as copy:
+                shutil.copyfileobj(self._file, copy)
+            yield path
+
+    def close(self) -> None:
+        """Let the file go. Idempotent."""
+        self._file.close()
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    """Yield a path for a file that is removed at the end, in a folder that only this user reads.
+
+    Folders of killed processes are removed, too.
+    """
+    _remove_abandoned(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
+        yield Path(folder) / _FILE
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what processes of this user that have ended left behind."""
+    for path in folder.glob(f"{_PREFIX}*"):
+        owner = re.match(rf"{_PREFIX}(\d+)-", path.name)
+        if owner and not Path(f"/proc/{owner[1]}").exists():
+            shutil.rmtree(path, ignore_errors=True)  # it may be another user's
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False

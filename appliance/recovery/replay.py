@@ -23,8 +23,7 @@ from appliance.coordinator.commands import (
     Settle,
 )
 from appliance.coordinator.step_results import StepResult
-from appliance.recovery.held_file import HeldFile
-from appliance.recovery.history import History
+from appliance.recovery.history import HeldFile, History
 from appliance.recovery.restarts import Restarts, Starter
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import (

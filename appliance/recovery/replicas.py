@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from appliance.coordinator.roles import in_parts
-from appliance.recovery.roles import RecoverableRoles
+from appliance.coordinator.roles import RecoverableRoles, in_parts
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from waferstream.core.messages.watch import NOTHING

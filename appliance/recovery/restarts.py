@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 from appliance.coordinator.cluster import Cluster, cluster_ended
 from appliance.coordinator.commands import AllowFailures, CountFailures, ReadStory
 from appliance.recovery.history import History
-from appliance.recovery.parts import Parts
 from appliance.recovery.policy import restarts_exhausted
+from appliance.recovery.states import Parts
 from waferstream.core.errors import (
     ApplianceDeadlockError,
     ApplianceError,

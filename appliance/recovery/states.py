@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from appliance.recovery.parts import Parts
-
 
 class State(Enum):
     """What a protected cluster does."""
@@ -72,3 +70,34 @@ class Story:
         """Return the lines since the last call."""
         lines, self._lines = self._lines, []
         return lines
+
+
+class Parts:
+    """The seconds of one recovery, in all and by part, in the order of the parts.
+
+    Args:
+        clock: Seconds of real time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began_s = self._since_s = clock()
+        self._part = ""
+        self._seconds: dict[str, float] = {}
+
+    def begin(self, part: str) -> None:
+        """Begin a part, perhaps once more; the one before ends."""
+        self.end()
+        self._part = part
+
+    def end(self) -> None:
+        """End the part that has begun."""
+        now_s = self._clock()
+        if self._part:
+            self._seconds[self._part] = self._seconds.get(self._part, 0.0) + now_s - self._since_s
+        self._part, self._since_s = "", now_s
+
+    def __str__(self) -> str:
+        """Return all seconds until the end of the last part, then those of each part."""
+        parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in self._seconds.items())
+        return f"{self._since_s - self._began_s:.1f} s ({parts})"

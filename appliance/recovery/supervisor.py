@@ -11,20 +11,23 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from appliance.recovery.jury import WRONG, Jury
+from appliance.coordinator.roles import RecoverableRoles
 from appliance.recovery.policy import LOST_HOST, Policy
-from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.salvage import Salvage
 from appliance.recovery.states import State, Story
-from waferstream.core.errors import CheckpointError, WaferStreamError
+from waferstream.core.errors import ApplianceCorruptionError, CheckpointError, WaferStreamError
 from waferstream.core.messages.messages import server_name
 from waferstream.core.program.program import Mode
 from waferstream.core.roles.commands import Install, ReadProgress, Rollback, TrainWith
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Command, Job, Report, RoleSpec
+from waferstream.core.roles.verification import Dispute, DisputedBitsError
 
 Elaborate = Callable[[int], Sequence[RoleSpec]]
 """Returns the specs of all roles for a number of systems."""
+
+WRONG = "wrong-bits"
+"""Code of the error of a system that has computed wrong bits."""
 
 
 class SupervisedRoles:
@@ -180,3 +183,45 @@ class SupervisedRoles:
         except WaferStreamError as error:
             self._recovered(error, None, Salvage())
         self.story.tell(f"{self._num_csx} systems again from step {job.first_step} on")
+
+
+class Jury:
+    """The open dispute of a run, if there is one."""
+
+    def __init__(self) -> None:
+        self.dispute: Dispute | None = None
+
+    def judge(self, error: WaferStreamError) -> dict[str, WaferStreamError]:
+        """Return the systems that cannot be trusted after a failure, each with its error.
+
+        A second failure on the same unit has the votes of the first one, and ends the dispute.
+        """
+        if not isinstance(error, DisputedBitsError):
+            return {}
+        before, self.dispute = self.dispute, error.dispute
+        if before is None or before.unit != error.dispute.unit:
+            return {}
+        self.dispute = None
+        wrong = error.dispute.wrong()
+        return {
+            system: _untrusted(system, error.dispute, wrong)
+            for system in wrong or error.dispute.systems
+        }
+
+    def dismiss(self) -> None:
+        """Close the dispute: the systems that have voted are not there any more."""
+        self.dispute = None
+
+
+def _untrusted(system: str, dispute: Dispute, wrong: Collection[str]) -> WaferStreamError:
+    step, round_index, _ = dispute.unit
+    ballots = ", ".join(f"{b.system}: {b.digest.hex()}" for b in dispute.ballots)
+    what = "computed wrong bits" if wrong else "may have computed wrong bits"
+    return ApplianceCorruptionError(
+        f"{system} {what}",
+        code=WRONG if wrong else "bits-undecided",
+        where=f"step {step}, round {round_index}",
+        value=ballots,
+        rule="every system computes the same bits (runtime.verify)",
+        remedy="check that system",
+    )

@@ -18,8 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
-from appliance.faults.log import FaultLog
-from appliance.faults.plan import DRAWN, NEEDS_A_PROCESS, FaultPlan, Kind
+from appliance.faults.plan import DRAWN, NEEDS_A_PROCESS, FaultLog, FaultPlan, Kind
 from benchmarks.chaos.leftovers import Census
 from benchmarks.chaos.outcome import describe, hits_of, outcome
 from benchmarks.chaos.training import OF_RAY, OUTSIDE, Kill, Training

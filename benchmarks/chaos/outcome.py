@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
 
-from appliance.faults.log import FaultLog
-from appliance.faults.plan import Fault
+from appliance.faults.plan import Fault, FaultLog
 from benchmarks.chaos.training import OUTSIDE, Course
 from waferstream.core.units import aligned
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from appliance.placement.gpus import check_gpus
+from appliance.placement.placer import check_gpus
 from appliance.spec import RuntimeSpec
 from benchmarks.streaming.arm import Arm, Opener
 from benchmarks.streaming.arms import open_cluster

@@ -8,8 +8,12 @@ from functools import partial
 from appliance.coordinator.cluster import Cluster
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.elaboration.host_need import check_host, check_hosts
-from appliance.placement.gpus import bytes_of_activations, check_gpus, check_gpus_of_hosts
-from appliance.placement.placer import Placement
+from appliance.placement.placer import (
+    Placement,
+    bytes_of_activations,
+    check_gpus,
+    check_gpus_of_hosts,
+)
 from appliance.plan import ClusterPlan
 from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig

@@ -21,8 +21,7 @@ from appliance.ray.connection.connection import enter
 from appliance.ray.coordinator import RayHosted
 from appliance.ray.forks import fork_server
 from appliance.ray.hosts.places import Places
-from appliance.ray.hosts.presence import Presence
-from appliance.ray.hosts.pulses import RemoteHosts
+from appliance.ray.hosts.pulses import Presence, RemoteHosts
 from appliance.ray.roles import RayRoles
 from appliance.spec import RuntimeSpec
 from swarmx.links.link import LinkKind

@@ -48,8 +48,8 @@ class WithDropout(Regression):
 @pytest.fixture
 def staged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``device: cuda`` be the processor, behind queues that run late."""
-    monkeypatch.setattr("appliance.placement.gpus.num_gpus", lambda: 1)
-    monkeypatch.setattr("appliance.placement.gpus.memory_of_gpus", lambda: [1 << 30])
+    monkeypatch.setattr("appliance.placement.placer.num_gpus", lambda: 1)
+    monkeypatch.setattr("appliance.placement.placer.memory_of_gpus", lambda: [1 << 30])
     monkeypatch.setattr("csnode.devices.device.queues_of_gpu", lambda _: DeferredQueues())
 
 

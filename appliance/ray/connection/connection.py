@@ -24,13 +24,14 @@ from appliance.ray.connection.patches import (
     patched,
     workers_script,
 )
-from appliance.ray.connection.processes import STOPPED_PROCESSES, lost_process
-from appliance.ray.connection.session_folders import (
+from appliance.ray.connection.private_instance import (
+    close_token_file,
     new_session,
+    own_token,
     private_folder,
     remove_ended_sessions,
 )
-from appliance.ray.connection.token import close_token_file, own_token
+from appliance.ray.connection.processes import STOPPED_PROCESSES, lost_process
 from appliance.ray.forks.fork_server import (
     LAUNCHER,
     end_groups,

@@ -1,4 +1,4 @@
-"""The pulses of actors on all hosts, and the end of actors that do not go on.
+"""Where the processes of actors are, their pulses, and the end of those that do not go on.
 
 Pulses of this host are read in place. Another host is asked through a task of Ray that runs there:
 it needs nothing of the actors, which may be stopped.
@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -19,10 +20,35 @@ from ray.exceptions import RayError
 from appliance.health.pulse import Pulse, read_pulse
 from appliance.health.watch import HealthWatch, Limits
 from appliance.ray.hosts.places import task_options
-from appliance.ray.hosts.presence import Presence
 from appliance.ray.hosts.survey import silent_hosts
 from appliance.spec import RuntimeSpec
+from swarmx.links.endpoint import Address
 from waferstream.core.errors import ApplianceRuntimeServerError
+from waferstream.core.messages.payload import Payload
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Location of a started role.
+
+    ``host`` is Ray's id of the host and ``host_address`` what people call it, empty on a private
+    Ray. ``clock_ns`` is the time of day at which the host's performance counter was zero.
+    """
+
+    host: str
+    pid: int
+    address: Address
+    log_path: str
+    pulse: Payload
+    host_address: str = ""
+    clock_ns: int = 0
+
+    @property
+    def where(self) -> str:
+        """The host and the log file, for errors."""
+        host = f"host {self.host_address}, " if self.host_address else ""
+        return f"{host}log: {self.log_path}"
+
 
 _ANSWER_S = 0.5
 """How long a look waits for tasks and kernels of other hosts; what comes later counts then."""

@@ -22,8 +22,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from appliance.placement.cores import cores_of_host
 from appliance.placement.placer import Host, Placer
 from appliance.ray.connection.connection import enter, leave
-from appliance.ray.hosts.arithmetic import arithmetic_digest, compare_arithmetic
-from appliance.ray.hosts.host_facts import PACKAGES, Facts, compare, portable_look
+from appliance.ray.hosts.host_facts import (
+    PACKAGES,
+    Facts,
+    arithmetic_digest,
+    compare,
+    compare_arithmetic,
+    portable_look,
+)
 from appliance.spec import RuntimeSpec
 from waferstream.core.errors import ClusterJobInitError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from appliance.input.loader_random import process_states, set_process_states
+from appliance.input.batches import process_states, set_process_states
 from cstorch.utils.data.dataloader import DataLoader
 from waferstream.core.errors import ConfigError
 

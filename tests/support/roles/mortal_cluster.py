@@ -7,12 +7,12 @@ from typing import Any
 
 from appliance.coordinator.commands import HashWeights, LoadWeights, Run
 from appliance.coordinator.coordinator import Coordinator
+from appliance.coordinator.roles import RecoverableRoles
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from appliance.recovery.policy import Policy
 from appliance.recovery.replicas import ReplicatedRoles
-from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.spec import AutoRestart
 from tests.support.roles.local_machine import (

@@ -2,7 +2,7 @@
 
 import logging
 
-from appliance.recovery.parts import Parts
+from appliance.recovery.states import Parts
 from benchmarks.recovery import noted
 
 

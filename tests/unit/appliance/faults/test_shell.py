@@ -17,8 +17,7 @@ from appliance.coordinator.commands import (
 )
 from appliance.coordinator.coordinator import Coordinator
 from appliance.elaboration.elaborate import ClusterSize, elaborate
-from appliance.faults.log import FaultLog
-from appliance.faults.plan import Fault, FaultPlan
+from appliance.faults.plan import Fault, FaultLog, FaultPlan
 from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
 from tests.support.errors import raises

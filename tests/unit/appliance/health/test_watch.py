@@ -4,9 +4,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
-from appliance.health.diagnosis import waiting_for
 from appliance.health.pulse import Activity, Pulse
-from appliance.health.watch import HealthWatch, Judge, Limits
+from appliance.health.watch import HealthWatch, Judge, Limits, waiting_for
 from waferstream.core.errors import WaferStreamError
 
 LIMITS = Limits(stopped_s=5, stalled_s=60)

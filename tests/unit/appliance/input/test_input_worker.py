@@ -1,20 +1,31 @@
 """The input worker: rows and order of micro-batches, prefetch, and malformed batches."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 
-from appliance.input.input_worker import WorkerSpec
+from appliance.elaboration.elaborate import ClusterSize
+from appliance.input.input_worker import LabelWeights, WholeValues, WorkerSpec
 from appliance.placement.cores import UnlimitedCores
 from tests.support.errors import raises
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.envelopes import payload_of
-from tests.support.roles.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+)
 from waferstream.core.errors import DataError
 from waferstream.core.messages.messages import BatchReady, BatchReleased, Envelope
-from waferstream.core.program.program import Program
+from waferstream.core.program.kernel_source import KernelSource
+from waferstream.core.program.label_means import LabelMean
+from waferstream.core.program.program import Program, TensorSpec
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.roles.commands import Install
@@ -26,6 +37,15 @@ BATCHES = random_batches(3, ROWS)
 
 Brief = tuple[str, int, int]
 """Target, step and micro-batch of a message."""
+
+COUNT = KernelSource("def forward(self, x):\n    return [x.sum()]\n", {}, {})
+STEPS = {1: (1.0, 3.0), 2: (0.0, 5.0)}
+
+TEXT = """
+def forward(self, x, y):
+    return (torch.ops.aten.repeat_interleave.self_int(x, 2), torch.ops.aten.sum.default(y))
+"""
+BATCH = [torch.arange(4.0), torch.ones(4)]
 
 
 @pytest.fixture(scope="module")
@@ -199,3 +219,78 @@ def test_worker_without_nodes_sends_nothing(driver: MakeDriver) -> None:
     made = driver(nodes=())
     assert made.begin() == []
     assert made.job.finished
+
+
+class Asked:
+    """Inputs of the micro-batches of one step; records which were read."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.read: list[int] = []
+
+    def __call__(self, micro_batch: int) -> Sequence[torch.Tensor]:
+        self.read.append(micro_batch)
+        return [torch.tensor(STEPS[self.step][micro_batch])]
+
+
+def weights_of_two(*means: LabelMean) -> LabelWeights:
+    compiled = compile_model(Regression(), random_batches(1, 4)[0], 2, trains=False)
+    installed = installation(compiled, lambda: None, None, ClusterSize(1))
+    program = replace(installed.program, label_means=means)
+    return LabelWeights(replace(installed, program=program, label_counts=COUNT if means else None))
+
+
+def test_label_weights_count_a_step_once() -> None:
+    """All micro-batches are read at the first call, none afterwards until the step is dropped."""
+    weights = weights_of_two(LabelMean(0, results=(0,), is_loss=False))
+    one, two = Asked(1), Asked(2)
+    assert weights.of(1, 1, one) == (1.5,)
+    assert weights.of(2, 0, two) == (0.0,)
+    assert weights.of(1, 0, one) == (0.5,)
+    assert one.read == two.read == [0, 1]
+    weights.drop_before(2)
+    weights.of(1, 0, one)
+    weights.of(2, 1, two)
+    assert one.read == [0, 1, 0, 1]
+    assert two.read == [0, 1]
+
+
+def test_label_weights_of_a_program_without_label_means_read_nothing() -> None:
+    """There is nothing to count."""
+    asked = Asked(1)
+    assert weights_of_two().of(1, 0, asked) == ()
+    assert asked.read == []
+
+
+def values_of_two() -> WholeValues:
+    """Return those of two micro-batches of two samples: two rows for each, and a sum."""
+    compiled = compile_model(Regression(), random_batches(1, 4)[0], 2, trains=False)
+    installed = installation(compiled, lambda: None, None, ClusterSize(1))
+    inputs = (*installed.program.inputs, TensorSpec("whole_0", (4,), "float32"))
+    whole = (TensorSpec("whole_1", (), "float32"),)
+    program = replace(installed.program, inputs=inputs, num_cut=1, whole=whole)
+    return WholeValues(replace(installed, program=program, whole=KernelSource(TEXT, {}, {})))
+
+
+def test_values_with_rows_are_cut_and_others_are_given_whole() -> None:
+    """The first two samples have four rows."""
+    rows, total = values_of_two().of(1, 1, BATCH)
+    assert torch.equal(rows, torch.tensor([2.0, 2.0, 3.0, 3.0]))
+    assert total == 4.0
+
+
+def test_values_of_a_step_are_computed_once_until_it_is_dropped() -> None:
+    """A step reads the batch that it had when it was first asked for."""
+    values = values_of_two()
+    values.of(1, 0, BATCH)
+    other = [BATCH[0], 2 * BATCH[1]]
+    assert values.of(1, 1, other)[1] == 4.0
+    values.drop_before(2)
+    assert values.of(1, 1, other)[1] == 8.0
+
+
+def test_program_without_values_of_the_batch_gets_none() -> None:
+    """Nothing is computed."""
+    compiled = compile_model(Regression(), random_batches(1, 4)[0], 2, trains=False)
+    installed = installation(compiled, lambda: None, None, ClusterSize(1))
+    assert WholeValues(installed).of(1, 0, BATCH) == []

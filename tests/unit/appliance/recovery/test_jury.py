@@ -14,7 +14,7 @@ from appliance.coordinator.commands import HashWeights, LoadWeights, Run
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.plan import ClusterPlan
-from appliance.recovery.jury import Jury
+from appliance.recovery.supervisor import Jury
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from appliance.starting import start_cluster
 from tests.support.errors import raises

@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from appliance.faults.log import FaultLog
-from appliance.faults.plan import Fault
+from appliance.faults.plan import Fault, FaultLog
 from benchmarks.chaos.outcome import Hit, describe, hits_of, outcome, step_seconds
 from benchmarks.chaos.training import Course, Kill
 

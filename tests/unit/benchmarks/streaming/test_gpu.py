@@ -23,7 +23,7 @@ def test_host_without_a_gpu_measures_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It says so, and writes no result."""
-    monkeypatch.setattr("appliance.placement.gpus.num_gpus", lambda: 0)
+    monkeypatch.setattr("appliance.placement.placer.num_gpus", lambda: 0)
     assert gpu.main(["--json", str(tmp_path / "gpu.json")]) == 1
     assert "too-few-gpus" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -9,8 +9,7 @@ import ray
 
 from appliance.health.pulse import Activity, Pulse
 from appliance.ray.hosts import pulses as module
-from appliance.ray.hosts.presence import Presence
-from appliance.ray.hosts.pulses import RemoteHosts
+from appliance.ray.hosts.pulses import Presence, RemoteHosts
 from swarmx.links.endpoint import Address
 
 WORKING = Pulse(Activity.WORK, 0.5, 0, 51, "a message")

@@ -1,23 +1,36 @@
-"""Folders of private instances of Ray: for their user alone, and removed after their process.
+"""What a private instance of Ray keeps from other users: its folders, and its token.
 
 Ray keeps the sockets and logs of an instance in a folder below /tmp/ray, which it lets every user
 of the host change, and removes none. A private instance gets a folder that only its user can enter.
 The name of a session tells the process that has started it, so that the folder of a start that
 failed is known, too. The newest folder of an ended run stays, as the error of that run names log
 files in it.
+
+Processes of Ray show by a token that they belong together. Whoever has it runs code as the user of
+the instance. A private instance gets one of its own, which is in the memory and the environment of
+its processes alone. Joined ones share a file in the home folder, which Ray makes readable for all
+users.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
+import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+
+from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both out
+    AuthenticationTokenLoader,
+    Config,
+)
 
 from waferstream.core.errors import ClusterJobInitError
 from waferstream.host.user_state import make_private, state_folder
@@ -31,6 +44,11 @@ _SESSION = re.compile(r"session_(\d+)-(\d+)-\d+")
 _EVERYBODY_WRITES, _STICKY = 0o002, 0o1000
 
 _numbers = count(1)
+
+log = logging.getLogger("waferstream")
+
+_TOKEN_BYTES = 32
+_OTHERS = 0o077
 
 
 def private_folder() -> Path:
@@ -108,3 +126,37 @@ def _start_of(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
     except OSError:
         return ""
+
+
+@contextmanager
+def own_token() -> Iterator[None]:
+    """Give this process, and those that it starts in the block, a new token."""
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(_TOKEN_BYTES)}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    _read_again()
+    try:
+        yield
+    finally:
+        for name in own:
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+        _read_again()
+
+
+def close_token_file() -> None:
+    """Let only this user read the token that joined instances share, and enter its folder."""
+    with suppress(OSError, RuntimeError):  # no home folder, or no file
+        path = Path.home() / ".ray" / "auth_token"
+        modes = {place: place.stat().st_mode for place in (path, path.parent)}
+        for place, mode in modes.items():
+            if mode & _OTHERS and place.stat().st_uid == os.getuid():
+                place.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+        if all(mode & _OTHERS for mode in modes.values()):
+            log.warning("Other users could read %s until now: make a new token", path)
+
+
+def _read_again() -> None:
+    """Let Ray forget what it has read of the environment."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.recovery.held_file import HeldFile
+from appliance.recovery.history import HeldFile
 
 
 @pytest.fixture(autouse=True)
