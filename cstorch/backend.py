@@ -1,197 +1,133 @@
-"""The backend: the device of a user's program, and the cluster behind it.
-
-It runs the steps of the program. ``ProgramSettings`` holds what the user has set, ``ModelHolder``
-the model, and ``Execution`` the running cluster. There is one backend per process
-(``cstorch.current``).
-"""
+"""The backend: the session of a program under the names that programs use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from appliance.coordinator.cluster import Cluster
-from appliance.coordinator.commands import LoadWeights
-from appliance.coordinator.step_results import StepResult
-from cstorch.cluster.job_records import JobRecords
-from cstorch.model_holder import ModelHolder
-from cstorch.optim.state import OptimizerState
-from cstorch.recording.gradients_between import GradientsBetween
+from cstorch.cluster.config import ClusterConfig
+from cstorch.cluster.management import ClusterManagement
+from cstorch.cluster.restored import STATES
+from cstorch.devices.backend_type import BackendType
+from cstorch.devices.device import Device
 from cstorch.recording.recorder import active_recorder
-from cstorch.terminal import report_text
-from waferstream.compiler.compiled import Compiled
-from waferstream.core.messages.watch import Watch
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode
-from waferstream.core.roles.activities import Place
-from waferstream.core.roles.installation import InputFeed, Installation
-from waferstream.machine.program_report import ProgramReport
-from waferstream.machine.start_up import StartUp
-from waferstream.machine.timed_steps import TimedSteps
+from cstorch.session.session import Session
 
 
-class Backend(ModelHolder):
-    """A CSX backend, made by ``cstorch.backend``; arguments are those of ``ProgramSettings``.
+class Backend:
+    """The face of a ``session``, which has what this does not name; made by ``cstorch.backend``."""
 
-    ``HostBackend`` derives those for CPU and GPU.
-    """
+    appliance = None
+    """The vendor's client, of which programs ask how many operations its compiler counted."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.timed = TimedSteps()
-        """Emulated time of all steps of training."""
-        self.gradients = GradientsBetween()
-        """The gradients that steps have left on the parameters."""
-        self.program_reports: list[ProgramReport] = []
-        """What was compiled or validated where nothing is executed."""
-        self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
-        self.is_reading_noted = False  # the log says what reading results in a loop costs
-        self.given_loaders: dict[int, Any] = {}
-        """Loaders for executors by the identity of what the program has given (``loader_of``)."""
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._impl = self  # the vendor's backend holds another object under this name
 
     @property
-    def newest_step(self) -> int:
-        """The newest step of training that is done or has begun; may be read from any thread."""
-        return max(self.global_step, self._execution.newest_of("train"))
+    def backend_type(self) -> BackendType:
+        """CSX, CPU or GPU."""
+        return self.session.settings.backend_type
 
     @property
-    def newest_batch(self) -> int:
-        """The newest batch of the running evaluation that has begun; may be read as the step."""
-        return self._execution.newest_of("eval")
+    def is_csx(self) -> bool:
+        return self.backend_type.is_csx
 
     @property
-    def _impl(self) -> Backend:
-        """This backend: the vendor's holds another object under this name."""
-        return self
+    def is_cpu(self) -> bool:
+        return self.backend_type.is_cpu
 
     @property
-    def running_cluster(self) -> Cluster | None:
-        """The running cluster, None before the first traced step and after the end."""
-        return self._execution.cluster
+    def is_gpu(self) -> bool:
+        return self.backend_type.is_gpu
 
     @property
-    def has_failed(self) -> bool:
-        """Whether the cluster has ended with a job that failed or was interrupted."""
-        return self._execution.has_failed
+    def compile_only(self) -> bool:
+        """Whether steps are compiled, and nothing runs."""
+        return self.session.settings.compile_only
 
     @property
-    def watch(self) -> Watch:
-        """What the cluster watches while it trains: nothing by default."""
-        return self._execution.watch
-
-    @watch.setter
-    def watch(self, watch: Watch) -> None:
-        self._execution.watch = watch
+    def validate_only(self) -> bool:
+        """Whether steps are checked, and nothing runs."""
+        return self.session.settings.validate_only
 
     @property
-    def returns_values(self) -> bool:
-        """Whether a job that fails gives its values back: not where checkpoints hold them."""
-        return self._execution.returns_values
-
-    @returns_values.setter
-    def returns_values(self, returns: bool) -> None:
-        self._execution.returns_values = returns
+    def is_e2e_execution(self) -> bool:
+        """Whether steps are executed, not only compiled or validated."""
+        return self.session.settings.is_e2e_execution
 
     @property
-    def jobs(self) -> JobRecords:
-        """The compiles and executions so far."""
-        return self._execution.jobs
+    def artifact_dir(self) -> Path:
+        """The folder for what the program leaves beside its checkpoints (``Artifacts``)."""
+        return self.session.settings.artifacts.folder
+
+    @artifact_dir.setter
+    def artifact_dir(self, folder: Path | str) -> None:
+        self.session.settings.artifacts.folder = folder
 
     @property
-    def start_up(self) -> StartUp | None:
-        """Start-up of the emulated machine with the program that started the cluster."""
-        return self._execution.start_up
+    def cluster_config(self) -> ClusterConfig:
+        """Sizes and machine of the cluster."""
+        return self.session.settings.cluster_config
 
     @property
-    def training(self) -> Installation | None:
-        """The training program as the cluster runs it, also after its end."""
-        return self._execution.training
+    def cluster(self) -> ClusterManagement:
+        """The cluster as the vendor's management interface shows it."""
+        return self.session.settings.cluster
 
     @property
-    def trained(self) -> frozenset[str]:
-        """The parameters that the last step of training gives a gradient."""
-        return frozenset(() if self.training is None else self.training.program.trained)
+    def torch_device(self) -> torch.device:
+        """The torch device of tensors on the user's side."""
+        return self.session.settings.torch_device
+
+    @property
+    def device(self) -> Device:
+        """The context in which models are built: ``with backend.device:``."""
+        return self.session.settings.device
 
     @property
     def is_tracing(self) -> bool:
         """Whether the body of a traced step is being recorded."""
         return active_recorder.get() is not None
 
-    def install(
-        self,
-        compiled: Compiled,
-        feed: InputFeed,
-        optimizer: OptimizerSpec | None,
-        state: OptimizerState | None = None,
-    ) -> None:
-        """Install a program on the cluster; the first one starts the cluster and sends the weights.
+    @property
+    def model(self) -> nn.Module | None:
+        """The model that was compiled, None before."""
+        return self.session.model.module
 
-        MemoryX takes the ``state`` of the optimizer. If starting fails there is no cluster
-        afterwards, so that it can be tried again.
-        """
-        self.installed.pop(compiled.program.mode, None)  # soon no longer installed in all roles
-        what = "install" if self.running_cluster else "start"
-        with self.trace.log.during(what, Place(compiled.program.mode)):
-            self._execution.install(compiled, feed, optimizer, self._registered(), state)
+    @property
+    def global_step(self) -> int:
+        """Steps of training that are done."""
+        return self.session.global_step
 
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        """Let further training steps end with another update of the same optimizer."""
-        self._execution.train_with(optimizer)
+    @property
+    def running_cluster(self) -> Cluster | None:
+        """The running cluster, None before the first traced step and after the end."""
+        return self.session.execution.cluster
 
-    def feed(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Give the next steps the values of their inputs (``Program.step_inputs``)."""
-        self._execution.running().do(LoadWeights(values))
+    def to_cpu(self, value: Any) -> Any:
+        """Return a tensor, or a structure of tensors, in the memory of the user's process."""
+        return tree_map_only(torch.Tensor, torch.Tensor.cpu, value)
 
-    def run(
-        self, mode: Mode, first_step: int, last_step: int, loss_scale: LossScale | None = None
-    ) -> list[StepResult]:
-        """Run steps of an installed program; ApplianceError when the time of the job is over.
+    def restore(
+        self, path: Path, states: Collection[str] = STATES, strict: bool = True
+    ) -> dict[str, Any]:
+        """Start from a checkpoint, as ``Session.restore`` does."""
+        return self.session.restore(path, states, strict)
 
-        If a run fails or is interrupted, the cluster ends, since it is unknown which of the steps
-        were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
-        weights and losses can be inspected.
-        """
-        what = "train" if mode == "train" else "evaluate"
-        steps = f"steps {first_step} to {last_step}"
-        with self.trace.log.during(what, Place(mode, first_step), steps):
-            weights = self._registered()
-            results = self._execution.run(mode, first_step, last_step, weights, loss_scale)
-        if mode == "train":
-            self.steps.done = last_step
-            self.timed.add([result.timing for result in results if result.timing])
-        return results
-
-    def shutdown(self) -> None:
-        """End the cluster and allow another backend. Idempotent."""
-        try:
-            self._execution.shutdown()
-        finally:
-            self.has_ended = True
+    def weights_digest(self) -> str:
+        """Return the SHA-256 of the weights that MemoryX holds now."""
+        return self.session.model.digest()
 
     def report(self) -> str:
         """Return a few lines about the steps of training: emulated start-up, rate and causes."""
-        machine = self.cluster_config.machine_name if self.is_csx else str(self.backend_type)
-        return report_text(machine, self.global_step, self.start_up, self.timed)
-
-    def end_idle(self) -> None:
-        """Make the model an ordinary one with its newest values, then shut down. Idempotent.
-
-        Raises:
-            RuntimeError: A loop runs.
-        """
-        if self.loop is not None and self.loop.is_running:
-            raise RuntimeError("the backend cannot end: its executor loop runs")
-        self.loop = None  # one that an exception has left, and that its traceback keeps
-        try:
-            self.return_model()
-            if self.model is not None:
-                self.gradients.end(self.model)
-        finally:
-            self.shutdown()
+        return self.session.report()
 
     def write_trace(self, path: Path) -> list[str]:
         """Write emulated and measured activities so far as a Perfetto trace.
@@ -202,4 +138,17 @@ class Backend(ModelHolder):
         Raises:
             WaferStreamError: ``ClusterConfig.record`` is off, or no cluster runs.
         """
-        return self.trace.write(path, self._execution.running)
+        execution = self.session.execution
+        return execution.trace.write(path, execution.running)
+
+    def end_idle(self) -> None:
+        """Make the model an ordinary one with its newest values, then shut down. Idempotent.
+
+        Raises:
+            RuntimeError: A loop runs.
+        """
+        self.session.end_idle()
+
+    def shutdown(self) -> None:
+        """End the cluster and allow another backend. Idempotent."""
+        self.session.shutdown()

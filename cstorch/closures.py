@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from cstorch.backend import Backend
-from cstorch.current import current_backend
+from cstorch.current import current_session
 from cstorch.recording.loop import Loop
 from cstorch.recording.recorder import active_recorder
+from cstorch.session.session import Session
 from waferstream.core.errors import ProgramOrderError
 
 
@@ -38,7 +38,7 @@ def checkpoint_closure(function: Callable[..., Any]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> None:
-        if _is_initial(current_backend()):
+        if _is_initial(current_session()):
             function(*args, **kwargs)
             return
         loop = _loop_of(function)
@@ -48,14 +48,14 @@ def checkpoint_closure(function: Callable[..., Any]) -> Callable[..., None]:
     return call
 
 
-def _is_initial(backend: Backend) -> bool:
+def _is_initial(session: Session) -> bool:
     """Return whether a model is compiled and no step of it has run yet."""
-    is_ready = backend.model is not None and backend.is_e2e_execution
-    return is_ready and backend.loop is None and backend.running_cluster is None
+    is_ready = session.model.module is not None and session.settings.is_e2e_execution
+    return is_ready and session.loop is None and session.execution.cluster is None
 
 
 def _loop_of(function: Callable[..., Any]) -> Loop:
-    loop = current_backend().loop
+    loop = current_session().loop
     if loop is None:
         raise ProgramOrderError(
             f"{function.__name__} is a closure and was called outside of an executor loop",

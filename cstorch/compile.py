@@ -22,6 +22,7 @@ from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.current import backend_of, current_backend
+from cstorch.session.session import Session
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import capture_both, captured_sizes
 from waferstream.compiler.listing import schedule_listing
@@ -78,7 +79,7 @@ def compile(model: nn.Module, backend: Backend | str | None = None) -> nn.Module
             remedy="compile the module, and call other functions in the traced step",
         )
     _note_types(model)
-    backend.register(model)
+    backend.session.register(model)
     if not hasattr(model, "device"):
         # Programs for the real machine ask the model where to make tensors for a step.
         model.device = backend.torch_device  # type: ignore[assignment]
@@ -107,26 +108,26 @@ def _unwrapped(model: nn.Module) -> nn.Module:
     return inner
 
 
-def model_of(backend: Backend) -> nn.Module:
+def model_of(session: Session) -> nn.Module:
     """Return the registered model; ApplianceCompilationError if there is none."""
-    if backend.model is None:
+    if session.model.module is None:
         raise ApplianceCompilationError(
             "no model was compiled",
             code="no-model",
             remedy="call cstorch.compile(model, backend) first",
         )
-    return backend.model
+    return session.model.module
 
 
-def recorded_size(backend: Backend, tensors: Sequence[torch.Tensor]) -> tuple[int, bool]:
+def recorded_size(session: Session, tensors: Sequence[torch.Tensor]) -> tuple[int, bool]:
     """Return the micro-batch size at which a step is recorded, and whether others may follow.
 
     Others follow where sizes are explored, where the batch does not divide, and where a smaller
     size is taken because the first one does not fit. Nothing follows from a single group of
     samples. Raises ConfigError where the batch cannot be cut as the policy asks.
     """
-    policy, num_csx = flags.csx.performance.policy, backend.cluster_config.num_csx
-    batch_size, group = tensors[0].shape[0], group_of_samples(model_of(backend))
+    policy, num_csx = flags.csx.performance.policy, session.settings.cluster_config.num_csx
+    batch_size, group = tensors[0].shape[0], group_of_samples(model_of(session))
     if policy.range is not None:
         explored_sizes(batch_size, policy.range, num_csx, group)
         return captured_sizes(group)[0], True
@@ -134,12 +135,12 @@ def recorded_size(backend: Backend, tensors: Sequence[torch.Tensor]) -> tuple[in
     if size <= group:
         return size, False
     is_uneven = Cut.of(batch_size, size, num_csx).num_short > 0
-    return size, is_uneven or (policy.depends_on_wafer and not _fits_surely(backend, tensors, size))
+    return size, is_uneven or (policy.depends_on_wafer and not _fits_surely(session, tensors, size))
 
 
-def target_of(backend: Backend) -> str:
+def target_of(session: Session) -> str:
     """Return the description of the cluster that a program is for."""
-    config = backend.cluster_config
+    config = session.settings.cluster_config
     return f"{config.num_csx} x {config.cluster.machine.model_dump_json()}"
 
 
@@ -148,51 +149,51 @@ def group_of_samples(model: nn.Module) -> int:
     return getattr(model, "group_of_samples", 1)
 
 
-def _fits_surely(backend: Backend, tensors: Sequence[torch.Tensor], size: int) -> bool:
+def _fits_surely(session: Session, tensors: Sequence[torch.Tensor], size: int) -> bool:
     """Return whether a micro-batch is so small that any model of these parameters has room.
 
     Every element of a sample is taken to pass through every parameter, and to attend to all others.
     """
     elements = max(prod(tensor.shape[1:]) for tensor in tensors)
-    shapes = [tuple(parameter.shape) for parameter in model_of(backend).parameters()]
+    shapes = [tuple(parameter.shape) for parameter in model_of(session).parameters()]
     activations = elements * sum(sum(shape) for shape in shapes) + elements**2 * len(shapes)
-    wafer = backend.cluster_config.cluster.machine.system
+    wafer = session.settings.cluster_config.cluster.machine.system
     return size * activations * EXPECTED_BYTES_PER_ACTIVATION <= data_bytes(wafer)
 
 
-def first_cut(backend: Backend, batch_size: int, compile_at: CompileAt, loading: Loading) -> Cut:
+def first_cut(session: Session, batch_size: int, compile_at: CompileAt, loading: Loading) -> Cut:
     """Return the micro-batches for which a step is compiled first.
 
     Raises ConfigError where the batch cannot be cut as the policy asks.
     """
-    policy, num_csx = flags.csx.performance.policy, backend.cluster_config.num_csx
+    policy, num_csx = flags.csx.performance.policy, session.settings.cluster_config.num_csx
     if policy.range is None:
         size = policy.size(batch_size, num_csx)
     else:
-        size = _fastest_size(backend, batch_size, policy.range, compile_at, loading)
-    return _of_whole_groups(backend, Cut.of(batch_size, size, num_csx))
+        size = _fastest_size(session, batch_size, policy.range, compile_at, loading)
+    return _of_whole_groups(session, Cut.of(batch_size, size, num_csx))
 
 
-def _of_whole_groups(backend: Backend, cut: Cut) -> Cut:
+def _of_whole_groups(session: Session, cut: Cut) -> Cut:
     """Return a cut; ConfigError if it cuts a group of samples that share a loss."""
-    check_groups(cut, group_of_samples(model_of(backend)))
+    check_groups(cut, group_of_samples(model_of(session)))
     return cut
 
 
-def fit_to_wafer(backend: Backend, program: Program) -> Fit:
+def fit_to_wafer(session: Session, program: Program) -> Fit:
     """Return the fit of a step that was compiled at its first size.
 
     Layers are recomputed where activations do not fit; where that is not enough, ``auto`` and
     ``fill_wafer`` take a smaller size. Footprints are affine in the samples of a micro-batch, so
     the fit at any size follows from one program. Raises ApplianceResourceExhausted if none fits.
     """
-    policy, config = flags.csx.performance.policy, backend.cluster_config
+    policy, config = flags.csx.performance.policy, session.settings.cluster_config
     wafer, cut = config.cluster.machine.system, program.cut
     largest = largest_with_recompute(program, wafer)
     if policy.depends_on_wafer and 0 < largest < cut.size:
         log.info("Micro-batches of %d samples do not fit a %s", cut.size, wafer.name)
         size = policy.size(cut.batch_size, config.num_csx, largest)
-        cut = _of_whole_groups(backend, Cut.of(cut.batch_size, size, config.num_csx))
+        cut = _of_whole_groups(session, Cut.of(cut.batch_size, size, config.num_csx))
     sram_plan = plan_sram(replace(program, micro_batch_size=cut.size), wafer)
     layers = tuple(program.segments[index].layer for index in sram_plan.recomputed)
     if layers:
@@ -200,43 +201,43 @@ def fit_to_wafer(backend: Backend, program: Program) -> Fit:
     return Fit(cut, layers)
 
 
-def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> None:
+def log_compiled(session: Session, program: Program, *, was_cached: bool) -> None:
     """Log the outcome of a compile: the cut of the batch, the artifact, and the schedule."""
     policy = flags.csx.performance.policy
     if adjusted := policy.adjustment(program.micro_batch_size):
         log.info("%s", adjusted)
     log.info("%s", policy.describe(program.cut))
     if policy.requested == "auto":
-        _log_filled(backend, program)
+        _log_filled(session, program)
     if was_cached:
         log.info('Found existing cached compile with hash: "%s"', program.digest)
-    elif backend.cache is not None and not backend.validate_only:
-        artifact = backend.cache.root / program.digest
+    elif session.settings.cache is not None and not session.settings.validate_only:
+        artifact = session.settings.cache.root / program.digest
         log.info("Compile artifacts successfully written to %s", artifact)
-    _log_engine(backend, program)
-    if not backend.is_e2e_execution:
-        wafer = backend.cluster_config.cluster.machine.system
+    _log_engine(session, program)
+    if not session.settings.is_e2e_execution:
+        wafer = session.settings.cluster_config.cluster.machine.system
         report = program_report(program, wafer, was_cached=was_cached)
-        backend.program_reports.append(report)
-        if backend.compile_only:
-            log.info("%s", schedule_listing(program, backend.size().num_servers))
+        session.program_reports.append(report)
+        if session.settings.compile_only:
+            log.info("%s", schedule_listing(program, session.settings.size().num_servers))
             log.info("%s", report_text(report.sram))
-    if backend.validate_only:
+    if session.settings.validate_only:
         log.info("Every op of the step has a kernel")
     log.info("Compile was successful!")
 
 
-def _log_engine(backend: Backend, program: Program) -> None:
+def _log_engine(session: Session, program: Program) -> None:
     """Log where the kernels of each layer run, if the wafer computes some."""
-    engine = backend.cluster_config.cluster.runtime.engine
+    engine = session.settings.cluster_config.cluster.runtime.engine
     if not engine.is_torch:
-        dtype = operand_dtype(stream_precision(backend.model).compute)
+        dtype = operand_dtype(stream_precision(session.model.module).compute)
         log.info("%s", regions_text(layer_regions(engine, program, dtype)))
 
 
-def _log_filled(backend: Backend, program: Program) -> None:
+def _log_filled(session: Session, program: Program) -> None:
     """Log what policy ``fill_wafer`` would take, where it is more than ``auto`` does."""
-    config = backend.cluster_config
+    config = session.settings.cluster_config
     largest = largest_with_recompute(program, config.cluster.machine.system)
     size = FILL_WAFER.size(program.batch_size, config.num_csx, largest)
     if size > program.micro_batch_size:
@@ -249,10 +250,10 @@ def _log_filled(backend: Backend, program: Program) -> None:
 
 
 def _fastest_size(
-    backend: Backend, batch_size: int, allowed: SizeRange, compile_at: CompileAt, loading: Loading
+    session: Session, batch_size: int, allowed: SizeRange, compile_at: CompileAt, loading: Loading
 ) -> int:
     """Return the size with the shortest emulated step, of those that fit the wafer."""
-    if backend.is_e2e_execution:
+    if session.settings.is_e2e_execution:
         raise ConfigError(
             "explore compares micro-batch sizes and runs nothing",
             code="explore-runs-nothing",
@@ -260,7 +261,7 @@ def _fastest_size(
             rule="explore goes with compile_only",
             remedy="compile with --compile_only, then set the size that it names",
         )
-    config, group = backend.cluster_config, group_of_samples(model_of(backend))
+    config, group = session.settings.cluster_config, group_of_samples(model_of(session))
     sizes = explored_sizes(batch_size, allowed, config.num_csx, group)
     optimizers: list[OptimizerSpec | None] = []
 
@@ -274,7 +275,7 @@ def _fastest_size(
         program,
         optimizers[0],
         config.cluster.machine,
-        backend.size().num_servers,
+        session.settings.size().num_servers,
         loading,
         capture(group).program if sizes[0] == group > 1 else None,
     )

@@ -17,9 +17,9 @@ from cstorch.backend import Backend
 from cstorch.cluster import job_settings
 from cstorch.cluster.config import ClusterConfig, current_witness
 from cstorch.devices.backend_type import BackendType
-from cstorch.host_backend import HostBackend
-from cstorch.program_settings import ProgramSettings
 from cstorch.recording.loop import Loop
+from cstorch.session.session import Session
+from cstorch.session.settings import ProgramSettings
 from cstorch.terminal import log_to_terminal
 from waferstream.core.errors import ConfigError, ProgramOrderError, WaferStreamError, did_you_mean
 
@@ -47,7 +47,7 @@ def backend(
         backend_type: CSX, CPU or GPU; by default CSX.
         artifact_dir: The folder for the compile cache and for a folder of every executor loop; if
             None, nothing is written.
-        options: Other options of ``Backend``.
+        options: Other options of ``ProgramSettings``.
 
     Raises:
         RuntimeError: There is a backend already, and no error has ended its loop.
@@ -61,7 +61,7 @@ def backend(
     if backend_type is None and not options:
         return current_backend()
     earlier = existing_backend()
-    if earlier is not None and not (earlier.has_left_loop or _is_interactive()):
+    if earlier is not None and not (earlier.session.has_left_loop or _is_interactive()):
         raise ProgramOrderError(
             "a backend exists already",
             code="second-backend",
@@ -98,7 +98,7 @@ def replace_backend(backend_type: str, **options: Any) -> Backend:
     earlier = existing_backend()
     if earlier is not None:
         _end(earlier)
-    _latest = _make(kind, options)
+    _latest = Backend(Session(ProgramSettings(kind, **options)))
     return _latest
 
 
@@ -145,7 +145,18 @@ def current_backend(
 
 def existing_backend() -> Backend | None:
     """Return the backend of this process, None if there is none or it was shut down."""
-    return None if _latest is None or _latest.has_ended else _latest
+    return None if _latest is None or _latest.session.has_ended else _latest
+
+
+def current_session() -> Session:
+    """Return the session of this process; RuntimeError if there is none."""
+    return current_backend().session
+
+
+def existing_session() -> Session | None:
+    """Return the session of this process, None if there is none or it was shut down."""
+    backend = existing_backend()
+    return None if backend is None else backend.session
 
 
 def current_torch_device() -> torch.device:
@@ -156,7 +167,7 @@ def current_torch_device() -> torch.device:
 
 def current_executor() -> Loop:
     """Return the executor whose loop runs; RuntimeError outside of a loop."""
-    loop = current_backend().loop
+    loop = current_session().loop
     if loop is None:
         raise ProgramOrderError("no executor loop is running", code="no-loop")
     return loop
@@ -175,12 +186,8 @@ def call_on_worker(input_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     return input_fn(*args, **kwargs)
 
 
-def _make(kind: BackendType, options: Mapping[str, Any]) -> Backend:
-    return Backend(kind, **options) if kind.is_csx else HostBackend(kind, **options)
-
-
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an option that ``Backend`` does not have, or of another type."""
+    """Raise ConfigError for an option that a program does not have, or of another type."""
     known = [name for name in signature(ProgramSettings).parameters if name != "backend_type"]
     for name in options:
         if name not in known:

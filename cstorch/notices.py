@@ -8,33 +8,33 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from cstorch.amp import half_type_of, stream_precision
-from cstorch.backend import Backend
+from cstorch.session.session import Session
 from waferstream.core.program.micro_batches import FLAG, share_of
 from waferstream.core.program.program import Program
 
 log = logging.getLogger("waferstream")
 
 
-def say_precision(backend: Backend, model: nn.Module) -> None:
+def say_precision(session: Session, model: nn.Module) -> None:
     """Say that layers compute in a half type which the model does not have itself."""
     precision = stream_precision(model)
     if precision.stream != "float32" and half_type_of(model) is None:
         _say_once(
-            backend,
+            session,
             f"Weights stream in {precision.stream} and layers compute in {precision.compute}; "
             "cstorch.amp.enable_mixed_precision(False) before the first fit lets both be float32",
         )
 
 
-def say_batch_norms(backend: Backend, model: nn.Module, program: Program) -> None:
+def say_batch_norms(session: Session, model: nn.Module, program: Program) -> None:
     """Say that batch norms take their statistics from micro-batches."""
     size, batch_size = program.micro_batch_size, program.batch_size
     names = [name for name, part in model.named_modules() if _takes_statistics(part)]
     if program.mode != "train" or size == batch_size or not names:
         return
-    num_csx = backend.cluster_config.num_csx
+    num_csx = session.settings.cluster_config.num_csx
     _say_once(
-        backend,
+        session,
         f"Batch norm ({names[0]}{', ...' * (len(names) > 1)}) takes its statistics from "
         f"micro-batches of {size} samples, not from the batch of {batch_size}; "
         f"{FLAG} sets their size, with num_csx={num_csx} up to {share_of(batch_size, num_csx)}",
@@ -46,7 +46,7 @@ def _takes_statistics(part: nn.Module) -> bool:
     return isinstance(part, _BatchNorm) and (part.training or part.running_mean is None)
 
 
-def _say_once(backend: Backend, text: str) -> None:
-    if text not in backend.notices:
-        backend.notices.add(text)
+def _say_once(session: Session, text: str) -> None:
+    if text not in session.notices:
+        session.notices.add(text)
         log.warning("%s", text)

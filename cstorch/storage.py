@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from cstorch.checkpoints import local_path
-from cstorch.current import current_backend
+from cstorch.current import current_session
 from cstorch.optim.state_layouts import file_layout, torch_layout
 from cstorch.remote.weights import as_arrays
+from cstorch.session import saving
 from memoryx.sparsity.mask import mask_of
 from waferstream.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from waferstream.checkpoint.reader import Reader
@@ -50,21 +51,21 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             rule=f"at least one of {', '.join(CLUSTER_STATES)}",
         )
     objects = {key: value for key, value in state_dict.items() if key not in CLUSTER_STATES}
-    backend = current_backend()
+    session = current_session()
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target, durable=True) as partial:
             given = state_dict.get("model")
-            if given and not (backend.running_cluster and backend.holds(given)):
+            if given and not (session.execution.cluster and session.model.is_held_in(given)):
                 states.remove("model")
                 append_tensors(partial, MODEL, as_arrays(given))
             optimizer = state_dict.get("optimizer")
-            if optimizer and not backend.holds_state(optimizer):
+            if optimizer and not session.execution.held.is_in(optimizer):
                 states.remove("optimizer")
                 tensors, objects["optimizer"] = file_layout(optimizer)
                 append_tensors(partial, OPTIMIZER_STATE, as_arrays(tensors))
-            if states or backend.running_cluster:
-                backend.save(partial, states, objects)
+            if states or session.execution.cluster:
+                saving.save(session, partial, states, objects)
             else:
                 write_metadata(partial, objects)
     if names := Reader(target).not_finite:

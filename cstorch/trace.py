@@ -18,14 +18,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from cstorch import flags
-from cstorch.backend import Backend
 from cstorch.compile import Fit, model_of
-from cstorch.current import current_backend
-from cstorch.host_backend import HostBackend
+from cstorch.current import current_session
 from cstorch.recording.leaves import traits_of
 from cstorch.recording.loop import Closure, Loop
 from cstorch.recording.recorder import names_of
 from cstorch.recording.step_value import StepValue
+from cstorch.session.session import Session
 from cstorch.tracing.call import Call
 from cstorch.tracing.eager import EagerStep
 from cstorch.tracing.fitted_step import FittedStep, fit_step
@@ -87,34 +86,34 @@ class TracedStep:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run one step of a DataExecutor loop; return placeholders of its results."""
-        backend = current_backend()
-        loop = backend.loop
+        session = current_session()
+        loop = session.loop
         if loop is None:
             raise ApplianceCompilationError(
                 "a traced step was called outside of an executor loop",
                 code="step-outside-loop",
                 remedy="iterate over cstorch.utils.data.DataExecutor and call the step inside",
             )
-        if backend.weights is not None:
-            backend.weights.adopt_replaced()
-        if isinstance(backend, HostBackend):
+        if session.model.weights is not None:
+            session.model.weights.adopt_replaced()
+        if session.host is not None:
             loop.turn_to(self._eager)
-            return self._eager.run(backend, loop, args, kwargs)
+            return self._eager.run(session, session.host, loop, args, kwargs)
         arguments = Call.of(self._function, args, kwargs)
         is_turn = loop.turn_to(self)
         if is_turn and self._fitted is not None and self._source is loop.source:
-            self._take_turn(backend, loop, arguments)
-        if (self, loop.source) not in backend.installed.values() or self._is_outdated(backend):
-            self._install(backend, loop, arguments)
-            backend.installed[self.mode] = (self, loop.source)
+            self._take_turn(session, loop, arguments)
+        if (self, loop.source) not in session.installed.values() or self._is_outdated(session):
+            self._install(session, loop, arguments)
+            session.installed[self.mode] = (self, loop.source)
         else:
             self._installed.recorded.call.check_like(arguments)
             if flags.csx.debug.retrace_every_iteration:
-                self._retrace(backend, loop, arguments)
+                self._retrace(session, loop, arguments)
             elif self._watch is not None and self._watch.must_run():
-                self._run_again(backend, loop, arguments)
-            self._renew_update(backend, loop)
-        self._note_gradients(backend)
+                self._run_again(session, loop, arguments)
+            self._renew_update(session, loop)
+        self._note_gradients(session)
         call = loop.attach(self, self._inputs)
         self._inputs = {}  # they stay as they are
         outputs = self._installed.recorded.outputs
@@ -164,7 +163,7 @@ class TracedStep:
         """
         from cstorch.tracing.recording_step import compiled_at, record_step  # noqa: PLC0415  (slow)
 
-        recorded = record_step(current_backend(), Call.of(self._function, args, kwargs), size)
+        recorded = record_step(current_session(), Call.of(self._function, args, kwargs), size)
         compiled, _ = compiled_at(recorded, Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
@@ -178,7 +177,7 @@ class TracedStep:
         recorded = self._installed.recorded
         recording = recorded.recording
         if recording is None:
-            recording = record_step(recorded.backend, recorded.call, size).recording
+            recording = record_step(recorded.session, recorded.call, size).recording
         assert recording is not None, "it has just been made"
         return recording.at(size)
 
@@ -187,51 +186,51 @@ class TracedStep:
         assert self._fitted is not None, "a step is called before it is asked for its program"
         return self._fitted
 
-    def _install(self, backend: Backend, loop: Loop, call: Call) -> None:
+    def _install(self, session: Session, loop: Loop, call: Call) -> None:
         """Record the step, compile it and install it on the cluster."""
         is_known = self._forward is not None and self._forward.identity is not None
-        self._watch = None if is_known else StateWatch(call, model_of(backend))
+        self._watch = None if is_known else StateWatch(call, model_of(session))
         if self._watch is None:
-            self._install_recorded(backend, loop, call)
+            self._install_recorded(session, loop, call)
             return
         with self._watch.running() as state:
-            self._install_recorded(backend, loop, replace(call, state=state))
+            self._install_recorded(session, loop, replace(call, state=state))
 
     def _install_recorded(
-        self, backend: Backend, loop: Loop, call: Call, recordings: Recordings | None = None
+        self, session: Session, loop: Loop, call: Call, recordings: Recordings | None = None
     ) -> None:
         """Compile a step, from its recordings if there are some, and install it on the cluster."""
-        backend.settle()  # the steps called so far end with program and update as they were
-        compiling = backend.trace.log.during("compile")
-        with backend.job_client.compiling(), compiling:
-            fitted = fit_step(backend, call, loop, self._forward, recordings)
-        self._check_counts(backend, call, fitted)
-        self._put_on_cluster(backend, loop, call, fitted)
+        session.settle()  # the steps called so far end with program and update as they were
+        compiling = session.execution.trace.log.during("compile")
+        with session.job_client.compiling(), compiling:
+            fitted = fit_step(session, call, loop, self._forward, recordings)
+        self._check_counts(session, call, fitted)
+        self._put_on_cluster(session, loop, call, fitted)
 
-    def _take_turn(self, backend: Backend, loop: Loop, call: Call) -> None:
+    def _take_turn(self, session: Session, loop: Loop, call: Call) -> None:
         """Install the program of the step again, after other steps or iterations without it."""
         fitted, recorder = self._installed, self._installed.recorded.recorder
-        names, done = names_of(model_of(backend)), backend.global_step
-        optimizer = recorder.spec(names, loop.last_step, done, backend.steps.resumed)
+        names, done = names_of(model_of(session)), session.global_step
+        optimizer = recorder.spec(names, loop.last_step, done, session.steps.resumed)
         settings = recorder.settings()
         fitted = replace(fitted, optimizer=optimizer, settings=settings, num_steps=loop.last_step)
-        self._put_on_cluster(backend, loop, call, fitted)
-        backend.installed[self.mode] = (self, loop.source)
+        self._put_on_cluster(session, loop, call, fitted)
+        session.installed[self.mode] = (self, loop.source)
 
-    def _put_on_cluster(self, backend: Backend, loop: Loop, call: Call, fitted: FittedStep) -> None:
+    def _put_on_cluster(self, session: Session, loop: Loop, call: Call, fitted: FittedStep) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
         self._fitted, self._source = fitted, loop.source
-        if backend.is_e2e_execution:
+        if session.settings.is_e2e_execution:
             state = fitted.compiled.program.state
-            if backend.adopt_state(state.used):
-                backend.installed.clear()  # other programs have read them as constants
+            if session.model.adopt_state(state.used):
+                session.installed.clear()  # other programs have read them as constants
             held = fitted.recorded.recorder.optimizer_state
-            backend.install(fitted.compiled, feed, fitted.optimizer, held)
-        self._constants = backend.constants()
-        self._traits = self._traits_now(backend)
+            session.install(fitted.compiled, feed, fitted.optimizer, held)
+        self._constants = session.model.constants()
+        self._traits = self._traits_now(session)
 
-    def _check_counts(self, backend: Backend, call: Call, fitted: FittedStep) -> None:
+    def _check_counts(self, session: Session, call: Call, fitted: FittedStep) -> None:
         """Refuse a step whose Python draws or counts for each sample of several micro-batches."""
         if self._watch is None or self._watch.has_checked_counts or fitted.fit is None:
             return
@@ -240,10 +239,10 @@ class TracedStep:
         if cut.num_micro_batches > 1 and call.state.has_counted():
             from cstorch.tracing.recording_step import check_counts  # noqa: PLC0415  (slow)
 
-            check_counts(backend, call, cut.size)
+            check_counts(session, call, cut.size)
             self._watch.has_checked_counts = True
 
-    def _run_again(self, backend: Backend, loop: Loop, call: Call) -> None:
+    def _run_again(self, session: Session, loop: Loop, call: Call) -> None:
         """Run the body for this iteration, whose state in Python may be another one.
 
         If it records other constants, they become inputs of the program; if it records other ops,
@@ -255,25 +254,25 @@ class TracedStep:
         assert watch is not None, "its watch has asked for the run"
         with watch.running() as state:
             call = replace(call, state=state)
-            again = RunAgain.of(backend, call, self._installed)
+            again = RunAgain.of(session, call, self._installed)
             if again.keeps_program:
                 self._fitted = again.kept()
             else:
-                backend.settle()
-                self._check_counts(backend, call, self._installed)
+                session.settle()
+                self._check_counts(session, call, self._installed)
                 with_inputs = again.with_inputs(loop.last_step)
                 if with_inputs is None:
-                    self._install_recorded(backend, loop, call, again.recordings)
+                    self._install_recorded(session, loop, call, again.recordings)
                 else:
-                    self._put_on_cluster(backend, loop, call, with_inputs)
-                backend.installed[self.mode] = (self, loop.source)
+                    self._put_on_cluster(session, loop, call, with_inputs)
+                session.installed[self.mode] = (self, loop.source)
             self._inputs = again.values(self._installed)
         if again.changed == set():
             watch.note_cost(again.seconds)
         else:
             watch.note_other_graph()
 
-    def _retrace(self, backend: Backend, loop: Loop, call: Call) -> None:
+    def _retrace(self, session: Session, loop: Loop, call: Call) -> None:
         """Run the body again for this iteration: Python runs, the program stays as it is.
 
         Closures of the body get what it gives them now, and the update follows it.
@@ -283,10 +282,10 @@ class TracedStep:
         """
         from cstorch.tracing.recording_step import Recordings, digest_at  # noqa: PLC0415  (slow)
 
-        backend.settle()  # the body sees the state after the steps called so far
+        session.settle()  # the body sees the state after the steps called so far
         fitted = self._installed
         assert fitted.fit is not None, "a step that is to be traced again has no key"
-        recorded = Recordings(backend, call).of(fitted.fit.cut.size)
+        recorded = Recordings(session, call).of(fitted.fit.cut.size)
         optimizer = recorded.optimizer_of(fitted.compiled, loop.last_step)
         is_same = digest_at(recorded, fitted.fit) == fitted.compiled.program.digest
         if not is_same or (optimizer is None) != (fitted.optimizer is None):
@@ -297,8 +296,12 @@ class TracedStep:
                 rule="the cluster runs one program per loop",
                 remedy="pass what changes as a tensor of the batch, or trace a function for each",
             )
-        if optimizer is not None and optimizer != fitted.optimizer and backend.is_e2e_execution:
-            backend.train_with(optimizer)
+        if (
+            optimizer is not None
+            and optimizer != fitted.optimizer
+            and session.settings.is_e2e_execution
+        ):
+            session.execution.train_with(optimizer)
         self._fitted = replace(
             fitted,
             recorded=recorded,
@@ -307,31 +310,31 @@ class TracedStep:
             num_steps=loop.last_step,
         )
 
-    def _traits_now(self, backend: Backend) -> list[object]:
-        return traits_of(model_of(backend), self._installed.recorded.recorder.optimizer)
+    def _traits_now(self, session: Session) -> list[object]:
+        return traits_of(model_of(session), self._installed.recorded.recorder.optimizer)
 
-    def _note_gradients(self, backend: Backend) -> None:
+    def _note_gradients(self, session: Session) -> None:
         """Note which gradients the call leaves; refuse one that adds to those of a call before."""
         recorded = self._installed.recorded
         if recorded.recording is not None and recorded.recorder.leaves is not None:
-            backend.gradients.note_call(
+            session.gradients.note_call(
                 self._function,
-                model_of(backend),
+                model_of(session),
                 recorded.recording.captured,
                 recorded.recorder.leaves.taken,
             )
 
-    def _is_outdated(self, backend: Backend) -> bool:
+    def _is_outdated(self, session: Session) -> bool:
         """Return whether constant buffers, flags or hooks were others when it was compiled."""
-        if self._traits != self._traits_now(backend):
+        if self._traits != self._traits_now(session):
             return True
-        now, then = backend.constants(), self._constants
+        now, then = session.model.constants(), self._constants
         return len(now) != len(then) or any(
             a is not b or version != before
             for (a, version), (b, before) in zip(now, then, strict=True)
         )
 
-    def _renew_update(self, backend: Backend, loop: Loop) -> None:
+    def _renew_update(self, session: Session, loop: Loop) -> None:
         """Install the update again if the user has changed hyper-parameters or counts.
 
         The same where tables of hyper-parameters end before the loop does.
@@ -343,11 +346,15 @@ class TracedStep:
         settings = recorder.settings()
         if settings == fitted.settings and loop.last_step <= fitted.num_steps:
             return
-        backend.settle()  # the steps called so far end with the update as it was
-        names, done = names_of(model_of(backend)), backend.global_step
-        optimizer = recorder.spec(names, loop.last_step, done, backend.steps.resumed)
+        session.settle()  # the steps called so far end with the update as it was
+        names, done = names_of(model_of(session)), session.global_step
+        optimizer = recorder.spec(names, loop.last_step, done, session.steps.resumed)
         self._fitted = replace(
             fitted, optimizer=optimizer, settings=settings, num_steps=loop.last_step
         )
-        if optimizer is not None and optimizer != fitted.optimizer and backend.is_e2e_execution:
-            backend.train_with(optimizer)
+        if (
+            optimizer is not None
+            and optimizer != fitted.optimizer
+            and session.settings.is_e2e_execution
+        ):
+            session.execution.train_with(optimizer)

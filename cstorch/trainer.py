@@ -150,14 +150,15 @@ class Trainer:
                 rule="shutdown, a fit that fails on the cluster, or another Trainer ends it",
                 remedy="make a Trainer of the model again: it has its trained weights",
             )
-        say_precision(self.backend, self.model)
+        say_precision(self.backend.session, self.model)
         self._taken.take(self.optimizer)
         executor = DataExecutor(
             self._loaders.of(dataloader),
             self.config.max_steps,
             activation_steps=self.config.log_steps,
         )
-        before = self.backend.global_step
+        session = self.backend.session
+        before = session.global_step
         losses: list[float] = []
 
         @step_closure
@@ -174,10 +175,10 @@ class Trainer:
                     if self.referee is not None:
                         self.referee.note(loss, self._step, executor)
         finally:
-            self._loaders.note_read(self.backend.global_step - before)
-            if self.backend.has_failed:
+            self._loaders.note_read(session.global_step - before)
+            if session.execution.has_failed:
                 self.shutdown()
-            self.backend.gradients.end(self.model)
+            session.gradients.end(self.model)
             self._taken.give(self.optimizer, self._trained())
         return losses
 
@@ -187,7 +188,7 @@ class Trainer:
 
     def _trained(self) -> set[torch.Tensor]:
         """Return the parameters that a step updates."""
-        names = self.backend.trained
+        names = self.backend.session.trained
         return {tensor for name, tensor in self.model.named_parameters() if name in names}
 
     def _training_step(self, batch: Any) -> torch.Tensor:

@@ -12,7 +12,7 @@ from cstorch.backend import Backend
 from cstorch.current import backend, current_backend, use_cs
 from cstorch.devices.backend_type import BackendType
 from cstorch.listeners.hooks import after_transfer
-from cstorch.program_settings import ProgramSettings
+from cstorch.session.settings import ProgramSettings
 
 __all__ = [
     "Backend",

@@ -17,7 +17,7 @@ import torch
 from cstorch import amp, flags, optim
 from cstorch.closures import step_closure
 from cstorch.cluster import config as cluster
-from cstorch.current import current_backend
+from cstorch.current import current_session
 from cstorch.distributed import ClusterConfig
 from cstorch.utils.tensorboard import SummaryWriter
 from waferstream.core.errors import ConfigError, did_you_mean
@@ -62,9 +62,9 @@ def use_bfloat16(enabled: bool = True) -> None:
 def summarize_scalar(name: str, value: torch.Tensor) -> None:
     """Write a number of the step to the ``writer`` of the executor, or for ``save_summaries``."""
     _summaries[name] = value
-    writer = getattr(current_backend().loop, "writer", None)
+    writer = getattr(current_session().loop, "writer", None)
     if writer is not None:
-        save_summaries(writer, current_backend().global_step)
+        save_summaries(writer, current_session().global_step)
 
 
 summarize_tensor = summarize_scalar

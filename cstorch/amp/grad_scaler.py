@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from cstorch import flags
-from cstorch.current import existing_backend
+from cstorch.current import existing_session
 from cstorch.optim.optimizer import Optimizer
 from cstorch.recording.recorder import active_recorder
 from cstorch.recording.step_value import LossScaleValue, StepValue
@@ -154,13 +154,13 @@ class GradScaler:
             for name, field in _STATE.items()
             if name in state_dict
         }
-        backend = existing_backend()
-        if "num_skipped_steps" in given and (backend is None or not backend.steps.restored):
+        session = existing_session()
+        if "num_skipped_steps" in given and (session is None or not session.steps.restored):
             skipped = self.current.num_skipped_steps
             self._skipped_before = given["num_skipped_steps"] - skipped
             given["num_skipped_steps"] = skipped
-            if backend is not None:
-                backend.note_loaded(skips=self._skipped_before)
+            if session is not None:
+                session.note_loaded(skips=self._skipped_before)
         self.current = LossScale(**{**vars(self.current), "unlimited": None, **given})
 
     def _value(self, name: str, before: int = 0) -> torch.Tensor | StepValue:

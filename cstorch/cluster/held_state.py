@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import LoadWeights
@@ -18,6 +20,10 @@ class HeldState:
     def __init__(self) -> None:
         self.state: OptimizerState | None = None
         """That state, None before the first step of training."""
+
+    def is_in(self, optimizer_dict: Mapping[str, Any]) -> bool:
+        """Return whether the state dict of an optimizer is what MemoryX holds."""
+        return self.state is not None and self.state.holds(optimizer_dict.get("state", {}))
 
     def make_way(self, state: OptimizerState) -> None:
         """Bring the state of another optimizer back before MemoryX forgets it."""

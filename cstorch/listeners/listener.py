@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from cstorch.closures import step_closure
-from cstorch.current import current_backend
+from cstorch.current import current_session
 from cstorch.listeners.hooks import has_rows
 from waferstream.host.files import replacing
 
@@ -63,7 +63,7 @@ class TensorListener(ABC):
             self._take_later(name, *self.of_samples(tensor.detach()))
 
     def _take(self, name: str, *values: torch.Tensor) -> None:
-        self.receive(current_backend().global_step, name, values)
+        self.receive(current_session().global_step, name, values)
 
 
 class NormTensorListener(TensorListener):

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from cstorch.backend import Backend
 from cstorch.compile import model_of
-from cstorch.current import current_backend
+from cstorch.current import current_session
 from cstorch.referee.op_log import OpLog, RanStep
 from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_recording
 from cstorch.referee.plain_loop import like_a_run
@@ -19,6 +18,7 @@ from cstorch.referee.rounds import Rounds, rounds_of
 from cstorch.referee.values import StepValues, copy_of
 from cstorch.referee.verdict import Verdict, first_different, judge_all
 from cstorch.referee.witness import Compute, StepsDone, Witness
+from cstorch.session.session import Session
 from waferstream.compiler.capture.captured import Captured
 from waferstream.core.errors import CheckError
 
@@ -69,7 +69,7 @@ class _Recording:
 
     def note(self, step: Any) -> None:
         """Take a traced step that the cluster has just run."""
-        self.rounds = rounds_of(current_backend())
+        self.rounds = rounds_of(current_session())
         self.captured = step.recorded_at(self.rounds.cut.size)
 
 
@@ -107,11 +107,11 @@ class _Probe:
         """How a run of the first micro-batch alone rounds."""
         return first_micro_batch((), self.recording.rounds)[1]
 
-    def __call__(self, compute: Compute, arguments: Any, backend: Backend) -> None:
-        if backend.global_step + 1 != self.step:
+    def __call__(self, compute: Compute, arguments: Any, session: Session) -> None:
+        if session.global_step + 1 != self.step:
             return
         first, alone = first_micro_batch(arguments, self.recording.rounds)
-        masters = copy_of(model_of(backend).state_dict())
+        masters = copy_of(model_of(session).state_dict())
         captured = self.recording.captured
         self.recorded = run_recording(captured, masters, first, alone, self.step)
         self.plain = RanStep(self.log.ops, compute(*first).gradients)

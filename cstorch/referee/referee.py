@@ -8,7 +8,7 @@ from typing import Any
 
 from cstorch.cluster.config import current_witness
 from cstorch.compile import model_of
-from cstorch.current import current_backend
+from cstorch.current import current_session
 from cstorch.recording.step_value import StepValue
 from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_recording
 from cstorch.referee.plain_loop import Training
@@ -50,7 +50,7 @@ class Referee:
         """
         if self.report is not None:
             return
-        model = model_of(current_backend())
+        model = model_of(current_session())
         state = copy_of(model.state_dict())  # first, as it runs the step
         self._found.append(StepValues(loss.item(), state))
         if len(self._found) == self._steps or executor.on_final_iteration:
@@ -59,7 +59,7 @@ class Referee:
     def _judge(self, step: TracedStep, dataloader: DataLoader) -> None:
         """Compare the steps that were watched, and log the report."""
         batches = [dataloader.batch(index)[0] for index in range(len(self._found))]
-        rounds = rounds_of(current_backend())
+        rounds = rounds_of(current_session())
 
         def values_of(rounding: int | None) -> list[StepValues]:
             return list(self._training.copy().steps(batches, rounds, rounding))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cstorch.amp import stream_precision
-from cstorch.backend import Backend
 from cstorch.referee.draws import BatchDraws
+from cstorch.session.session import Session
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.micro_batches import Cut
 from waferstream.numerics.precision import StreamPrecision
@@ -26,20 +26,20 @@ class Rounds:
         return BatchDraws(self.cut, step, self.seed, self.batch_draws)
 
 
-def rounds_of(backend: Backend) -> Rounds:
+def rounds_of(session: Session) -> Rounds:
     """Return how the steps of a backend round and draw.
 
     Raises:
         ConfigError: It has no cluster.
     """
-    if backend.training is None:
+    if session.execution.training is None:
         raise ConfigError(
             "a check compares a cluster with plain PyTorch",
             code="check-not-csx",
-            value=backend.backend_type.name,
+            value=session.settings.backend_type.name,
             rule="on CPU and GPU steps are plain PyTorch already",
             remedy="train on CSX",
         )
-    program = backend.training.program
-    precision = stream_precision(backend.model)
-    return Rounds(precision, program.cut, backend.seed, program.batch_draws)
+    program = session.execution.training.program
+    precision = stream_precision(session.model.module)
+    return Rounds(precision, program.cut, session.seed, program.batch_draws)

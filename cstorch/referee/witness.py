@@ -16,8 +16,8 @@ from cstorch.referee.values import StepValues, copy_of
 if TYPE_CHECKING:
     from torch import nn
 
-    from cstorch.backend import Backend
     from cstorch.referee.report import Report
+    from cstorch.session.session import Session
 
 Around = Callable[[int], AbstractContextManager[None]]
 """Returns the context in which a step, counted from 1, computes."""
@@ -42,8 +42,8 @@ class Witness:
     around: Around = lambda _step: nullcontext()
     """What a step on the CPU computes within."""
 
-    before_step: Callable[[Compute, Any, Backend], None] = lambda *_: None
-    """Called before a step on the CPU with what computes it, its arguments and its backend."""
+    before_step: Callable[[Compute, Any, Session], None] = lambda *_: None
+    """Called before a step on the CPU with what computes it, its arguments and its session."""
 
     after_step: Callable[[Any], None] = lambda _step: None
     """Called with the traced step after each step of training."""

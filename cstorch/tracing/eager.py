@@ -20,13 +20,14 @@ from appliance.coordinator.step_checks import check_scale, check_values
 from cstorch.amp import stream_precision
 from cstorch.cluster.config import computing_around, current_witness
 from cstorch.compile import model_of
-from cstorch.host_backend import HostBackend
 from cstorch.listeners.hooks import note_samples, traced_tensors
 from cstorch.recording.leaves import Leaves
 from cstorch.recording.loop import Closure, Loop
 from cstorch.recording.recorded import RecordedScaler
 from cstorch.recording.recorder import Recorder, recording, update_of
 from cstorch.recording.step_value import StepValue
+from cstorch.session.host_steps import HostSteps
+from cstorch.session.session import Session
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.loss_result import loss_position
@@ -111,7 +112,7 @@ class EagerStep:
         """Set the loss scale, and the counts of the optimizer and the schedulers of the step."""
         self._recorder.note_done(steps, loss_scale)
 
-    def run(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> Any:
+    def run(self, session: Session, host: HostSteps, loop: Loop, args: Any, kwargs: Any) -> Any:
         """Run one step of a loop; return its results.
 
         Raises:
@@ -120,34 +121,36 @@ class EagerStep:
         call = loop.attach(self)
         witness = current_witness()
         if witness is not None:
-            witness.before_step(partial(self._compute, backend, loop), (args, kwargs), backend)
-        undo = _undo_of(model_of(backend)) if loop.is_initial_step else None
-        computed = self._compute(backend, loop, args, kwargs)
+            witness.before_step(
+                partial(self._compute, session, host, loop), (args, kwargs), session
+            )
+        undo = _undo_of(model_of(session)) if loop.is_initial_step else None
+        computed = self._compute(session, host, loop, args, kwargs)
         given = (args, kwargs)
         arguments = loop.in_mode(computed.mode, given)
         if arguments is not given and undo is not None:
             undo()  # the first step has shown its mode only now, and has read another batch
-            computed = self._compute(backend, loop, *arguments)
-        if self._makes_masks(backend, computed, undo):
-            computed = self._compute(backend, loop, *arguments)
+            computed = self._compute(session, host, loop, *arguments)
+        if self._makes_masks(host, computed, undo):
+            computed = self._compute(session, host, loop, *arguments)
         self._outputs = computed.outputs
         self.mode, self.batch_size = computed.mode, _rows(arguments)
-        step = backend.global_step + 1
+        step = session.global_step + 1
         if computed.optimizer is not None:
             scale = self.loss_scale
             state = self._recorder.optimizer_state
-            call.loss_scale = backend.update(computed.gradients, computed.optimizer, scale, state)
-            close_step(model_of(backend))
-            self.note_done(backend.global_step, call.loss_scale)
+            call.loss_scale = host.update(computed.gradients, computed.optimizer, scale, state)
+            close_step(model_of(session))
+            self.note_done(session.global_step, call.loss_scale)
         call.values = tuple(map(_value, self._recorder.results))
-        if backend.check_loss and call.loss_scale and call.loss_scale.has_overflowed:
+        if session.settings.check_loss and call.loss_scale and call.loss_scale.has_overflowed:
             check_scale(call.loss_scale, step)
-        elif backend.check_loss:
+        elif session.settings.check_loss:
             check_values(call.values, computed.mode, step)
         return pytree.tree_map_only(StepValue, lambda value: value.of(call), computed.outputs)
 
     def _makes_masks(
-        self, backend: HostBackend, computed: _Computed, undo: Callable[[], None] | None
+        self, host: HostSteps, computed: _Computed, undo: Callable[[], None] | None
     ) -> bool:
         """Return whether a step has shown only now which of its weights are sparse; undo it then.
 
@@ -155,7 +158,7 @@ class EagerStep:
             ConfigError: It is not the first step of a loop.
         """
         update, state = computed.optimizer, self._recorder.optimizer_state
-        if update is None or not backend.makes_masks(update, state):
+        if update is None or not host.makes_masks(update, state):
             return False
         if undo is None:
             raise ConfigError(
@@ -167,8 +170,10 @@ class EagerStep:
         undo()
         return True
 
-    def _compute(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> _Computed:
-        model = model_of(backend)
+    def _compute(
+        self, session: Session, host: HostSteps, loop: Loop, args: Any, kwargs: Any
+    ) -> _Computed:
+        model = model_of(session)
         precision = stream_precision(model)
         _refuse_own_kernels(precision)
         self._recorder = recorder = EagerRecorder()
@@ -179,14 +184,14 @@ class EagerStep:
             recorded_clipping(model, recorder),
             refused_foreign_steps(),
             traced_tensors(model),
-            live_weights(model, backend.stream(precision), precision) as live,
-            computing_around(backend.global_step + 1),
+            live_weights(model, host.stream(precision), precision) as live,
+            computing_around(session.global_step + 1),
         ):
             recorder.live = live
             recorder.leaves = leaves
             outputs = recorder.hand_out(self._function(*args, **kwargs))
         gradients = recorder.gradients()
-        trains, done = bool(gradients), (backend.global_step, backend.steps.resumed)
+        trains, done = bool(gradients), (session.global_step, session.steps.resumed)
         optimizer = update_of(recorder, model, loop.last_step, trains, *done)
         return _Computed(outputs, gradients, optimizer)
 

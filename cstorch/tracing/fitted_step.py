@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cstorch.backend import Backend
 from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, target_of
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
 from cstorch.notices import say_batch_norms
 from cstorch.recording.loop import Loop
 from cstorch.recording.recorder import recording
+from cstorch.session.session import Session
 from cstorch.tracing.brief_errors import with_brief_errors
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
@@ -47,7 +47,7 @@ class FittedStep:
 
 @with_brief_errors
 def fit_step(
-    backend: Backend,
+    session: Session,
     call: Call,
     loop: Loop,
     forward: Forward | None,
@@ -59,24 +59,24 @@ def fit_step(
 
     Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
     """
-    cache = None if backend.validate_only else backend.cache
-    job = backend.jobs.begin_compile(backend.job_client.newest)
+    cache = None if session.settings.validate_only else session.settings.cache
+    job = session.execution.jobs.begin_compile(session.job_client.newest)
     log.info("Compiling the model. This may take a few minutes.")
-    start = _Start.of(backend, call, forward, cache)
-    found = None if start is None else start.load(backend, call)
+    start = _Start.of(session, call, forward, cache)
+    found = None if start is None else start.load(session, call)
     if found is not None:
         (recorded, compiled, was_cached), fit = found, None
     else:
         with noted_outlines() as outlines:
             recorded, compiled, fit, was_cached = _compile_fitting(
-                backend, call, loop, forward, cache, recordings
+                session, call, loop, forward, cache, recordings
             )
         if start is not None:
             start.cache.store_start(start.key, compiled.program.digest, outlines)
-    log_compiled(backend, compiled.program, was_cached=was_cached)
-    say_batch_norms(backend, model_of(backend), compiled.program)
+    log_compiled(session, compiled.program, was_cached=was_cached)
+    say_batch_norms(session, model_of(session), compiled.program)
     if cache is not None:
-        backend.artifacts.note_compiled(compiled.program)
+        session.settings.artifacts.note_compiled(compiled.program)
     job.compile_hash, job.is_cached = compiled.program.digest, was_cached
     job.end()
     optimizer = recorded.optimizer_of(compiled, loop.last_step)
@@ -85,7 +85,7 @@ def fit_step(
 
 
 def _compile_fitting(
-    backend: Backend,
+    session: Session,
     call: Call,
     loop: Loop,
     forward: Forward | None,
@@ -95,17 +95,17 @@ def _compile_fitting(
     """Return a recorded step, its program and fit, and whether it came from the cache."""
     from cstorch.tracing.recording_step import Recordings, compiled_at  # noqa: PLC0415  (slow)
 
-    recordings = recordings or Recordings(backend, call, forward)
+    recordings = recordings or Recordings(session, call, forward)
 
     def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
         recorded = recordings.of(size)
         compiled, _ = compiled_at(recorded, Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
-    first = Fit(first_cut(backend, call.tensors[0].shape[0], compile_alone, loop.loading))
+    first = Fit(first_cut(session, call.tensors[0].shape[0], compile_alone, loop.loading))
     recorded = recordings.of(first.cut.size)
     compiled, was_cached = compiled_at(recorded, first, cache)
-    fit = fit_to_wafer(backend, compiled.program)
+    fit = fit_to_wafer(session, compiled.program)
     if fit != first:
         recorded = recordings.of(fit.cut.size)
         compiled, was_cached = compiled_at(recorded, fit, cache)
@@ -122,25 +122,25 @@ class _Start:
 
     @classmethod
     def of(
-        cls, backend: Backend, call: Call, forward: Forward | None, cache: ArtifactCache | None
+        cls, session: Session, call: Call, forward: Forward | None, cache: ArtifactCache | None
     ) -> _Start | None:
         """Return the place, None if there is no cache or if no key names the step."""
         if cache is None or forward is None:
             return None
-        key = start_key(backend, model_of(backend), call, forward)
+        key = start_key(session, model_of(session), call, forward)
         return None if key is None else cls(cache, key, forward)
 
-    def load(self, backend: Backend, call: Call) -> tuple[RecordedStep, Compiled, bool] | None:
+    def load(self, session: Session, call: Call) -> tuple[RecordedStep, Compiled, bool] | None:
         """Return the step, its program, and whether that was compiled for this very cluster.
 
         None if there is no program. The forward pass does not run.
         """
-        found = self.cache.load_start(self.key, target_of(backend))
+        found = self.cache.load_start(self.key, target_of(session))
         if found is None:
             return None
         compiled, outlines, was_cached = found
-        model = model_of(backend)
+        model = model_of(session)
         with recording() as recorder, recorded_clipping(model, recorder), self.forward.skipped():
             call_with_outlines(outlines)
             outputs = recorder.hand_out(call(call.tensors))
-        return RecordedStep(backend, None, call, outputs, recorder), compiled, was_cached
+        return RecordedStep(session, None, call, outputs, recorder), compiled, was_cached

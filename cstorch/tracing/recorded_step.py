@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cstorch.backend import Backend
 from cstorch.compile import model_of
 from cstorch.optim.tied_updates import refuse_clipped_ties
 from cstorch.recording.recorder import Recorder, update_of
+from cstorch.session.session import Session
 from cstorch.tracing.call import Call
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class RecordedStep:
     """What the only run of a step in Python left behind."""
 
-    backend: Backend
+    session: Session
     recording: Recording | None  # None if the forward pass was skipped
     call: Call
     outputs: Any  # the placeholders that the step returns to the loop
@@ -34,8 +34,8 @@ class RecordedStep:
         trains = compiled.program.mode == "train"
         if self.recorder.optimizer_state is not None:
             self.recorder.optimizer_state.note_trained(compiled.program.trained)
-        done = self.backend.global_step, self.backend.steps.resumed
-        update = update_of(self.recorder, model_of(self.backend), num_steps, trains, *done)
+        done = self.session.global_step, self.session.steps.resumed
+        update = update_of(self.recorder, model_of(self.session), num_steps, trains, *done)
         if update is not None and self.recorder.optimizer is not None:
             refuse_clipped_ties(update, self.recorder.optimizer.param_groups)
             _refuse_sparse(update, {each.parameter for each in compiled.gradient_kernels})

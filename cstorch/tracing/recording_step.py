@@ -16,7 +16,6 @@ import torch
 
 from cstorch import flags
 from cstorch.amp import stream_precision
-from cstorch.backend import Backend
 from cstorch.compile import Fit, group_of_samples, model_of, recorded_size, target_of
 from cstorch.listeners.hooks import (
     Names,
@@ -28,6 +27,7 @@ from cstorch.listeners.hooks import (
 )
 from cstorch.recording.leaves import Leaves
 from cstorch.recording.recorder import recording
+from cstorch.session.session import Session
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
@@ -53,24 +53,24 @@ class Recordings:
     recording of more groups states that as a condition.
     """
 
-    def __init__(self, backend: Backend, call: Call, forward: Forward | None = None) -> None:
-        self._backend = backend
+    def __init__(self, session: Session, call: Call, forward: Forward | None = None) -> None:
+        self._session = session
         self._call = call
         self._forward = forward
         self._record = once(self._recorded_at)
 
     def of(self, size: int) -> RecordedStep:
         """Return the recording of the user's function for micro-batches of ``size`` samples."""
-        if size == group_of_samples(model_of(self._backend)) > 1:
+        if size == group_of_samples(model_of(self._session)) > 1:
             return self._record(size, False)
-        return self._record(*recorded_size(self._backend, self._call.tensors))
+        return self._record(*recorded_size(self._session, self._call.tensors))
 
     def _recorded_at(self, size: int, for_all_sizes: bool) -> RecordedStep:
-        return record_step(self._backend, self._call, size, for_all_sizes, self._forward)
+        return record_step(self._session, self._call, size, for_all_sizes, self._forward)
 
 
 def record_step(
-    backend: Backend,
+    session: Session,
     call: Call,
     size: int,
     for_all_sizes: bool = False,
@@ -82,17 +82,17 @@ def record_step(
     sample among other sizes; that of a known ``forward`` pass whose layers are equal runs with few
     layers.
     """
-    layers = RepeatedLayers.of(model_of(backend), forward) if for_all_sizes else None
+    layers = RepeatedLayers.of(model_of(session), forward) if for_all_sizes else None
     rows: dict[str, bool] = {}  # of the tensors that hooks hear
     with noted_rows(rows):
-        recorded = _record_layers(backend, call, size, for_all_sizes, layers)
+        recorded = _record_layers(session, call, size, for_all_sizes, layers)
     assert recorded.recording is not None, "it has just been made"
 
     @once
     def of_size(size: int) -> Recording:
         _check_repeatable(call)
         with noted_rows(rows), while_traced.without_readers_of_outlines():
-            again = _record_layers(backend, call, size, for_all_sizes, layers)
+            again = _record_layers(session, call, size, for_all_sizes, layers)
         assert again.recording is not None, "it has just been made"
         return again.recording
 
@@ -113,29 +113,29 @@ def _check_repeatable(call: Call) -> None:
 
 
 def _record_layers(
-    backend: Backend, call: Call, size: int, for_all_sizes: bool, layers: RepeatedLayers | None
+    session: Session, call: Call, size: int, for_all_sizes: bool, layers: RepeatedLayers | None
 ) -> RecordedStep:
     """Return a recorded step, with few of its equal layers if that gives the same."""
-    deep = None if layers is None else _record_few_layers(backend, call, size, layers)
-    return deep or _record(backend, call, size, for_all_sizes)
+    deep = None if layers is None else _record_few_layers(session, call, size, layers)
+    return deep or _record(session, call, size, for_all_sizes)
 
 
 def _record_few_layers(
-    backend: Backend, call: Call, size: int, repeated: RepeatedLayers
+    session: Session, call: Call, size: int, repeated: RepeatedLayers
 ) -> RecordedStep | None:
     """Return a step recorded without most of its layers; None if they turn out to differ."""
     with repeated.first(CAPTURED_LAYERS + 1):
-        one_more = _record(backend, call, size, for_all_sizes=True, names=lambda _: ())
+        one_more = _record(session, call, size, for_all_sizes=True, names=lambda _: ())
     with repeated.first(CAPTURED_LAYERS):
-        few = _record(backend, call, size, for_all_sizes=True, names=repeated.names)
+        few = _record(session, call, size, for_all_sizes=True, names=repeated.names)
     assert few.recording is not None, "it has just been made"
     assert one_more.recording is not None, "it has just been made"
-    masters = masters_of(model_of(backend))
+    masters = masters_of(model_of(session))
     whole = few.recording.with_all_layers(one_more.recording, repeated.stack, masters)
     return None if whole is None else replace(few, recording=whole)
 
 
-def check_counts(backend: Backend, call: Call, size: int) -> None:
+def check_counts(session: Session, call: Call, size: int) -> None:
     """Run a step for more samples; raise if what its Python counts or draws follows from them.
 
     Python runs on one micro-batch for the whole batch, so a count of its samples is another one,
@@ -152,7 +152,7 @@ def check_counts(backend: Backend, call: Call, size: int) -> None:
     assert call.state is not None, "a step that is watched has a state"
     counts = call.state.counts()
     with while_traced.without_readers_of_outlines():
-        record_step(backend, call, size + group_of_samples(model_of(backend)))
+        record_step(session, call, size + group_of_samples(model_of(session)))
     now = call.state.counts()
     if different := [name for name in counts if counts[name] != now.get(name)]:
         raise ApplianceCompilationError(
@@ -168,7 +168,7 @@ def check_counts(backend: Backend, call: Call, size: int) -> None:
 
 
 def _record(
-    backend: Backend, call: Call, size: int, for_all_sizes: bool, names: Names = itself
+    session: Session, call: Call, size: int, for_all_sizes: bool, names: Names = itself
 ) -> RecordedStep:
     """Run the user's function once; hooks hear tensors of modules under ``names``."""
     outputs: Any = None
@@ -180,7 +180,7 @@ def _record(
         return recorder.results
 
     call.rewind()
-    model = model_of(backend)
+    model = model_of(session)
     inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(call.tensors)]
     with (
         refuse_host_draws() if call.state is None else nullcontext(),
@@ -195,18 +195,18 @@ def _record(
             model,
             inputs,
             stream_precision(model),
-            backend.traced_buffers(),
+            session.model.traced_buffers(),
             for_all_sizes=for_all_sizes,
             taken=lambda: leaves.taken,
         )
-    return RecordedStep(backend, made, call, outputs, recorder)
+    return RecordedStep(session, made, call, outputs, recorder)
 
 
 def compiled_at(
     recorded: RecordedStep, fit: Fit, cache: ArtifactCache | None = None
 ) -> tuple[Compiled, bool]:
     """Return the program of a recorded step for a fit, and whether it came from the cache."""
-    return compile_recorded(_graph_of(recorded), compile_request(recorded.backend, fit), cache)
+    return compile_recorded(_graph_of(recorded), compile_request(recorded.session, fit), cache)
 
 
 def compiled_with_inputs(
@@ -231,7 +231,7 @@ def compiled_with_inputs(
 
 def digest_at(recorded: RecordedStep, fit: Fit) -> str:
     """Return the digest of the program for a fit, without compiling it."""
-    return recorded_digest(_graph_of(recorded), compile_request(recorded.backend, fit))
+    return recorded_digest(_graph_of(recorded), compile_request(recorded.session, fit))
 
 
 def _graph_of(recorded: RecordedStep) -> Recording:
@@ -239,16 +239,16 @@ def _graph_of(recorded: RecordedStep) -> Recording:
     return recorded.recording
 
 
-def compile_request(backend: Backend, fit: Fit) -> CompileRequest:
+def compile_request(session: Session, fit: Fit) -> CompileRequest:
     """Return the settings that decide a compile in addition to the recorded step."""
     cut = fit.cut
-    _check_kind(backend.cluster_config.cluster.machine.system.name)
+    _check_kind(session.settings.cluster_config.cluster.machine.system.name)
     return CompileRequest(
-        precision=stream_precision(model_of(backend)),
+        precision=stream_precision(model_of(session)),
         micro_batch_size=cut.size,
         num_micro_batches=cut.num_micro_batches,
         recomputed_layers=fit.recomputed_layers,
-        target=target_of(backend),
+        target=target_of(session),
         num_short=cut.num_short,
     )
 

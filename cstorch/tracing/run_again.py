@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from cstorch.backend import Backend
+from cstorch.session.session import Session
 from cstorch.tracing.call import Call
 from cstorch.tracing.fitted_step import FittedStep
 from cstorch.tracing.recorded_step import RecordedStep
@@ -35,11 +35,11 @@ class RunAgain:
     seconds: float
 
     @classmethod
-    def of(cls, backend: Backend, call: Call, fitted: FittedStep) -> RunAgain:
+    def of(cls, session: Session, call: Call, fitted: FittedStep) -> RunAgain:
         """Run the Python of a step for one call."""
         assert fitted.fit is not None, "a step that is watched has no key"
         started_s = time.perf_counter()
-        recordings = Recordings(backend, call)
+        recordings = Recordings(session, call)
         recorded = recordings.of(fitted.fit.cut.size)
         changed = differences(_graph(fitted.recorded), _graph(recorded))
         return cls(fitted, recordings, recorded, changed, time.perf_counter() - started_s)

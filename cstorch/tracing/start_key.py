@@ -19,9 +19,9 @@ from torch.nn.modules import module as nn_module
 
 from cstorch import flags
 from cstorch.amp import stream_precision
-from cstorch.backend import Backend
 from cstorch.listeners.hooks import while_traced
 from cstorch.metrics import Metric
+from cstorch.session.session import Session
 from cstorch.tracing.call import Call, is_constant, outline
 from cstorch.tracing.forward import Forward
 from waferstream.compiler.capture.parameter_hooks import hooks_of
@@ -33,7 +33,7 @@ _WITHOUT_EFFECT: Any = {"debug": {"ini", "debug_args"}, "storage": True}
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
-def start_key(backend: Backend, model: nn.Module, call: Call, forward: Forward) -> str | None:
+def start_key(session: Session, model: nn.Module, call: Call, forward: Forward) -> str | None:
     """Return the key of a step; None if something takes part whose effect cannot be known.
 
     Args:
@@ -52,7 +52,7 @@ def start_key(backend: Backend, model: nn.Module, call: Call, forward: Forward) 
     values = _values_of(model)
     if values is None:
         return None
-    config, batch_size = backend.cluster_config, call.tensors[0].shape[0]
+    config, batch_size = session.settings.cluster_config, call.tensors[0].shape[0]
     system = config.cluster.machine.system.model_dump_json()
     parts = (
         (VERSION, torch.__version__, sys.version),

@@ -26,7 +26,7 @@ UNEVEN = {
 
 def observe(backend: Backend) -> dict[str, Any]:
     """Return all results of a run: weights, losses, emulated time to the picosecond."""
-    more = backend.run("train", STEPS + 1, STEPS + 2)
+    more = backend.session.run("train", STEPS + 1, STEPS + 2)
     peaks = cluster_of(backend).do(ReadPeakBytes())
     return {
         "digest": backend.weights_digest(),

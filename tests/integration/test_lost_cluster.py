@@ -62,7 +62,7 @@ def train(
             assert systems == [process("csx-0")]
         started = descendants(os.getpid()) - before
     assert wait_for_end(started) == set()
-    return {"losses": losses, "digest": digest, "timed": backend.timed}
+    return {"losses": losses, "digest": digest, "timed": backend.session.timed}
 
 
 @pytest.fixture(scope="module", autouse=True)

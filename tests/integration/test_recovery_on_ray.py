@@ -24,7 +24,7 @@ KILLS = (
 
 
 def train_on(backend: Backend) -> dict[str, Any]:
-    results = backend.run("train", FIRST_STEPS + 1, LAST_STEP)
+    results = backend.session.run("train", FIRST_STEPS + 1, LAST_STEP)
     return {
         "digest": backend.weights_digest(),
         "results": [(r.step, r.values, r.gradient_norm, r.timing) for r in results],

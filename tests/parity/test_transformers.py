@@ -72,8 +72,8 @@ def on_cluster(case: Case, num_csx: int, size: int) -> tuple[list[float], State,
 
         means = losses(step, executor(STEPS, loader(lambda: batches)))
         trained = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        assert backend.training is not None
-        batch_draws = backend.training.program.batch_draws
+        assert backend.session.execution.training is not None
+        batch_draws = backend.session.execution.training.program.batch_draws
     return means, trained, batch_draws
 
 

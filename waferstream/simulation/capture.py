@@ -137,8 +137,8 @@ def _cache_file(trainer: TrainerConfig, backend: Backend, batch: Any) -> Path | 
     """Return the file of a captured step, None if code of the user's decides what is captured."""
     if _is_of_the_user(trainer):  # whose code may change, and is captured in seconds
         return None
-    assert backend.cache is not None, "a run has a compile_dir"
-    return backend.cache.root / f"step_{_digest(trainer.init, batch)}.json"
+    assert backend.session.settings.cache is not None, "a run has a compile_dir"
+    return backend.session.settings.cache.root / f"step_{_digest(trainer.init, batch)}.json"
 
 
 def _store(step: CapturedStep, path: Path | None) -> None:
@@ -233,7 +233,7 @@ def _capture_at(
     """Compile the step at each of the micro-batch sizes."""
     with torch.device("meta"):
         model = make_model(init)
-    backend.unregister()  # it may hold the model at another depth
+    backend.session.model.unregister()  # it may hold the model at another depth
     cstorch.compile(model, backend)
     step = training_step(init, model, *make_optimizer(init, model), make_scaler(init))
     assert isinstance(step, TracedStep)

@@ -174,7 +174,7 @@ def _simulator(step: CapturedStep, backend: Backend) -> Simulator:
     return Simulator(
         step.program,
         backend.cluster_config.cluster.machine,
-        backend.size().num_servers,
+        backend.session.settings.size().num_servers,
         update=step.update,
         waits_for_all=step.waits_for_all,
         loading=UNKNOWN_LOADING,

@@ -165,7 +165,7 @@ def captured_studies(
         backend = make_backend(params, clusters[0])
         try:
             step = capture_step(params, backend)
-            num_servers = backend.size().num_servers
+            num_servers = backend.session.settings.size().num_servers
             studies = [study_of(params, each, step, num_servers, request) for each in clusters]
             if not any(study.takes_one_group(count) for study in studies for count in counts):
                 return studies

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from appliance.checkpoints.folder import CheckpointFolder
-from cstorch.backend import Backend
 from cstorch.metrics import Metric
+from cstorch.session.session import Session
 from cstorch.utils.data import DataExecutor, DataLoader
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
@@ -29,7 +29,7 @@ class Evaluator:
     Args:
         trainer: The run, which callbacks receive.
         init: Its configuration.
-        backend: The backend that evaluates.
+        session: The session that evaluates.
         model: The compiled model.
         observers: Receivers of results.
         callbacks: Those of the run.
@@ -39,14 +39,14 @@ class Evaluator:
         self,
         trainer: object,
         init: InitConfig,
-        backend: Backend,
+        session: Session,
         model: nn.Module,
         observers: Sequence[Observer],
         callbacks: Callbacks,
     ) -> None:
         self._trainer = trainer
         self._init = init
-        self._backend = backend
+        self._session = session
         self._model = model
         self._observers = observers
         self._callbacks = callbacks
@@ -88,7 +88,7 @@ class Evaluator:
             loss = self._step(batch)
             outputs = {"loss": loss}
             self._callbacks.call("on_validate_batch_end", *about, outputs, batch, index)
-        if loss is None or not self._backend.is_e2e_execution:
+        if loss is None or not self._session.settings.is_e2e_execution:
             return
         losses = [result.scalar(loss.position) for result in executor.results]
         evaluation = self._log(executor, losses, {each.name: float(each) for each in metrics})
@@ -100,7 +100,7 @@ class Evaluator:
         self, executor: DataExecutor, losses: Sequence[float], metrics: Mapping[str, float]
     ) -> EvaluationLog:
         return EvaluationLog(
-            step=self._backend.global_step,
+            step=self._session.global_step,
             batches=len(losses),
             loss=sum(losses) / len(losses),
             metrics=metrics,

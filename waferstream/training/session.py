@@ -89,15 +89,16 @@ class _Session:
             self._claim(stack)
             self._configure(stack)
             backend = self._backend(stack, trace)
+            session = backend.session
             trainer = self._trainer(stack, backend)
             with nullcontext() if trace is None else trace.writing(lambda: backend):
                 outcome = _run_mode(self._mode, trainer)
                 self._digest = outcome.weights_sha256
         summary = summarize(
-            self._params, self._cluster, self._mode, trainer.model, outcome, self._history, backend
+            self._params, self._cluster, self._mode, trainer.model, outcome, self._history, session
         )
         if outcome.has_steps:
-            self._write(summary, backend.training, command)
+            self._write(summary, session.execution.training, command)
         else:
             self._folder.discard()
         if outcome.unwritten is not None:
@@ -127,7 +128,7 @@ class _Session:
         folder = self._folder
         backend = make_backend(self._params, self._cluster, trace, folder.model_dir / COMPILED)
         backend.artifact_dir = folder.path
-        stack.callback(lambda: folder.save_jobs(backend.jobs))
+        stack.callback(lambda: folder.save_jobs(backend.session.execution.jobs))
         stack.callback(backend.shutdown)
         return backend
 
@@ -182,7 +183,9 @@ def _configured_observers(
             batch_size = params.trainer.fit.train_dataloader.batch_size
             device = init.backend.backend_type
             observers.append(
-                Progress(machine, batch_size, folder.note, device, lambda: backend.newest_step)
+                Progress(
+                    machine, batch_size, folder.note, device, lambda: backend.session.newest_step
+                )
             )
         elif isinstance(logger, TensorBoardLogger):
             observers.append(Events((logger.summary_dir or folder.path) / (logger.run_name or "")))

@@ -73,13 +73,17 @@ class Trainer:
     def __init__(self, params: Params, backend: Backend, observers: Sequence[Observer]) -> None:
         self._trainer = params.trainer
         self._init: InitConfig = params.trainer.init
-        self._backend = backend
+        self.backend = backend
+        """The backend that trains."""
+        self.session = backend.session
         self._folder = CheckpointFolder(
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         survives = self._is_protected
         self._record: Mapping[str, Any] = {}
-        self._saver = Saver(self._folder, backend, self._saves_in_background(), goes_on=survives)
+        self._saver = Saver(
+            self._folder, self.session, self._saves_in_background(), goes_on=survives
+        )
         self._scaler = GradScaler()
         self.optimizer: Optimizer | None = None
         self.schedulers: list[Scheduler] = []
@@ -92,14 +96,14 @@ class Trainer:
         """Loggers among the callbacks; whoever ends the run closes them."""
         self._observers: Sequence[Observer] = [*observers, *self.loggers]
         self._callbacks = Callbacks([*own, *make_input_logs(self._init, backend.artifact_dir)])
-        self._restorer = Restorer(self, self._init, backend, self._folder, self._callbacks)
+        self._restorer = Restorer(self, self._init, self.session, self._folder, self._callbacks)
         self._callbacks.call("pre_setup", self)
         self._callbacks.call("setup", self)
         with backend.device:
             self.model: nn.Module = make_model(self._init)
         cstorch.compile(self.model, backend)
         self._evaluator = Evaluator(
-            self, self._init, backend, self.model, self._observers, self._callbacks
+            self, self._init, self.session, self.model, self._observers, self._callbacks
         )
         self._callbacks.call("post_setup", self)
 
@@ -132,9 +136,9 @@ class Trainer:
                 if stage.evaluates:
                     with loop.saving_when_asked(stage) as is_ending:
                         self._evaluator.evaluate_all(evaluations, is_ending)
-                if not self._backend.is_e2e_execution:
+                if not self.session.settings.is_e2e_execution:
                     return Outcome(plan.start + 1, plan.end, None, None)
-        digest = self._backend.weights_digest()
+        digest = self.session.model.digest()
         if self._not_finite.num_steps:
             log.info("Steps that were not finite: %d", self._not_finite.num_steps)
         log.info("Training completed successfully!")
@@ -142,14 +146,9 @@ class Trainer:
         return Outcome(plan.start + 1, plan.end, digest, self._checkpoint, unwritten)
 
     @property
-    def backend(self) -> Backend:
-        """The backend that trains."""
-        return self._backend
-
-    @property
     def global_step(self) -> int:
         """Steps of training that have been done."""
-        return self._backend.global_step
+        return self.session.global_step
 
     @property
     def model_dir(self) -> Path:
@@ -162,7 +161,7 @@ class Trainer:
         Args:
             metrics: Numbers or scalars of a step, by name.
         """
-        if self._backend.loop is None:
+        if self.session.loop is None:
             self._send(metrics)
         else:
             self._send_later(metrics)
@@ -171,7 +170,7 @@ class Trainer:
         """Plan the steps from the checkpoint that was restored."""
         return plan_run(
             self._init.loop,
-            start=self._backend.global_step,
+            start=self.session.global_step,
             steps_in_epoch=length_of(loader),
             log_every=self._init.logging.log_steps,
             checkpoint_every=self._init.checkpoint.steps or 0,
@@ -187,7 +186,7 @@ class Trainer:
         self._restorer.load_states(self._scaler, self.schedulers, loader)
         states = (self.model, self.optimizer, self.schedulers, self._scaler)
         step = training_step(self._init, *states, self._callbacks, self)
-        self._backend.watch = make_watch(self._init, plan.start)
+        self.session.execution.watch = make_watch(self._init, plan.start)
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, self._rate(), self._observers, logs_scale)
         work = Work(loader, step, plan, reporter, self.schedulers, self._scaler, self._record)
@@ -210,7 +209,7 @@ class Trainer:
     def _send(self, metrics: Mapping[str, Any]) -> None:
         numbers = {name: float(value) for name, value in metrics.items()}
         for observer in self._observers:
-            observer.summarized(self._backend.global_step, numbers)
+            observer.summarized(self.session.global_step, numbers)
 
     @contextmanager
     def _fitting(self, loader: DataLoader, evaluations: Sequence[DataLoader]) -> Iterator[None]:
@@ -234,7 +233,7 @@ class Trainer:
             (validation.val_dataloader,), "trainer.validate.val_dataloader"
         )
         self._restorer.start_from(validation.ckpt_path, record_of(self._init, self.model))
-        if self._restorer.path is None and self._backend.is_e2e_execution:
+        if self._restorer.path is None and self.session.settings.is_e2e_execution:
             log.warning(
                 "No checkpoint in %s, and none is named (--checkpoint_path): the evaluation is of "
                 "the initial weights, before any training",
@@ -251,12 +250,12 @@ class Trainer:
         loaders = self._evaluator.loaders(
             section.val_dataloaders, "trainer.validate_all.val_dataloaders"
         )
-        if not self._backend.is_e2e_execution:
+        if not self.session.settings.is_e2e_execution:
             self._evaluator.evaluate_all(loaders)
             return self._evaluated()
         for path in checkpoints_to_evaluate(section.ckpt_paths, self._folder):
             self._restorer.start_from(path, record_of(self._init, self.model))
-            self._backend.reload()
+            self.session.reload()
             self._evaluator.evaluate_all(loaders)
         return self._evaluated()
 
@@ -268,7 +267,7 @@ class Trainer:
     @property
     def _is_protected(self) -> bool:
         """Whether the run goes on after a loss."""
-        return self._backend.cluster_config.autorestart is not None
+        return self.backend.cluster_config.autorestart is not None
 
     def _saves_in_background(self) -> bool:
         """Return whether checkpoints are written while training goes on."""
@@ -279,7 +278,7 @@ class Trainer:
 
     def _rate(self) -> HyperSchedule | None:
         """Return the learning rate by the number of applied steps of training."""
-        done = self._backend.global_step - self._scaler.current.num_skipped_steps
+        done = self.session.global_step - self._scaler.current.num_skipped_steps
         for scheduler in self.schedulers:
             if scheduler.key == "lr":
                 offset = scheduler.last_epoch - done
@@ -301,7 +300,7 @@ class Trainer:
         return Outcome(plan.start + 1, plan.start, weights_digest(masters), self._checkpoint)
 
     def _evaluated(self) -> Outcome:
-        step = self._backend.global_step
-        digest = self._backend.weights_digest() if self._backend.is_e2e_execution else None
+        step = self.session.global_step
+        digest = self.session.model.digest() if self.session.settings.is_e2e_execution else None
         log.info("Evaluation completed successfully!")
         return Outcome(step, step, digest, self._checkpoint)

@@ -13,8 +13,8 @@ from torch import nn
 
 import cstorch
 from cstorch.amp import GradScaler
-from cstorch.backend import Backend
 from cstorch.optim.scheduler import Scheduler
+from cstorch.session.session import Session
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES
 from cstorch.utils.data.profiler import Profiler
@@ -40,8 +40,8 @@ class _Trainer(Protocol):
     model: nn.Module
 
     @property
-    def backend(self) -> Backend:
-        """The backend that trains."""
+    def session(self) -> Session:
+        """The session that trains."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ class TrainingLoop:
             "%s: the run goes back to %s and leaves out the batch of step %d",
             error.what, path.name, error.step,
         )  # fmt: skip
-        work, backend = self._work, self._trainer.backend
+        work, session = self._work, self._trainer.session
         self._restorer.restore(path)
-        backend.reload()
+        session.reload()
         work.scaler.current = make_scaler(self._init).current  # step 0 has skipped no step
         self._restorer.load_states(work.scaler, work.schedulers, work.loader)
-        return backend.global_step
+        return session.global_step
 
     def _train_part(self, stage: Stage, profiler: Profiler) -> None:
         plan = self._work.plan
@@ -193,7 +193,7 @@ class TrainingLoop:
     @property
     def _saves_initially(self) -> bool:
         """Whether a checkpoint of the state before the first step is still due."""
-        if self._saver.newest is not None or not self._trainer.backend.is_e2e_execution:
+        if self._saver.newest is not None or not self._trainer.session.settings.is_e2e_execution:
             return False
         if self._not_finite.rolls_back and not self._restorer.is_whole:
             return True

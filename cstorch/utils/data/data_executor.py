@@ -28,7 +28,7 @@ from cstorch import flags
 from cstorch.cluster.config import current_witness
 from cstorch.cluster.job_settings import ClusterConfig
 from cstorch.compile import model_of
-from cstorch.current import current_backend
+from cstorch.current import current_session
 from cstorch.listeners.hooks import after_transfer
 from cstorch.recording.loop import Step
 from cstorch.recording.step_value import StepCall, StepValue, resolve
@@ -68,7 +68,7 @@ class DataExecutor:
         activation_steps: The interval at which values come back (default 1), reduced so that they
             do at every checkpoint step. Values always come back after the last step.
         profiler_activities: Accepted without effect: rates and emulated times are always measured.
-        cs_config: Settings of the cluster, for a backend that was made without; releases to 2.2.
+        cs_config: Settings of the cluster, for a session that was made without; releases to 2.2.
         writer: What ``summarize_scalar`` of these releases writes to.
         listeners: Must be empty: a listener of ``cstorch.listeners`` hears every traced step.
         micro_batch_size: A value of the flag ``csx.performance.micro_batch_size``, which it sets.
@@ -90,16 +90,16 @@ class DataExecutor:
         listeners: Sequence[Any] | None = None,
         micro_batch_size: Any = None,
     ) -> None:
-        self._backend = current_backend()
+        self._session = current_session()
         _refuse_listeners(listeners)
         self.writer = writer
         if cs_config is not None:
-            self._backend.take_config(cs_config)
+            self._session.take_config(cs_config)
         if micro_batch_size is not None:
             flags.csx.performance.micro_batch_size = micro_batch_size
-        self.dataloader = loader_of(dataloader, self._backend.given_loaders)
+        self.dataloader = loader_of(dataloader, self._session.given_loaders)
         self.num_steps = 1
-        if self._backend.is_e2e_execution:
+        if self._session.settings.is_e2e_execution:
             self.num_steps = checked_steps(num_steps, self.dataloader)
         self.checkpoint_steps = checked_cadence(
             "checkpoint_steps", steps_of(checkpoint_steps, self.num_steps), least=0
@@ -121,8 +121,8 @@ class DataExecutor:
         Where it is given, jobs are short: about a second, or one step.
         """
         self.profiler = Profiler()
-        self._log = LoopLog(self._backend, self.profiler, self.num_steps)
-        self._start = self._backend.global_step
+        self._log = LoopLog(self._session, self.profiler, self.num_steps)
+        self._start = self._session.global_step
         self._step: Step | None = None
         self._called = 0  # iterations whose step was called
         self._done_elsewhere: int | None = None  # steps of training before a turn
@@ -136,7 +136,7 @@ class DataExecutor:
     @cached_property
     def artifact_dir(self) -> Path:
         """The folder for files about this loop, made when the loop begins or when it is asked."""
-        return self._backend.artifacts.new_executor()
+        return self._session.settings.artifacts.new_executor()
 
     @property
     def source(self) -> Callable[[], Any]:
@@ -156,7 +156,7 @@ class DataExecutor:
     @property
     def loading(self) -> Loading:
         """The loader of the batches on the emulated machine."""
-        workers = self._backend.cluster_config.num_workers_per_csx
+        workers = self._session.settings.cluster_config.num_workers_per_csx
         return replace(self.dataloader.loading, num_workers_per_csx=workers)
 
     @property
@@ -180,7 +180,7 @@ class DataExecutor:
     @property
     def is_checkpoint_step(self) -> bool:
         """Whether a checkpoint is due after this iteration's step."""
-        if not self.checkpoint_steps or not self._backend.is_e2e_execution:
+        if not self.checkpoint_steps or not self._session.settings.is_e2e_execution:
             return False
         at_the_end = isinstance(self.checkpoint_steps, int) and self.on_final_iteration
         return at_the_end or is_due(self.checkpoint_steps, self.user_iteration)
@@ -203,27 +203,27 @@ class DataExecutor:
         return self.num_steps
 
     def __iter__(self) -> Generator[Any]:
-        if self._backend.loop is not None and self._backend.loop.is_running:
+        if self._session.loop is not None and self._session.loop.is_running:
             raise ConfigError(
                 "two executor loops run at the same time",
                 code="two-loops",
                 rule="the cluster runs one job at a time",
                 remedy="end the first loop before the second begins",
             )
-        self.dataloader.start_at(self._backend.global_step)
-        self._backend.loop = self
-        self._start = self._backend.global_step
+        self.dataloader.start_at(self._session.global_step)
+        self._session.loop = self
+        self._start = self._session.global_step
         self._done = self._called = 0
         self._pending_results.clear()
         self._queued.clear()  # calls of a loop that was left early
         self._calls.clear()
         self._inputs.clear()
-        if self._backend.artifacts.is_chosen:
+        if self._session.settings.artifacts.is_chosen:
             log.debug("Files about this loop: %s", self.artifact_dir)
             steps = {"first_step": self._start + 1, "num_steps": self.num_steps}
             write_json(self.artifact_dir / "metadata.json", steps)
-        self._batches = batches_of(self._backend, self.dataloader)
-        self._backend.has_left_loop = True  # unless it comes to its end
+        self._batches = batches_of(self._session, self.dataloader)
+        self._session.has_left_loop = True  # unless it comes to its end
         try:
             for iteration in range(self.num_steps):
                 self.iteration = iteration
@@ -232,16 +232,16 @@ class DataExecutor:
                 yield self._batches.read(iteration)
                 self._check_current()
                 self._finish_iteration()
-            self._backend.has_left_loop = False
+            self._session.has_left_loop = False
         finally:
             self._reader = None
-            if self._backend.loop is self:
-                self._backend.loop = None
+            if self._session.loop is self:
+                self._session.loop = None
             self._log.close()
 
     def _check_current(self) -> None:
         """Raise ProgramOrderError if the loop was left, and its backend or another loop began."""
-        if self._backend.loop is not self:
+        if self._session.loop is not self:
             raise ProgramOrderError(
                 "an executor loop goes on after its end",
                 code="loop-ended",
@@ -274,8 +274,8 @@ class DataExecutor:
                 own = pytree.tree_map_only(StepValue, lambda value: value.of(call), arguments)
                 self._queued.append((function, own))
         self._done = self._called = before
-        self._done_elsewhere = self._backend.steps.done
-        self._backend.steps.done = self._start + before
+        self._done_elsewhere = self._session.steps.done
+        self._session.steps.done = self._start + before
         return True
 
     def attach(self, step: Step, inputs: Mapping[str, torch.Tensor] | None = None) -> StepCall:
@@ -284,7 +284,7 @@ class DataExecutor:
         ``inputs`` are values of ``Program.step_inputs`` from this iteration on.
         """
         if step.mode == "eval" and self._done_elsewhere is not None:
-            self._backend.steps.done = self._done_elsewhere  # it counts no steps
+            self._session.steps.done = self._done_elsewhere  # it counts no steps
         self._done_elsewhere = None
         if self._step is not None and self._step is not step:
             if "eval" in (self._step.mode, step.mode):
@@ -293,14 +293,14 @@ class DataExecutor:
                     code="two-steps-in-one-loop",
                     remedy="evaluate in a second executor",
                 )
-            self._backend.have_steps_turns = True
+            self._session.have_steps_turns = True
         self._step = step
         self._called = self.user_iteration
         self._call = self._calls.setdefault(self._called, StepCall(self))
         if inputs:
             self._inputs[self._called] = inputs
         step.note_called(self._start + self._called)
-        if not self._backend.is_csx:
+        if not self._session.settings.backend_type.is_csx:
             self._done = self._called  # the step runs at once
         return self._call
 
@@ -313,19 +313,19 @@ class DataExecutor:
 
         A program that reads weights in every iteration so runs every step as a job of its own.
         """
-        if self._step is not None and self._backend.is_e2e_execution:
+        if self._step is not None and self._session.settings.is_e2e_execution:
             self._run_to(self._step, self._called)
 
     def run_for_reading(self) -> None:
         """Run the pending steps, if the loop still runs, because a result is read in the loop."""
-        if self._backend.loop is not self:
+        if self._session.loop is not self:
             return
-        if not self._backend.is_reading_noted:
+        if not self._session.is_reading_noted:
             log.info(
                 "A result of the traced step is read in the loop, so that the steps up to it run at"
                 " once as a job of their own; in a @cstorch.step_closure it costs nothing"
             )
-            self._backend.is_reading_noted = True
+            self._session.is_reading_noted = True
         self.run_pending()
 
     def position_of(self, tensor: torch.Tensor) -> int:
@@ -344,15 +344,15 @@ class DataExecutor:
     def queue(self, function: Callable[..., Any], arguments: Any) -> None:
         """Run a closure after this iteration's step, if values come back then."""
         may_be_due = self.is_activation_step or self.is_ending is not None
-        if may_be_due and self._backend.is_e2e_execution:
+        if may_be_due and self._session.settings.is_e2e_execution:
             self._queued.append((function, arguments))
 
     def _finish_iteration(self) -> None:
-        if self._step is None or not self._backend.is_e2e_execution:
+        if self._step is None or not self._session.settings.is_e2e_execution:
             return
         self._log.begin(self._step.mode, self._newest_iteration)
         is_called = self._called == self.user_iteration
-        if is_called and not self._backend.is_csx:
+        if is_called and not self._session.settings.backend_type.is_csx:
             elapsed_s = time.perf_counter() - self._iteration_started_s
             self.profiler.rate_tracker.add(self._step.batch_size, elapsed_s)
             self._pending_results.append(self._host_result(self._step))
@@ -373,7 +373,7 @@ class DataExecutor:
             function(*args, **kwargs)
         self._log.note(step.mode, self.user_iteration, loss)
         if self._witness is not None and step.mode == "train":
-            self._witness.note(model_of(self._backend), loss, step)
+            self._witness.note(model_of(self._session), loss, step)
 
     @property
     def _is_long_job(self) -> bool:
@@ -386,15 +386,15 @@ class DataExecutor:
 
     def _newest_iteration(self) -> int:
         """Return the newest iteration whose step has begun, counted from 1, in any thread."""
-        if not self._backend.is_csx:
+        if not self._session.settings.backend_type.is_csx:
             return self.user_iteration
         if self._step is not None and self._step.mode == "eval":
-            return self._backend.newest_batch
-        return self._backend.newest_step - self._start
+            return self._session.newest_batch
+        return self._session.newest_step - self._start
 
     def _host_result(self, step: Step) -> StepResult:
         """Return the result of the step that has just run on CPU or GPU."""
-        number = self._backend.global_step if step.mode == "train" else self._done
+        number = self._session.global_step if step.mode == "train" else self._done
         return StepResult(number, self._call.values or (), None, None, self._call.loss_scale)
 
     def _run_to(self, step: Step, iteration: int) -> None:
@@ -406,14 +406,14 @@ class DataExecutor:
         """Feed the next step with its inputs; return how many steps may run with them as a job."""
         first = self._done + 1
         if first in self._inputs:
-            self._backend.feed(self._inputs.pop(first))
+            self._session.feed(self._inputs.pop(first))
         return min((i for i in self._inputs if i <= iteration), default=iteration + 1) - first
 
     def _run_job(self, step: Step, count: int) -> None:
         """Run the next steps as one job of the cluster."""
-        before = self._backend.global_step if step.mode == "train" else self._done
+        before = self._session.global_step if step.mode == "train" else self._done
         started_s = time.perf_counter()
-        results = self._backend.run(step.mode, before + 1, before + count, step.loss_scale)
+        results = self._session.run(step.mode, before + 1, before + count, step.loss_scale)
         elapsed_s = time.perf_counter() - started_s
         self._step_s = elapsed_s / count
         self.profiler.add(results, step.batch_size, elapsed_s)
@@ -422,7 +422,7 @@ class DataExecutor:
             if (call := self._calls.pop(iteration_done, None)) is not None:
                 call.note(result)
         self._done += count
-        step.note_done(self._backend.global_step, results[-1].loss_scale)
+        step.note_done(self._session.global_step, results[-1].loss_scale)
 
 
 def _refuse_listeners(listeners: Sequence[Any] | None) -> None:

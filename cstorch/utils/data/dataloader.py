@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from appliance.input.batches import GlobalBatches
-from cstorch.current import call_on_worker, existing_backend
+from cstorch.current import call_on_worker, existing_session
 from cstorch.utils.data.restartable import own_state
 from waferstream.core.errors import DataError
 from waferstream.core.program.loading import Loading
@@ -51,8 +51,8 @@ class DataLoader:
         """
         if self._offset is not None:
             return self._offset
-        backend = existing_backend()
-        return 0 if backend is None else -backend.steps.resumed
+        session = existing_session()
+        return 0 if session is None else -session.steps.resumed
 
     @cached_property
     def _batches(self) -> GlobalBatches:
@@ -98,10 +98,10 @@ class DataLoader:
         The state of a RestartableDataLoader of the user's is part of it, for other readers of the
         checkpoint: reading on needs none, since every batch before is read again.
         """
-        backend = existing_backend()
-        if backend is not None:
-            backend.settle()
-        done = 0 if backend is None else backend.global_step
+        session = existing_session()
+        if session is not None:
+            session.settle()
+        done = 0 if session is None else session.global_step
         batches = done + self.offset if self._loaded is None else self._loaded
         samples = batches * self._rows
         return {**own_state(self.local, batches, samples), BATCHES: batches, SAMPLES: samples}

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from cstorch.backend import Backend
-from cstorch.host_backend import HostBackend
+from cstorch.session.host_steps import HostSteps
+from cstorch.session.session import Session
 from cstorch.utils.data.dataloader import DataLoader
 from waferstream.core.program.program import Mode
 
@@ -34,17 +34,17 @@ class FirstBatch:
 
 
 class EveryBatch:
-    """The batches of a loader in order, on the device of a backend.
+    """The batches of a loader in order, on the device of a CPU or GPU session.
 
     What the loop does is known after its first step only, unless it did the same before. Until then
     a model in evaluation mode is taken to be evaluated.
     """
 
-    def __init__(self, backend: HostBackend, dataloader: DataLoader) -> None:
-        self._backend, self._dataloader = backend, dataloader
-        self._global_step = backend.global_step
-        trains = backend.model is None or backend.model.training
-        self._mode = backend.mode_of.get(dataloader.source, "train" if trains else "eval")
+    def __init__(self, session: Session, host: HostSteps, dataloader: DataLoader) -> None:
+        self._host, self._dataloader = host, dataloader
+        self._global_step = session.global_step
+        trains = session.model.module is None or session.model.module.training
+        self._mode = host.mode_of.get(dataloader.source, "train" if trains else "eval")
         self._iteration = 0
         self.leaves: list[torch.Tensor] = []
 
@@ -60,7 +60,7 @@ class EveryBatch:
 
     def in_mode(self, mode: Mode, arguments: Any) -> Any:
         """Return the arguments of a step with the tensors of the batch that its mode reads."""
-        self._backend.mode_of[self._dataloader.source] = mode
+        self._host.mode_of[self._dataloader.source] = mode
         if mode == self._mode:
             return arguments
         self._mode = mode
@@ -76,11 +76,11 @@ class EveryBatch:
         return pytree.tree_map_only(torch.Tensor, replaced, arguments)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self._backend.torch_device)
+        return tensor.to(self._host.device)
 
 
-def batches_of(backend: Backend, dataloader: DataLoader) -> FirstBatch | EveryBatch:
+def batches_of(session: Session, dataloader: DataLoader) -> FirstBatch | EveryBatch:
     """Return the batches of a loop over a loader."""
-    if isinstance(backend, HostBackend):
-        return EveryBatch(backend, dataloader)
+    if session.host is not None:
+        return EveryBatch(session, session.host, dataloader)
     return FirstBatch(dataloader)

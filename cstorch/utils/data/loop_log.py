@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from cstorch.backend import Backend
 from cstorch.progress import eval_line, train_line
+from cstorch.session.session import Session
 from cstorch.utils.data.profiler import Profiler
 from waferstream.core.program.program import Mode
 from waferstream.host.progress_bar import ProgressBar
@@ -25,8 +25,8 @@ class LoopLog:
     Where the terminal shows bars, a bar follows the steps (``ProgramSettings.bars``).
     """
 
-    def __init__(self, backend: Backend, profiler: Profiler, num_steps: int) -> None:
-        self._backend = backend
+    def __init__(self, session: Session, profiler: Profiler, num_steps: int) -> None:
+        self._session = session
         self._profiler = profiler
         self._num_steps = num_steps
         self._last_s = 0.0
@@ -39,7 +39,7 @@ class LoopLog:
             mode: What the loop does.
             look: Returns the newest iteration that has begun, counted from 1, in any thread.
         """
-        if self._bar is None and mode in self._backend.bars and shows_bars():
+        if self._bar is None and mode in self._session.settings.bars and shows_bars():
             word, unit = ("Train", "step") if mode == "train" else ("Evaluate", "batch")
             self._bar = ProgressBar(word, 1, self._num_steps, look, unit)
 
@@ -55,33 +55,33 @@ class LoopLog:
             self._bar.reach(iteration)
         now_s = time.monotonic()
         is_due = iteration == self._num_steps or now_s - self._last_s >= LINE_INTERVAL_S
-        if loss is not None and is_due and self._backend.logs_progress:
+        if loss is not None and is_due and self._session.settings.logs_progress:
             self._last_s = now_s
             line = self._trained if mode == "train" else self._evaluated
             log.info("%s", line(iteration, loss))
 
     def _trained(self, iteration: int, loss: float) -> str:
-        rates, backend = self._profiler.rate_tracker, self._backend
+        rates, session = self._profiler.rate_tracker, self._session
         left_s = (self._num_steps - iteration) * rates.elapsed_s / iteration
         return train_line(
-            step=backend.global_step,
+            step=session.global_step,
             loss=loss,
             rate=rates.rate,
             global_rate=rates.global_rate,
             loop_remaining_s=left_s,
             remaining_s=left_s,
             emulated_rate=self._profiler.emulated_rate or None,
-            machine=backend.cluster_config.machine_name,
-            device=backend.backend_type,
+            machine=session.settings.cluster_config.machine_name,
+            device=session.settings.backend_type,
         )
 
     def _evaluated(self, iteration: int, loss: float) -> str:
         rates = self._profiler.rate_tracker
         return eval_line(
-            global_step=self._backend.global_step,
+            global_step=self._session.global_step,
             batch=iteration,
             loss=loss,
             rate=rates.rate,
             global_rate=rates.global_rate,
-            device=self._backend.backend_type,
+            device=self._session.settings.backend_type,
         )

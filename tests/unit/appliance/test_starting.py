@@ -17,7 +17,7 @@ def trained(shape: Shape, path: Path) -> dict[str, Any]:
     """Train a step, save, and train three more."""
 
     def run(backend: Backend) -> dict[str, Any]:
-        results = backend.run("train", 2, 4)
+        results = backend.session.run("train", 2, 4)
         return {
             "digest": backend.weights_digest(),
             "results": [(r.step, r.values, r.gradient_norm, r.timing) for r in results],

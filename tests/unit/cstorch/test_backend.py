@@ -107,9 +107,9 @@ def test_newest_step_is_known_while_a_job_runs(
     run, seen = LocalRoles.run, []
 
     def noting(roles: LocalRoles, job: Job) -> list[Report]:
-        seen.append((backend.newest_step, backend.newest_batch))
+        seen.append((backend.session.newest_step, backend.session.newest_batch))
         reports = run(roles, job)
-        seen.append((backend.newest_step, backend.newest_batch))
+        seen.append((backend.session.newest_step, backend.session.newest_batch))
         return reports
 
     monkeypatch.setattr(LocalRoles, "run", noting)

@@ -162,7 +162,7 @@ def test_error_in_a_closure_ends_the_loop(backend: cstorch.Backend) -> None:
 
     with pytest.raises(KeyError, match="mine"):
         run(executor(2), lambda batch: fail(step(batch)))
-    assert backend.loop is None
+    assert backend.session.loop is None
     assert len(losses(step, executor(2))) == 2
 
 

@@ -15,6 +15,7 @@ from torch import nn
 import cstorch
 from appliance.checkpoints.folder import LOCK_NAME, CheckpointFolder
 from appliance.coordinator.commands import ReadWeights
+from cstorch.session import saving
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import (
     batches,
@@ -101,13 +102,13 @@ def test_files_of_a_killed_save_are_removed_by_prepare(
 ) -> None:
     """Every hidden file that exists while the servers write is known to prepare()."""
     folder, killed = CheckpointFolder(tmp_path / "living"), tmp_path / "killed"
-    save = cstorch.Backend.save
+    save = saving.save
 
     def save_and_look(*args: Any) -> None:
         save(*args)
         shutil.copytree(folder.path, killed)
 
-    monkeypatch.setattr(cstorch.Backend, "save", save_and_look)
+    monkeypatch.setattr(saving, "save", save_and_look)
     with folder.draft(1) as draft:
         cstorch.save({"model": {}}, draft.partial)
     assert len(list(killed.iterdir())) > 1
@@ -163,7 +164,7 @@ class Tied(nn.Module):
 def saved_tied_model(path: Path) -> dict[str, torch.Tensor]:
     """Train ``Tied`` with other buffers than its initial ones, save it, return its state dict."""
     with running_backend(Shape(2, servers=2)) as backend:
-        backend.register(Tied())
+        backend.session.register(Tied())
         model = model_of(backend)
         model.get_buffer("scale").fill_(0.25)
         model.get_buffer("third").fill_(2 / 3)
@@ -199,9 +200,9 @@ def test_restore_reads_buffers(tmp_path: Path, registers_first: bool) -> None:
     expected = saved_tied_model(tmp_path / "c.mdl")
     with running_backend() as backend:
         if registers_first:
-            backend.register(Tied())
+            backend.session.register(Tied())
         backend.restore(tmp_path / "c.mdl")
-        backend.register(backend.model or Tied())
+        backend.session.register(backend.model or Tied())
         (loss,) = losses(evaluation_step(backend), executor(1))
         state = model_of(backend).state_dict()
         assert all(torch.equal(state[name], expected[name]) for name in expected)
@@ -217,7 +218,7 @@ def test_restore_of_a_checkpoint_without_buffers(tmp_path: Path) -> None:
     append_tensors(path, "model", {name: t.numpy() for name, t in parameters.items()})
     write_metadata(path, {})
     with running_backend() as backend:
-        backend.register(Tied())
+        backend.session.register(Tied())
         backend.restore(path)
         losses(evaluation_step(backend), executor(1))
         state = model_of(backend).state_dict()
@@ -231,7 +232,7 @@ def test_restore_of_a_buffer_of_another_shape_is_refused(tmp_path: Path) -> None
     model = Tied()
     model.register_buffer("scale", torch.ones(4))
     with running_backend() as backend:
-        backend.register(model)
+        backend.session.register(model)
         with raises(CheckpointError, "buffer-shape-mismatch"):
             backend.restore(tmp_path / "c.mdl")
 

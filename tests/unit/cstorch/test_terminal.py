@@ -45,7 +45,7 @@ def test_loops_show_their_progress(
     with caplog.at_level(logging.INFO, "waferstream"), running_backend(device=device) as backend:
         losses(training_step(backend), executor(3))
         losses(evaluation_step(backend), executor(2))
-        backend.logs_progress, backend.bars = False, ()
+        backend.session.settings.logs_progress, backend.session.settings.bars = False, ()
         losses(training_step(backend), executor(1))
     lines = [message for message in caplog.messages if message.startswith("|")]
     last = [line for line in lines if ", Step=3, " in line or "Batch=2, " in line]

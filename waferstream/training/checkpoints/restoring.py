@@ -13,9 +13,9 @@ from torch import nn
 import cstorch
 from appliance.checkpoints.folder import CheckpointFolder
 from cstorch.amp import GradScaler
-from cstorch.backend import Backend
 from cstorch.cluster.restored import STATES
 from cstorch.optim.scheduler import Scheduler
+from cstorch.session.session import Session
 from cstorch.utils.data import DataLoader
 from cstorch.utils.data.dataloader import BATCHES, SAMPLES
 from waferstream.checkpoint.reader import Reader
@@ -42,7 +42,7 @@ class Restorer:
     Args:
         trainer: The run, which callbacks receive.
         init: Its configuration.
-        backend: The backend that restores weights and optimizer states.
+        session: The session that restores weights and optimizer states.
         folder: The checkpoints of the run.
         callbacks: Those of the run.
     """
@@ -51,13 +51,13 @@ class Restorer:
         self,
         trainer: _Trainer,
         init: InitConfig,
-        backend: Backend,
+        session: Session,
         folder: CheckpointFolder,
         callbacks: Callbacks,
     ) -> None:
         self._trainer = trainer
         self._init = init
-        self._backend = backend
+        self._session = session
         self._folder = folder
         self._callbacks = callbacks
         self._last_number = folder.last_number()  # of the checkpoints of earlier runs
@@ -81,7 +81,7 @@ class Restorer:
         """
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
-            autoload = autoload and self._backend.is_e2e_execution
+            autoload = autoload and self._session.settings.is_e2e_execution
             path = self._folder.newest() if autoload else None
             strict = not self._init.checkpoint.disable_strict_checkpoint_loading
             if path is not None and strict and "model" in self._asked_states():
@@ -101,7 +101,7 @@ class Restorer:
             Reader(path).require_version()
         strict = not checkpoint.disable_strict_checkpoint_loading
         self._callbacks.call("on_before_load_checkpoint", self._trainer, str(path))
-        objects = self._backend.restore(path, states, strict)
+        objects = self._session.restore(path, states, strict)
         self._callbacks.call("on_load_checkpoint", self._trainer, objects)
         step = objects.get("global_step", 0)
         earlier = {
@@ -111,7 +111,7 @@ class Restorer:
         found = {**earlier, **objects}
         self._objects = {state: found[state] for state in found.keys() & states}
         self.path, self.is_whole = path, set(states) >= set(STATES)
-        log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
+        log.info("Starting from checkpoint %s, step %d", path, self._session.global_step)
 
     def load_states(
         self, scaler: GradScaler, schedulers: Sequence[Scheduler], loader: DataLoader

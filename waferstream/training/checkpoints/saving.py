@@ -12,7 +12,8 @@ from typing import Any
 
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.checkpoints.folder import NUMBER, CheckpointFolder, Draft
-from cstorch.backend import Backend
+from cstorch.session.saving import begin_save, save
+from cstorch.session.session import Session
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.reader import Reader
 from waferstream.core.errors import ApplianceNanError, CheckpointError, WaferStreamError
@@ -27,17 +28,17 @@ class Saver:
 
     Args:
         folder: The folder of checkpoints.
-        backend: The backend that trains.
+        session: The session that trains.
         in_background: Whether training goes on while a checkpoint is written. One is written at a
             time; its error is raised by the next call.
         goes_on: Whether training goes on without a checkpoint that cannot be written (at once).
     """
 
     def __init__(
-        self, folder: CheckpointFolder, backend: Backend, in_background: bool, goes_on: bool
+        self, folder: CheckpointFolder, session: Session, in_background: bool, goes_on: bool
     ) -> None:
         self._folder = folder
-        self._backend = backend
+        self._session = session
         self._in_background = in_background
         self._goes_on = goes_on
         self._thread: threading.Thread | None = None
@@ -83,7 +84,7 @@ class Saver:
         with ExitStack() as stack:
             draft = stack.enter_context(self._folder.draft(step))
             numbered = {**objects, NUMBER: draft.number}
-            begun = self._backend.begin_save(draft.partial, CLUSTER_STATES, numbered)
+            begun = begin_save(self._session, draft.partial, CLUSTER_STATES, numbered)
             self.newest = draft.final
             rest = stack.pop_all()
         self._thread = threading.Thread(
@@ -96,7 +97,7 @@ class Saver:
         try:
             with self._folder.draft(step) as draft:
                 numbered = {**objects, NUMBER: draft.number}
-                self._backend.save(draft.partial, CLUSTER_STATES, numbered)
+                save(self._session, draft.partial, CLUSTER_STATES, numbered)
         except CheckpointError as error:
             if not self._goes_on:
                 raise
@@ -116,7 +117,7 @@ class Saver:
         """Wait until everything is written; raise the error that it had."""
         if self._thread is not None:
             try:
-                self._backend.finish_saving()
+                self._session.execution.finish_saving()
             finally:
                 self._thread.join()
                 self._thread = None
@@ -149,6 +150,6 @@ class Saver:
             remedy="lower the learning rate, or clip gradients (precision.max_gradient_norm); the "
             "same command continues from the checkpoint before",
         )
-        if self._backend.check_loss:
+        if self._session.settings.check_loss:
             raise error
         log.warning("%s", error)

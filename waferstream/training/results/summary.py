@@ -11,7 +11,7 @@ from torch import nn
 from appliance.spec import ClusterSpec
 from csnode.engine.regions import layer_regions, operand_dtype
 from csnode.engine.spec import EngineSpec, LayerRegion
-from cstorch.backend import Backend
+from cstorch.session.session import Session
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.init import DataLoaderConfig
@@ -43,7 +43,7 @@ def summarize(
     model: nn.Module,
     outcome: Outcome,
     history: History,
-    backend: Backend,
+    session: Session,
 ) -> RunSummary:
     """Summarize a run."""
     trainer = params.trainer
@@ -69,11 +69,13 @@ def summarize(
         checkpoint=str(outcome.checkpoint) if outcome.checkpoint else None,
         measured=_measured(history) if is_trained else None,
         emulated=Emulated.of(history.timed) if is_trained else None,
-        start_up=backend.start_up,
+        start_up=session.execution.start_up,
         stragglers=dict(history.stragglers),
         link_waits=dict(history.link_waits),
-        programs=tuple(backend.program_reports),
-        regions=_regions(init, cluster.runtime.engine, backend.training, outcome.last_step),
+        programs=tuple(session.program_reports),
+        regions=_regions(
+            init, cluster.runtime.engine, session.execution.training, outcome.last_step
+        ),
     )
 
 

@@ -42,9 +42,10 @@ def make_backend(
         seed=init.seed,
         check_loss=init.callback(CheckLoss) is not None,
     )
-    backend.logs_progress = False  # observers report it
-    backend.bars = ("eval",)
-    backend.returns_values = False  # checkpoints hold them
+    settings = backend.session.settings
+    settings.logs_progress = False  # observers report it
+    settings.bars = ("eval",)
+    backend.session.execution.returns_values = False  # checkpoints hold them
     return backend
 
 

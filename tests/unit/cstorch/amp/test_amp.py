@@ -181,7 +181,7 @@ def test_autocast_trains_a_plain_model_on_fp32_batches(
     amp.set_half_dtype(half)
     backends.csx.precision.optimization_level = level
     seen, digest = plain_loop()
-    backend.register(PlainNet())
+    backend.session.register(PlainNet())
     found, weights = train(backend)
     assert weights == digest
     assert found == pytest.approx(seen, rel=1e-6)
@@ -193,7 +193,7 @@ def test_validation_accepts_what_autocast_runs(level: Any) -> None:
     with running_backend(validate_only=True) as backend:
         amp.enable_mixed_precision()
         backends.csx.precision.optimization_level = level
-        backend.register(PlainNet())
+        backend.session.register(PlainNet())
         step = training_step(backend)
         losses(step, executor())
         doubles = loader(lambda: [{k: t.double() for k, t in b.items()} for b in batches()])
@@ -239,7 +239,7 @@ class Faint(Regression):
 def test_loss_scale_keeps_small_gradients(scale: float, backend: cstorch.Backend) -> None:
     """In float16 kernels gradients below 6e-8 vanish unless the loss is scaled."""
     amp.set_half_dtype("float16")
-    backend.register(Faint())
+    backend.session.register(Faint())
     train(backend, scale, lr=1e8)
     initial = {name: p.detach().numpy() for name, p in Faint().named_parameters()}
     masters = cluster_of(backend).do(ReadWeights(list(initial)))

@@ -77,7 +77,7 @@ def test_module_at_its_own_level_trains() -> None:
         with running_backend() as backend:
             amp.enable_mixed_precision()
             backends.csx.precision.optimization_level = 1
-            backend.register(Mixed(level))
+            backend.session.register(Mixed(level))
             assert all(loss > 0 for loss in losses(training_step(backend), executor(2)))
             digests.append(backend.weights_digest())
     assert digests[0] == digests[1] != digests[2]

@@ -79,8 +79,8 @@ def test_artifact_folder_can_be_changed(tmp_path: Path) -> None:
     with running_backend(artifact_dir=tmp_path / "a", compile_dir=tmp_path / "c") as backend:
         backend.artifact_dir = tmp_path / "b"
         losses(training_step(backend), executor(1))
-        assert backend.cache is not None
-        assert backend.cache.root == tmp_path / "c"
+        assert backend.session.settings.cache is not None
+        assert backend.session.settings.cache.root == tmp_path / "c"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
 
 

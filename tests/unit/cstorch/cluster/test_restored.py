@@ -78,7 +78,7 @@ def test_reload_reads_another_checkpoint(tmp_path: Path) -> None:
         evaluate = evaluation_step(backend)
         before = losses(evaluate, executor(1))
         backend.restore(tmp_path / "c.mdl")
-        backend.reload()
+        backend.session.reload()
         assert losses(evaluate, executor(1)) != before
 
 
@@ -88,7 +88,7 @@ def test_restore_of_another_model_needs_strict_off(tmp_path: Path) -> None:
 
     def digest(depth: int, **options: Any) -> str:
         with running_backend() as backend:
-            backend.register(Regression(depth=depth))
+            backend.session.register(Regression(depth=depth))
             backend.restore(tmp_path / "c.mdl", states={"model"}, **options)
             losses(evaluation_step(backend), executor(1))
             return backend.weights_digest()
@@ -106,7 +106,7 @@ def test_refused_checkpoint_can_be_restored_leniently(tmp_path: Path) -> None:
     seen = []
     for is_refused_first in (False, True):
         with running_backend() as backend:
-            backend.register(Regression(depth=3))
+            backend.session.register(Regression(depth=3))
             evaluate = evaluation_step(backend)
             if is_refused_first:
                 backend.restore(tmp_path / "c.mdl", states={"model"})

@@ -12,6 +12,7 @@ import pytest
 import cstorch
 from appliance.coordinator.cluster import Cluster
 from cstorch.cluster.run_trace import RunTrace
+from cstorch.session.saving import save
 from tests.support.programs.cstorch_program import (
     evaluation_step,
     executor,
@@ -31,7 +32,7 @@ SHAPE = Shape(2, servers=2, restarts=1, has_replicas=True)
 def train_evaluate_and_save(backend: cstorch.Backend, path: Path) -> None:
     losses(training_step(backend), executor(3, activation_steps=2))
     losses(evaluation_step(backend), executor(1))
-    backend.save(path, ("model", "optimizer"), {})
+    save(backend.session, path, ("model", "optimizer"), {})
 
 
 def recorded(shape: Shape, limit: int) -> cstorch.ClusterConfig:
@@ -43,7 +44,7 @@ def recorded(shape: Shape, limit: int) -> cstorch.ClusterConfig:
 def timings_of(backend: cstorch.Backend) -> Iterator[list[StepTiming]]:
     """Yield a list that has the emulated times of the steps of training at the end of a block."""
     timings: list[StepTiming] = []
-    with patch.object(backend.timed, "add", wraps=backend.timed.add) as add:
+    with patch.object(backend.session.timed, "add", wraps=backend.session.timed.add) as add:
         yield timings
     timings.extend(timing for call in add.call_args_list for timing in call.args[0])
 
@@ -122,10 +123,10 @@ def test_trace_keeps_its_limit_and_tells(tmp_path: Path) -> None:
     with running_backend(cluster_config=recorded(Shape(2), 40)) as backend:
         train_evaluate_and_save(backend, tmp_path / "weights.mdl")
         missing = backend.write_trace(tmp_path / "trace.json")
-        cut, timed = backend.weights_digest(), backend.timed
+        cut, timed = backend.weights_digest(), backend.session.timed
     with running_backend(cluster_config=cluster_config(Shape(2))) as backend:
         train_evaluate_and_save(backend, tmp_path / "again.mdl")
-        assert (backend.weights_digest(), backend.timed) == (cut, timed)
+        assert (backend.weights_digest(), backend.session.timed) == (cut, timed)
     trace = read_trace(tmp_path / "trace.json")
     assert len(missing) == 2
     assert trace.about["missing"] == missing

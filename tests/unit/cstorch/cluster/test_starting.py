@@ -39,7 +39,7 @@ from waferstream.core.units import PS_PER_S
 def test_size_of_the_cluster(config: Any, size: tuple[int, int, int]) -> None:
     """The size follows from the job and from the limits of cluster.yaml."""
     with running_backend(cluster_config=cstorch.ClusterConfig(**config)) as backend:
-        found = backend.size()
+        found = backend.session.settings.size()
     assert (found.num_csx, found.num_servers, found.num_workers) == size
 
 
@@ -48,9 +48,9 @@ def test_size_has_as_many_lanes_as_fill_the_host() -> None:
     runtime = RuntimeSpec(kind="ray", cores=6)
     config = cstorch.ClusterConfig(num_csx=2, cluster=ClusterSpec(runtime=runtime))
     with running_backend(cluster_config=config) as backend:
-        assert backend.size().lanes == 3
+        assert backend.session.settings.size().lanes == 3
     with running_backend(Shape(2)) as backend:
-        assert backend.size().lanes == 1
+        assert backend.session.settings.size().lanes == 1
 
 
 def test_emulated_start_up_is_logged_once(
@@ -62,8 +62,8 @@ def test_emulated_start_up_is_logged_once(
         losses(evaluation_step(backend), executor(2))
     (line,) = [text for text in caplog.messages if text.startswith("Emulated start-up")]
     assert "programming 110.00 s, initial weights 2.30 s; each checkpoint: " in line
-    assert backend.start_up is not None
-    assert backend.start_up.programming_ps == 110 * PS_PER_S
+    assert backend.session.execution.start_up is not None
+    assert backend.session.execution.start_up.programming_ps == 110 * PS_PER_S
 
 
 def test_model_too_large_for_memoryx_starts_nothing() -> None:

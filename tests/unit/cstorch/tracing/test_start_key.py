@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import cstorch
-from cstorch.current import current_backend
+from cstorch.current import current_session
 from cstorch.listeners.hooks import register_traced_tensor_hook
 from cstorch.tracing.call import Call
 from cstorch.tracing.forward import Forward
@@ -47,7 +47,7 @@ def key(
     model = Model()
     change(model)
     call = Call.of(function, ({"x": torch.zeros(4, 2), **batch},), {})
-    return start_key(current_backend(), model, call, Forward(lambda _: torch.zeros(()), identity))
+    return start_key(current_session(), model, call, Forward(lambda _: torch.zeros(()), identity))
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_what_cannot_be_known_has_no_key() -> None:
 @pytest.mark.parametrize(("policy", "is_shared"), [("auto", True), ("fill_wafer", False)])
 def test_systems_share_a_key_where_they_share_micro_batches(policy: Any, is_shared: bool) -> None:
     """With another tree, too, which decides nothing of a program; a wafer decides its fit."""
-    current_backend().shutdown()
+    current_session().shutdown()
 
     def found(num_csx: int, fan_out: int, system: str = "CS-2") -> str | None:
         config = cluster_config(Shape(num_csx, fan_out), system=system)

@@ -215,7 +215,7 @@ def test_simulated_steps_take_as_long_as_steps_of_training(
         cstorch.backends.csx.performance.micro_batch_size = size
         cstorch.compile(Scores(group), backend)
         losses(training_step(backend), executor(2, loader(lambda: batches)))
-        trained_ps = backend.timed.attribution.total_ps
+        trained_ps = backend.session.timed.attribution.total_ps
     prediction = found.points[0].prediction
     assert prediction is not None
     first, *others = prediction.steps_ps

@@ -106,7 +106,7 @@ def test_two_loops_at_a_time_are_refused(backend: cstorch.Backend) -> None:
     """The second loop fails; the first one can continue."""
     with raises(ConfigError, "two-loops"):
         run(executor(), lambda _: run(executor(), lambda _: None))
-    assert backend.loop is None
+    assert backend.session.loop is None
 
 
 def test_loop_can_be_left_early(backend: cstorch.Backend) -> None:
@@ -143,13 +143,13 @@ def test_steps_between_activation_steps_run_in_one_job(
     step = training_step(backend)
     loop = executor(5, activation_steps=3)
     asked: list[tuple[Any, ...]] = []
-    run_steps = backend.run
+    run_steps = backend.session.run
 
     def note(*args: Any) -> Any:
         asked.append(args[:3])
         return run_steps(*args)
 
-    monkeypatch.setattr(backend, "run", note)
+    monkeypatch.setattr(backend.session, "run", note)
     run(loop, step)
     assert asked == [("train", 1, 3), ("train", 4, 5)]
     assert [result.step for result in loop.results] == [4, 5]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from appliance.elaboration.elaborate import ClusterSize
 from cstorch.cluster import job_settings
@@ -22,7 +20,7 @@ from waferstream.core.program.program import Mode
 
 
 class ProgramSettings:
-    """The settings of a program, which its backend has.
+    """The settings of a program.
 
     Args:
         backend_type: CSX, CPU or GPU.
@@ -33,12 +31,10 @@ class ProgramSettings:
         validate_only: Check that every op has a kernel, and run nothing.
         seed: Seed of the random ops of all steps.
         check_loss: Whether a loss that is not finite ends a job.
-    """
 
-    is_csx = True
-    is_cpu = is_gpu = False
-    appliance = None
-    """The vendor's client, of which programs ask how many operations its compiler counted."""
+    On CPU and GPU the settings of a cluster have no effect; compile_only and validate_only are
+    refused.
+    """
 
     def __init__(
         self,
@@ -57,9 +53,11 @@ class ProgramSettings:
                 "compile_only and validate_only exclude each other",
                 code="compile-only-and-validate-only",
             )
+        if not backend_type.is_csx:
+            _check_host(backend_type, runs=not (compile_only or validate_only))
         self.backend_type = backend_type
         command = launch.get()
-        self.cluster_config = self._resolved(cluster_config)
+        self.cluster_config = self.resolved(cluster_config)
         self.compile_only = compile_only
         self.validate_only = validate_only
         self.seed = seed
@@ -73,23 +71,19 @@ class ProgramSettings:
             artifact_dir = DEFAULT  # a program that was written for the real machine
         self.artifacts = Artifacts(artifact_dir, compile_dir)
 
-    def _resolved(self, asked: ClusterConfig | job_settings.ClusterConfig | None) -> ClusterConfig:
+    def use(self, config: ClusterConfig) -> None:
+        """Use other settings of the cluster, which does not run yet."""
+        self.cluster_config = config
+        self.cluster = ClusterManagement(config)
+
+    def resolved(self, asked: ClusterConfig | job_settings.ClusterConfig | None) -> ClusterConfig:
         """Return settings as asked, with those of the command, or with the machine beside it."""
         if isinstance(asked, job_settings.ClusterConfig):
             asked = asked.for_cluster()
         config, command = asked or ClusterConfig(), launch.get()
         if command is not None:
             return command.applied_to(config)
-        return config.with_found_machine() if self.is_csx else config
-
-    @property
-    def artifact_dir(self) -> Path:
-        """The folder for what the program leaves beside its checkpoints (``Artifacts``)."""
-        return self.artifacts.folder
-
-    @artifact_dir.setter
-    def artifact_dir(self, folder: Path | str) -> None:
-        self.artifacts.folder = folder
+        return config.with_found_machine() if self.backend_type.is_csx else config
 
     @property
     def cache(self) -> ArtifactCache | None:
@@ -104,7 +98,7 @@ class ProgramSettings:
     @property
     def torch_device(self) -> torch.device:
         """The torch device of tensors on the user's side."""
-        return torch.device("cpu")
+        return torch.device("cuda" if self.backend_type.is_gpu else "cpu")
 
     @property
     def device(self) -> Device:
@@ -115,6 +109,22 @@ class ProgramSettings:
         """Return the number of actors of each role."""
         return size_of(self.cluster_config)
 
-    def to_cpu(self, value: Any) -> Any:
-        """Return a tensor, or a structure of tensors, in the memory of the user's process."""
-        return tree_map_only(torch.Tensor, torch.Tensor.cpu, value)
+
+def _check_host(backend_type: BackendType, *, runs: bool) -> None:
+    """Raise ConfigError where a program cannot run on CPU or GPU."""
+    if not runs:
+        raise ConfigError(
+            "compile_only and validate_only are for CSX",
+            code="compile-only-not-csx",
+            where="cstorch.backend",
+            value=backend_type,
+            remedy='cstorch.backend("CSX", ...), which needs no hardware',
+        )
+    if backend_type.is_gpu and not torch.cuda.is_available():
+        raise ConfigError(
+            "a GPU backend must find a CUDA device",
+            code="no-cuda-device",
+            where="cstorch.backend",
+            value=backend_type,
+            remedy='cstorch.backend("CPU"), or install a build of torch for the GPU',
+        )

@@ -1,4 +1,4 @@
-"""Backends for CPU and GPU, on which the same program runs as plain PyTorch.
+"""Steps on CPU and GPU, on which the same program runs as plain PyTorch.
 
 There is no cluster: steps run in the user's process (``cstorch.tracing.eager``). Weights and
 optimizer state are kept by a weight server all the same, so that tensors, checkpoints and updates
@@ -8,16 +8,16 @@ behave as on CSX.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
 from appliance.host_cluster import HostCluster
-from cstorch.backend import Backend
+from cstorch.cluster.execution import Execution
 from cstorch.cluster.restored import load_weights
-from cstorch.devices.backend_type import BackendType
 from cstorch.optim.state import OptimizerState
-from waferstream.core.errors import ConfigError
+from cstorch.session.model import HeldModel
+from cstorch.session.settings import ProgramSettings
+from cstorch.session.step_count import StepCount
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.program import Mode, TensorSpec
@@ -25,52 +25,28 @@ from waferstream.core.roles.commands import TrainWith
 from waferstream.numerics.precision import StreamPrecision
 
 
-class HostBackend(Backend):
-    """A CPU or GPU backend, made by ``cstorch.backend``. Options are those of ``Backend``.
+class HostSteps:
+    """What the steps of a session on CPU or GPU read and update."""
 
-    Those that describe a cluster have no effect; compile_only and validate_only are refused.
-    """
-
-    is_csx = False
-
-    def __init__(self, backend_type: BackendType, *arguments: Any, **options: Any) -> None:
-        super().__init__(backend_type, *arguments, **options)
-        self.is_cpu, self.is_gpu = backend_type.is_cpu, backend_type.is_gpu
-        if not self.is_e2e_execution:
-            raise ConfigError(
-                "compile_only and validate_only are for CSX",
-                code="compile-only-not-csx",
-                where="cstorch.backend",
-                value=backend_type,
-                remedy='cstorch.backend("CSX", ...), which needs no hardware',
-            )
-        if self.is_gpu and not torch.cuda.is_available():
-            raise ConfigError(
-                "a GPU backend must find a CUDA device",
-                code="no-cuda-device",
-                where="cstorch.backend",
-                value=backend_type,
-                remedy='cstorch.backend("CPU"), or install a build of torch for the GPU',
-            )
+    def __init__(
+        self, settings: ProgramSettings, execution: Execution, model: HeldModel, steps: StepCount
+    ) -> None:
+        self.device = settings.torch_device
+        self._settings = settings
+        self._execution = execution
+        self._model = model
+        self._steps = steps
         self.mode_of: dict[object, Mode] = {}
         """What the loops over a loader did, by its source."""
-        self._trained: frozenset[str] = frozenset()
-
-    @property
-    def trained(self) -> frozenset[str]:
-        return self._trained
-
-    @property
-    def torch_device(self) -> torch.device:
-        """The torch device of tensors on the user's side."""
-        return torch.device("cuda" if self.is_gpu else "cpu")
+        self.trained: frozenset[str] = frozenset()
+        """The parameters that the last step of training has given a gradient."""
 
     def stream(self, precision: StreamPrecision) -> Mapping[str, torch.Tensor]:
         """Return the weights of the next step by name, in stream dtype on the device."""
-        cluster, weights = self._host(), self._registered()
+        cluster, weights = self._host(), self._model.registered
         self._execution.send_changes(weights)
         return {
-            name: cluster.master(name).to(self.torch_device, precision.stream_dtype)
+            name: cluster.master(name).to(self.device, precision.stream_dtype)
             for name in weights.local()
         }
 
@@ -84,15 +60,6 @@ class HostBackend(Backend):
             return False
         self._train_with(optimizer, state)
         return True
-
-    def _train_with(self, optimizer: OptimizerSpec, state: OptimizerState | None) -> None:
-        """Let the next steps end with an update, whose state the weight server takes."""
-        execution, host = self._execution, self._host()
-        if state is not None:
-            execution.held.make_way(state)
-        host.do(TrainWith(optimizer))
-        if state is not None:
-            execution.held.take(state, host, execution.restored)
 
     def update(
         self,
@@ -112,20 +79,29 @@ class HostBackend(Backend):
         Returns:
             The next loss scale if it is dynamic.
         """
-        step, host = self.global_step + 1, self._host()
+        step, host = self._steps.done + 1, self._host()
         self._train_with(optimizer, state)
         after = host.update(gradients, optimizer, step, loss_scale)
-        self._registered().outdate()
-        self.steps.done = step
-        self._trained = frozenset(gradients)
+        self._model.registered.outdate()
+        self._steps.done = step
+        self.trained = frozenset(gradients)
         return after
+
+    def _train_with(self, optimizer: OptimizerSpec, state: OptimizerState | None) -> None:
+        """Let the next steps end with an update, whose state the weight server takes."""
+        execution, host = self._execution, self._host()
+        if state is not None:
+            execution.held.make_way(state)
+        host.do(TrainWith(optimizer))
+        if state is not None:
+            execution.held.take(state, host, execution.restored)
 
     def _host(self) -> HostCluster:
         """Return the weight server, which starts with the first step."""
-        execution, weights = self._execution, self._registered()
+        execution, weights = self._execution, self._model.registered
         if execution.cluster is None:
             specs = [TensorSpec(n, tuple(t.shape), "float32") for n, t in weights.local().items()]
-            cluster = HostCluster(specs, self.cluster_config.cluster.machine)
+            cluster = HostCluster(specs, self._settings.cluster_config.cluster.machine)
             load_weights(cluster, weights, execution.restored)
             execution.cluster = cluster
         assert isinstance(execution.cluster, HostCluster)

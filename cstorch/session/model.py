@@ -1,0 +1,118 @@
+"""The model of a program, whose values are in the user's process, a checkpoint or MemoryX.
+
+Before the first step they are in the user's process, or in the checkpoint that the program starts
+from; then MemoryX holds them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.commands import HashWeights
+from cstorch.cluster.execution import Execution
+from cstorch.remote.tensor import Holder
+from cstorch.remote.weights import Weights
+from waferstream.compiler.capture.traced_buffers import TracedBuffers
+from waferstream.core.errors import WaferStreamError
+
+log = logging.getLogger("waferstream")
+
+
+class HeldModel:
+    """The registered model and its weights.
+
+    Args:
+        execution: The cluster that holds the weights while it runs.
+    """
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self.module: nn.Module | None = None
+        self.weights: Weights | None = None
+
+    @property
+    def registered(self) -> Weights:
+        """The weights of a model that has been registered."""
+        assert self.weights is not None, "a step is installed after its model is registered"
+        return self.weights
+
+    def register(self, module: nn.Module, holder: Holder) -> bool:
+        """Register the model whose weights MemoryX will hold; return whether it is new.
+
+        Args:
+            module: The model; one per session.
+            holder: Where its remote tensors find their values.
+
+        Raises:
+            WaferStreamError: Another model is registered.
+        """
+        if self.module is not None and self.module is not module:
+            raise WaferStreamError(
+                "a second model is compiled in one process",
+                code="second-model",
+                rule="one model per backend",
+            )
+        if self.weights is not None:
+            return False
+        self.module, self.weights = module, Weights(module, holder)
+        self.outdate_restored()
+        return True
+
+    def unregister(self) -> None:
+        """Forget the registered model, so that a capture can register it at another depth."""
+        self.module = self.weights = None
+
+    def outdate_restored(self) -> None:
+        """Let the weights that a checkpoint has be read from there."""
+        if self.weights is not None:
+            self._execution.outdate_restored(self.weights)
+
+    def make_plain(self) -> None:
+        """Turn model and optimizer into ordinary ones with their newest values.
+
+        Where those have ended with a cluster that failed, they keep what this process has.
+        """
+        if self.weights is None:
+            return
+        try:
+            self.weights.fetch()
+            self._execution.held.return_state()
+        except WaferStreamError as error:
+            log.warning(
+                "The trained weights are lost (%s): the model has those that this process has "
+                "read last, which are the initial ones where it has read none",
+                error.what,
+            )
+            self._execution.held.lose()
+        self.weights.make_plain()
+
+    def traced_buffers(self) -> TracedBuffers:
+        """Return the buffers that a step may write, for one trace."""
+        return self.registered.state.traced()
+
+    def constants(self) -> list[tuple[torch.Tensor, int]]:
+        """Return the buffers that programs read as constants, and how often each was written."""
+        return self.registered.state.constants()
+
+    def adopt_state(self, names: Collection[str]) -> bool:
+        """Let the cluster hold buffers; return whether one was a constant until now."""
+        return self.registered.state.adopt(names)
+
+    def is_held_in(self, state_dict: Mapping[str, Any]) -> bool:
+        """Return whether a dict has every parameter of the model, as MemoryX holds it."""
+        return self.weights is not None and self.weights.are_in(state_dict)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the weights that MemoryX holds now."""
+        return self.up_to_date().do(HashWeights())
+
+    def up_to_date(self) -> Cluster:
+        """Return the running cluster, which has all weights that the program has changed."""
+        self._execution.running()
+        return self._execution.up_to_date(self.registered)
