@@ -14,7 +14,7 @@ from appliance.coordinator.coordinator import Coordinator
 from appliance.coordinator.step_checks import check_skipped
 from appliance.local import LocalRoles
 from memoryx.job.collector import all_finite
-from memoryx.job.loss_scaling import LossScaling
+from memoryx.job.gradient_changes import LossScaling
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.server import ServerSpec, WeightServer
 from waferstream.core.messages.messages import NormTotal

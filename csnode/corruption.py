@@ -8,7 +8,7 @@ from itertools import chain
 import torch
 
 from csnode.executor import Executor
-from csnode.running import Executed, Running
+from csnode.lanes import Executed, Running
 from waferstream.core.program.program import Mode
 
 _EXPONENT_BIT = 1 << 26  # of a float: it becomes 256 times as large, or as small

@@ -18,13 +18,11 @@ from types import MappingProxyType
 import torch
 
 from csnode.devices.device import Device, gpu_memory_exhausted
-from csnode.engine.binding import built
-from csnode.engine.gradient_places import GradientPlaces
+from csnode.engine.binding import GradientPlaces, built
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.gradients import GradientSums
-from csnode.lanes import Lanes
+from csnode.lanes import Executed, Lanes, Passed, Running
 from csnode.micro_batch import MicroBatch
-from csnode.running import Executed, Passed, Running
 from csnode.streamed_weights import StreamedWeights
 from waferstream.core.errors import ApplianceError, WaferStreamError
 from waferstream.core.messages.payload import Payload, byte_ranges
@@ -42,7 +40,7 @@ from waferstream.numerics.keyed_random import BATCH_KEY_INPUT, KEY_INPUT
 from waferstream.numerics.precision import DTYPES, dtype_in_program
 
 Examine = Callable[[Segment, MicroBatch], str | None]
-"""Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""
+"""Returns the name of a micro-batch's first value that is not finite (csnode.results)."""
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,11 @@ from csnode.devices import DeviceName
 from csnode.devices.device import device_of
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.executor import Executor
-from csnode.finite import NotFinite, not_finite
 from csnode.gradients import GradientSum
-from csnode.lanes import Lanes
+from csnode.lanes import Lanes, Running
 from csnode.micro_batch import MicroBatch
-from csnode.results import note_results, with_results
-from csnode.running import Running
+from csnode.results import NotFinite, Voting, not_finite, note_results, with_results
 from csnode.sram_ledger import SramLedger
-from csnode.voting import Voting
 from waferstream.core.messages.messages import (
     BatchReady,
     BatchReleased,

@@ -8,8 +8,7 @@ import torch
 
 from csnode.engine.spec import EngineSpec
 from csnode.sparsity.crossover import SparseProducts
-from csnode.sparsity.packed_weight import NonZeros, PackedWeight
-from csnode.sparsity.weights import SparseWeights
+from csnode.sparsity.weights import NonZeros, PackedWeight, SparseWeights
 from waferstream.core.messages.payload import Payload, is_aligned, unpack
 from waferstream.core.program.program import Program
 from waferstream.core.program.schedule import SegmentStep

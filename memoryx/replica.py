@@ -18,9 +18,9 @@ import torch
 from memoryx.holder import Holder
 from memoryx.job.bucket_work import BucketWork
 from memoryx.job.commitment import Commitment
-from memoryx.job.loss_scaling import LossScaling
+from memoryx.job.gradient_changes import LossScaling
 from memoryx.memory.flash_spec import FlashSpec
-from memoryx.sparsity.streams import SparseStreams
+from memoryx.sparsity.masks import SparseStreams
 from waferstream.core.messages.messages import (
     Envelope,
     NormTotal,

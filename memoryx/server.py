@@ -16,13 +16,12 @@ from memoryx.holder import Holder
 from memoryx.job.bucket_work import BucketWork, cast, first_use, followers
 from memoryx.job.collector import GradientCollector, NormExchange
 from memoryx.job.commitment import Commitment
-from memoryx.job.gradient_changes import GradientChanges
-from memoryx.job.loss_scaling import LossScaling
+from memoryx.job.gradient_changes import GradientChanges, LossScaling
 from memoryx.job.norms import NormNotes
 from memoryx.job.streamer import Streamer
 from memoryx.job.watcher import Watcher
 from memoryx.memory.flash_spec import FlashSpec
-from memoryx.sparsity.streams import SparseStreams
+from memoryx.sparsity.masks import SparseStreams
 from waferstream.core.messages.messages import (
     Envelope,
     GradientReady,

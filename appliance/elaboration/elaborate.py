@@ -28,12 +28,11 @@ from memoryx.optim.cost import (
 )
 from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec
-from memoryx.sparsity.held_bytes import held_bytes, packable
+from memoryx.sparsity.packing import held_bytes, packable
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from memoryx.tiers import fill_tiers, tiers_of
-from swarmx.running_tree import HostTree
 from swarmx.switch import SwitchSpec
-from swarmx.topology import Tree
+from swarmx.topology import HostTree, Tree
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.messages.messages import switch_name, worker_name
 from waferstream.core.optimizer.spec import OptimizerSpec

@@ -12,7 +12,7 @@ from appliance.placement.placer import Placement
 from appliance.spec import RuntimeSpec
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.optim.cost import state_bytes_per_element
-from memoryx.sparsity.held_bytes import HeldBytes, held_bytes, packable
+from memoryx.sparsity.packing import HeldBytes, held_bytes, packable
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.messages.messages import server_name
 from waferstream.core.program.program import Program

@@ -1,7 +1,7 @@
 """Which role runs on which host, and what GPUs the hosts give to systems.
 
 Systems take the hosts one after the other in contiguous runs, each below the switch of its host
-(``swarmx.running_tree``). Coordinator, root of the tree, weight servers and input workers are where
+(``swarmx.topology``). Coordinator, root of the tree, weight servers and input workers are where
 the user's program is: its folders are there, and checkpoints are written by nobody else.
 
 The systems of a host take its GPUs in turn (csnode.devices.cuda). Actors ask Ray for no GPU, since
@@ -21,8 +21,7 @@ from appliance.spec import RuntimeSpec, ServerStrategy, Strategy
 from csnode.devices import DeviceName
 from csnode.devices.cuda import memory_of_gpus, num_gpus
 from csnode.node import NodeSpec
-from swarmx.running_tree import HostNodes, HostTree
-from swarmx.topology import Tree
+from swarmx.topology import HostNodes, HostTree, Tree
 from waferstream.core.errors import ClusterJobInitError
 from waferstream.core.messages.messages import (
     COORDINATOR,

@@ -18,7 +18,7 @@ from benchmarks.fuzz.conversion_targets import conversion_targets
 from benchmarks.fuzz.file_targets import file_targets
 from benchmarks.fuzz.mutations import of_bytes, of_trees
 from swarmx.links.memory import MemorySlab
-from swarmx.links.unix.packed_message import decode_message, encode_message
+from swarmx.links.unix.connection import decode_message, encode_message
 from swarmx.links.wire.messages import (
     DamagedMessageError,
     decode_header,

@@ -1,13 +1,19 @@
-"""Binds the calls of a kernel's text to an engine.
+"""Binds the calls of a kernel's text to an engine, and gradients to the slabs in which they leave.
 
 The compiler writes one text for all engines: calls of aten ops. An engine replaces those calls that
 it computes itself; all others, such as copies and elementwise ops, stay as they are.
+
+Where a product or a sum makes the gradient of a weight, and nothing else reads it, its call is
+replaced by one that writes into given memory. So a gradient that leaves without a sum, that of the
+only micro-batch of a round, is not copied. The bits are those of the call.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -18,13 +24,13 @@ import torch
 from csnode.devices.kernels import PROCESSOR, moved
 from csnode.engine.array import WaferArray
 from csnode.engine.fabric import FabricArray
-from csnode.engine.gradient_places import GradientPlaces
 from csnode.engine.kernels import KERNELS, PRODUCTS
 from csnode.engine.spec import EngineName, EngineSpec
-from csnode.sparsity.gradients import bind_gradients
+from csnode.sparsity.gradients import ATEN, PRODUCT, bind_gradients, gradient_calls
 from csnode.sparsity.products import Pattern
 from waferstream.compiler.ops import KIND_OF
 from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.messages.payload import is_aligned
 from waferstream.core.program.kernel_source import KernelSource
 from waferstream.core.program.segment import Segment
 
@@ -35,6 +41,12 @@ _CHOOSING = (
 )
 _TORCH = frozenset(_CHOOSING.split())
 """Ops of a kind of the engine that choose values instead of adding them up: torch computes them."""
+
+_WRITING: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
+    {PRODUCT: torch.mm, f"{ATEN}add.Tensor": torch.add}
+)
+"""Calls of two tensors, and the functions that write their results."""
+_NOWHERE: Mapping[str, torch.Tensor] = MappingProxyType({})
 
 
 def built(
@@ -135,3 +147,55 @@ class _Binder(ast.NodeTransformer):
 
 def _globals(kernels: dict[str, Callable[..., Any]]) -> set[str]:
     return {"torch", "device", *kernels}
+
+
+class GradientPlaces(threading.local):
+    """Where the kernel that a thread runs writes gradients, by weight.
+
+    ``weights``, for all threads, are those whose gradients kernels write.
+    """
+
+    def __init__(self, weights: set[str]) -> None:
+        self.weights = weights
+        self._places = _NOWHERE
+
+    @contextmanager
+    def at(self, places: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """Let the kernels that this thread runs in the block write into these tensors."""
+        self._places = places
+        try:
+            yield
+        finally:
+            self._places = _NOWHERE
+
+    def bind(self, kernel: ast.FunctionDef, segment: Segment) -> dict[str, Callable[..., object]]:
+        """Bind the calls of a kernel's text that make gradients; return functions by their names.
+
+        Calls are replaced in place.
+        """
+        bound: dict[str, Callable[..., object]] = {}
+        for weight, call, is_turned in gradient_calls(kernel, segment, _WRITING):
+            if is_turned or call.keywords or not all(isinstance(a, ast.Name) for a in call.args):
+                continue
+            function = _WRITING[ast.unparse(call.func)]
+            name = f"gradient_place_{len(bound)}"
+            call.func = ast.Name(name, ast.Load())
+            bound[name] = partial(self._write, weight, function)
+            self.weights.add(weight)
+        return bound
+
+    def _write(
+        self,
+        weight: str,
+        function: Callable[..., torch.Tensor],
+        left: torch.Tensor,
+        right: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return ``function(left, right)``, in the weight's place if that changes no bit.
+
+        It must have the same type, and be aligned as other results are.
+        """
+        place = self._places.get(weight)
+        if place is None or not left.dtype == right.dtype == place.dtype or not is_aligned(place):
+            return function(left, right)
+        return function(left, right, out=place)

@@ -10,7 +10,7 @@ import torch
 from cstorch import optim
 from cstorch.optim.loading import SCHEDULE_KEYS
 from cstorch.optim.optimizer import Optimizer
-from memoryx.optim.muon import COEFFICIENTS, SMALLEST_NORM
+from memoryx.optim.plain_rules import COEFFICIENTS, SMALLEST_NORM
 from memoryx.optim.rule import RULES
 from waferstream.core.errors import ConfigError, did_you_mean
 

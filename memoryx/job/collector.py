@@ -17,8 +17,7 @@ import torch
 from memoryx.job.gradient_changes import GradientChanges
 from memoryx.job.norms import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
-from memoryx.sparsity.masks import Masks
-from memoryx.sparsity.streams import SparseStreams
+from memoryx.sparsity.masks import Masks, SparseStreams
 from waferstream.core.errors import ApplianceCorruptionError
 from waferstream.core.messages.messages import GradientReady, NormPartial, NormTotal, server_name
 from waferstream.core.messages.partial_sum import PartialSum

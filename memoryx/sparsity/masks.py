@@ -1,8 +1,12 @@
-"""The masks of one weight server: made, applied to masters, gradients and states, and changed."""
+"""The masks of one weight server: made, applied to masters, gradients and states, and changed.
+
+Those of a checkpoint are read as far as they fit the weights. Of sparse weights, and of their
+gradients, the non-zeros travel.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import torch
 
@@ -11,8 +15,15 @@ from memoryx.optim.rule import Shape
 from memoryx.sparsity.mask import SparsityMask, words_shape
 from memoryx.sparsity.packing import Packing, place_dtype
 from memoryx.sparsity.patterns import first_mask, next_mask
+from waferstream.core.errors import CheckpointError
+from waferstream.core.messages.payload import unpack
+from waferstream.core.program.program import BYTES_PER_ELEMENT
+from waferstream.core.program.stream_plan import Bucket
 from waferstream.core.sparsity.nonzeros import Index
+from waferstream.core.sparsity.packed_weights import PackedWeights, gradient_bucket, pays
 from waferstream.core.sparsity.spec import WeightSparsity
+
+_NUM_SHOWN = 3  # weights in an error
 
 
 class Masks(Mapping[str, SparsityMask]):
@@ -142,3 +153,123 @@ class Masks(Mapping[str, SparsityMask]):
     def _is_whole(self, name: str, gradient: torch.Tensor) -> bool:
         """Return whether a gradient is that of a sparse weight, with masked elements."""
         return name in self._masks and gradient.numel() == self._masks[name].num_elements
+
+
+def present_masks(
+    masks: Masks, owned: Collection[str], found: Collection[str], where: str, strict: bool
+) -> list[str]:
+    """Return the weights whose masks are read from a checkpoint.
+
+    A checkpoint without masks is one of a dense run: the masks are made from its weights. A run
+    without masks reads none: it goes on densely.
+
+    Args:
+        masks: Those of the server.
+        owned: All weights of the server.
+        found: The weights whose masks the checkpoint has.
+        where: The checkpoint.
+        strict: Whether the same weights must be sparse.
+
+    Raises:
+        CheckpointError: Other weights are sparse, and ``strict`` is set.
+    """
+    if strict and masks and found:
+        missing = masks.keys() - set(found)
+        unexpected = set(found) & set(owned) - masks.keys()
+        if missing or unexpected:
+            raise _mismatch(
+                "a checkpoint must have masks of the weights that are sparse in the run",
+                where,
+                f"missing: {_some(missing)}; unexpected: {_some(unexpected)}",
+            )
+    return [name for name in masks if name in found]
+
+
+def check_density(masks: Masks, names: Iterable[str], where: str) -> None:
+    """Check that masks from a checkpoint have the density that the run asks for.
+
+    Only algorithms that keep a constant density, and that have begun with it, say what that is.
+
+    Raises:
+        CheckpointError: One of them has another density.
+    """
+    for name in names:
+        spec, mask = masks.spec(name), masks[name]
+        is_constant = spec.level is not None and spec.level.is_constant and spec.starts_sparse
+        expected = spec.num_kept(mask.shape, 0) if is_constant else None
+        if spec.init in ("given", "from_zeros") or expected is None:
+            continue
+        if mask.num_kept != expected:
+            raise _mismatch(
+                "a mask must have the density that the run asks for",
+                where,
+                f"{name}: {mask.num_kept} of {mask.num_elements} weights, not {expected}",
+            )
+
+
+def _mismatch(what: str, where: str, value: str) -> CheckpointError:
+    return CheckpointError(
+        what,
+        code="checkpoint-sparsity-mismatch",
+        where=where,
+        value=value,
+        remedy="use the section `sparsity` that the checkpoint was trained with, or leave the "
+        "state `sparsity` out (LoadCheckpointStates) to make new masks from the weights",
+    )
+
+
+def _some(names: Collection[str]) -> str:
+    shown = sorted(names)[:_NUM_SHOWN]
+    more = f", ... ({len(names)} in total)" if len(names) > _NUM_SHOWN else ""
+    return ", ".join(shown) + more if shown else "none"
+
+
+class SparseStreams:
+    """The streams of one server during one job.
+
+    ``update`` is the number of a step's update, on which dense gradients depend; 0 if there is
+    none.
+
+    Args:
+        masks: The masks of the server.
+        stream_dtype: Type in which weights stream.
+    """
+
+    def __init__(self, masks: Masks, stream_dtype: str) -> None:
+        self._masks = masks
+        self._element_bytes = BYTES_PER_ELEMENT[stream_dtype]
+
+    def weights(self, bucket: Bucket, update: int) -> PackedWeights | None:
+        """Return how a bucket of weights is packed; None if no weight of it is sparse."""
+        indexes = {name: index for name in bucket.names if (index := self._index(name))}
+        if not indexes:
+            return None
+        dense = {name for name in indexes if self._has_dense_gradient(name, update)}
+        return PackedWeights(bucket, indexes, dense)
+
+    def gradients(self, bucket: Bucket, update: int) -> Bucket:
+        """Return a gradient bucket of a step as it travels."""
+        return gradient_bucket(bucket, self._gradient_indexes(bucket, update))
+
+    def received(self, bucket: Bucket, flat: torch.Tensor, update: int) -> dict[str, torch.Tensor]:
+        """Return the gradients of a bucket as they have travelled, as views of their payload."""
+        specs = self.gradients(bucket, update).specs
+        return dict(zip(bucket.names, unpack(flat, specs), strict=True))
+
+    def _gradient_indexes(self, bucket: Bucket, update: int) -> dict[str, Index]:
+        return {
+            name: index
+            for name in bucket.names
+            if (index := self._index(name)) and not self._has_dense_gradient(name, update)
+        }
+
+    def _index(self, name: str) -> Index | None:
+        """Return the index of a weight that travels sparse."""
+        mask = self._masks.get(name)
+        if mask is None or not mask.is_made:
+            return None
+        index = self._masks.index(name, self._element_bytes)
+        return index if pays(index, self._element_bytes) else None
+
+    def _has_dense_gradient(self, name: str, update: int) -> bool:
+        return self._masks.spec(name).needs_dense_gradient(update)

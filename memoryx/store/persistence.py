@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from memoryx.sparsity.restoring import check_density, present_masks
+from memoryx.sparsity.masks import check_density, present_masks
 from memoryx.store.snapshot import CopyRoom, Snapshot
 from memoryx.store.store import WeightStore, ignore_change
 from waferstream.checkpoint import CLUSTER_STATES, parameter_of

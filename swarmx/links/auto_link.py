@@ -14,8 +14,8 @@ from pathlib import Path
 from swarmx.links.certificates import Credentials, credentials_of
 from swarmx.links.endpoint import Address
 from swarmx.links.inbox import Inbox
+from swarmx.links.tcp.frames import ReceivedSlabs
 from swarmx.links.tcp.link import TcpEndpoint
-from swarmx.links.tcp.received import ReceivedSlabs
 from swarmx.links.tls import TlsSpec
 from swarmx.links.unix.link import SocketEndpoint
 from waferstream.core.messages.messages import Envelope

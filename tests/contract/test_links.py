@@ -12,7 +12,7 @@ from swarmx.links import inbox
 from swarmx.links.endpoint import Address, Endpoint
 from swarmx.links.grpc import link as grpc_link
 from swarmx.links.link import Link
-from swarmx.links.tcp import outbound
+from swarmx.links.tcp import streams
 from swarmx.links.unix import link as unix_link
 from tests.support.errors import raises
 from tests.support.roles.envelopes import payload_of
@@ -251,7 +251,7 @@ def test_roles_that_flood_each_other_both_finish(kind: str) -> None:
 
 def test_queues_are_bounded(links: list[Link], monkeypatch: pytest.MonkeyPatch) -> None:
     """A role that is sent far more than credits allow gets an error, not all of the memory."""
-    for module in (unix_link, grpc_link, inbox, outbound):
+    for module in (unix_link, grpc_link, inbox, streams):
         monkeypatch.setattr(module, "MOST_WAITING", 10)
     a, b = links[0].endpoint, links[1].endpoint
     with raises(ApplianceResourceExhausted, "queue-full"):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-import memoryx.sparsity.streams as sparse_streams
+import memoryx.sparsity.masks as sparse_streams
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from memoryx.holder import Holder
 from tests.support.roles.local_machine import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from csnode.engine.kernels import attention, norms, products, sums
+from csnode.engine.kernels import products, sums
 
 PRODUCTS = frozenset({"mm", "addmm", "bmm"})
 """Ops that take the numbers of the operands that stream."""
@@ -24,11 +24,11 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "_softmax_backward_data": sums.softmax_backward,
     "_log_softmax": sums.log_softmax,
     "_log_softmax_backward_data": sums.log_softmax_backward,
-    "native_layer_norm": norms.layer_norm,
-    "native_layer_norm_backward": norms.layer_norm_backward,
-    "_fused_rms_norm": norms.rms_norm,
-    "_fused_rms_norm_backward": norms.rms_norm_backward,
-    "_scaled_dot_product_flash_attention_for_cpu": attention.attention,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": attention.attention_backward,
+    "native_layer_norm": sums.layer_norm,
+    "native_layer_norm_backward": sums.layer_norm_backward,
+    "_fused_rms_norm": sums.rms_norm,
+    "_fused_rms_norm_backward": sums.rms_norm_backward,
+    "_scaled_dot_product_flash_attention_for_cpu": products.attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": products.attention_backward,
 }
 """Kernel of each aten op that the array computes."""

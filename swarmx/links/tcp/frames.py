@@ -4,7 +4,8 @@
             the header of ``wire.proto``
             the bytes of the payload, as many as the header states
 
-A payload is read from the connection straight into its slab.
+A payload is read from the connection straight into its slab, which is held until the role gives
+its credit.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from itertools import count
 
 import torch
 
+from swarmx.links.endpoint import PAYLOAD_LIMIT_BYTES
 from swarmx.links.memory import MemorySlab
-from swarmx.links.tcp.received import CREDITED, ReceivedSlabs
 from swarmx.links.wire.messages import (
     MOST_HEADER_BYTES,
     DamagedMessageError,
@@ -27,14 +28,17 @@ from swarmx.links.wire.messages import (
     payload_of,
 )
 from swarmx.links.wire.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
-from waferstream.core.messages.messages import Envelope
-from waferstream.core.messages.payload import Payload
+from waferstream.core.messages.messages import Credit, Envelope, credit_of
+from waferstream.core.messages.payload import Arena, Payload, Slab
 from waferstream.core.units import KIB, MIB
 
 _PREFIX = struct.Struct("<II")
 _NUMBERS = 1 << 32  # numbers of frames wrap around at 32 bits
 _BUFFER_BYTES = 64 * KIB
 _PIECE_BYTES = 1 * MIB  # the peer takes one within the stall time-out
+
+CREDITED = frozenset({"weights_ready", "gradient_ready", "batch_ready", "update_ready"})
+"""Header fields of the messages that have a credit; see ``credit_of``."""
 
 
 class EndOfStreamError(ConnectionError):
@@ -199,3 +203,41 @@ def _checked(length: int, most_bytes: int) -> int:
     if length > most_bytes:
         raise DamagedMessageError(f"a header of {length} bytes")
     return length
+
+
+class ReceivedSlabs:
+    """Slabs that hold what has arrived; each is freed when the role sends the credit for it.
+
+    So a switch hands a payload from another host to all its children on this host in place.
+    """
+
+    def __init__(self, arena: Arena) -> None:
+        self.limit_bytes = PAYLOAD_LIMIT_BYTES
+        self._arena = arena
+        self._held: dict[tuple[str, Credit], Slab] = {}
+
+    def allocate(self, num_bytes: int) -> Slab:
+        """Return memory for a payload."""
+        return self._arena.allocate(num_bytes)
+
+    def hold(self, envelope: Envelope, slab: Slab) -> None:
+        """Keep the memory of a received message until its credit is sent.
+
+        Raises:
+            DamagedMessageError: The same message came before, and its credit is still due.
+        """
+        credit = credit_of(envelope.message)
+        if credit is None:
+            return
+        key = envelope.source, credit
+        if key in self._held:
+            raise DamagedMessageError(f"{type(envelope.message).__name__} twice")
+        self._held[key] = slab
+
+    def release(self, envelope: Envelope) -> None:
+        """Free the memory for which a message is the credit, if it came over this link."""
+        if not isinstance(envelope.message, Credit):
+            return
+        slab = self._held.pop((envelope.target, envelope.message), None)
+        if slab is not None:
+            slab.free()

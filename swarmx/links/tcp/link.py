@@ -28,11 +28,9 @@ from swarmx.links.endpoint import (
     unreachable,
 )
 from swarmx.links.inbox import Inbox
-from swarmx.links.tcp.frames import FrameReader, write_record
-from swarmx.links.tcp.inbound import InboundStreams
-from swarmx.links.tcp.outbound import Outbound
-from swarmx.links.tcp.received import ReceivedSlabs
+from swarmx.links.tcp.frames import FrameReader, ReceivedSlabs, write_record
 from swarmx.links.tcp.sockets import HANDSHAKE_S, dial, reserve_port
+from swarmx.links.tcp.streams import InboundStreams, Outbound
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire.messages import PROTOCOL_VERSION, DamagedMessageError, stamped
 from swarmx.links.wire.wire_pb2 import Hello, Welcome  # type: ignore[attr-defined]  # made at import

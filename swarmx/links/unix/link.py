@@ -39,6 +39,8 @@ from swarmx.links.endpoint import (
 from swarmx.links.inbox import Inbox, Lost
 from swarmx.links.unix.connection import (
     Inbound,
+    decode_message,
+    encode_message,
     is_at,
     is_open,
     listen,
@@ -46,7 +48,6 @@ from swarmx.links.unix.connection import (
     receive_record,
     try_connect,
 )
-from swarmx.links.unix.packed_message import decode_message, encode_message
 from swarmx.links.wire.messages import MOST_HEADER_BYTES, DamagedMessageError
 from waferstream.core.messages.messages import Abort, Envelope
 from waferstream.core.units import KIB

@@ -1,20 +1,23 @@
 """Encode messages as bytes and decode them; format: ``wire.proto``.
 
 It is protobuf and not pickle, because what a link receives must not be able to run code. A header
-that is not one of ours ends in a DamagedMessageError, whatever its bytes.
+that is not one of ours ends in a DamagedMessageError, whatever its bytes. Results of a step have
+numbers in the header, and the bytes of tensors behind it.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from math import prod
 from typing import Any, get_args
 
+import torch
 from google.protobuf.message import DecodeError
 
-from swarmx.links.memory import Block, SharedPayload
-from swarmx.links.wire.results import Results, results_from_wire, results_payload, results_to_wire
+from swarmx.links.memory import Block, MemorySlab, SharedPayload
 from swarmx.links.wire.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.messages import messages
@@ -23,6 +26,7 @@ from waferstream.core.messages.payload import Payload
 from waferstream.core.messages.reduce_order import Subtree
 from waferstream.core.messages.watch import ORIGINS, Finding
 from waferstream.core.units import MIB
+from waferstream.numerics.precision import DTYPES, NAMES
 
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""
@@ -31,6 +35,9 @@ PROTOCOL_VERSION = 4
 """Changes with ``wire.proto`` and with what the bytes on a connection mean."""
 
 _DEEPEST_LEVEL = 62  # micro-batch indices are 64-bit integers on the wire
+
+Results = tuple[tuple[int, tuple[float | torch.Tensor | None, ...]], ...]
+"""Index and results of each micro-batch, as StepDone has them."""
 
 
 class DamagedMessageError(Exception):
@@ -196,3 +203,74 @@ def _subtree(value: Any) -> Subtree:
     if value.lo < 0 or not 0 <= value.level <= _DEEPEST_LEVEL:
         raise DamagedMessageError(f"a subtree at {value.lo} of level {value.level}")
     return Subtree(value.lo, value.level)
+
+
+def results_payload(results: Results) -> Payload | None:
+    """Return a payload of all tensors among results, one after the other; None without any."""
+    tensors = [
+        value for _, values in results for value in values if isinstance(value, torch.Tensor)
+    ]
+    if not tensors:
+        return None
+    flat = torch.cat([t.detach().contiguous().view(-1).view(torch.uint8) for t in tensors])
+    payload = MemorySlab(flat.numel())
+    payload.view(torch.uint8).copy_(flat)
+    return payload
+
+
+def results_to_wire(results: Results) -> list[dict[str, Any]]:
+    """Return the header's part of results."""
+    return [
+        {"micro_batch": index, "values": [_value_to_wire(value) for value in values]}
+        for index, values in results
+    ]
+
+
+def results_from_wire(encoded: Sequence[Any], payload: Payload | None) -> Results:
+    """Return the results of a header and its payload.
+
+    Raises:
+        ValueError: The payload is not that of the tensors.
+    """
+    content = torch.empty(0, dtype=torch.uint8) if payload is None else payload.view(torch.uint8)
+    values = (value.tensor for one in encoded for value in one.values if value.HasField("tensor"))
+    tensors = iter(_tensors(list(values), content))
+    return tuple(
+        (one.micro_batch, tuple(_value_from_wire(value, tensors) for value in one.values))
+        for one in encoded
+    )
+
+
+def _value_to_wire(value: float | torch.Tensor | None) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if isinstance(value, torch.Tensor):
+        return {"tensor": {"dtype": NAMES[value.dtype], "shape": list(value.shape)}}
+    return {"number": value}
+
+
+def _value_from_wire(value: Any, tensors: Iterator[torch.Tensor]) -> float | torch.Tensor | None:
+    match value.WhichOneof("kind"):
+        case "number":
+            return float(value.number)
+        case "tensor":
+            return next(tensors)
+    return None
+
+
+def _tensors(types: Sequence[Any], content: torch.Tensor) -> list[torch.Tensor]:
+    """Return copies of the tensors that a header announces; ValueError if it does not match."""
+    sizes = []
+    for announced in types:
+        if announced.dtype not in DTYPES or any(size < 0 for size in announced.shape):
+            raise ValueError(f"a tensor of {announced.dtype} {list(announced.shape)}")
+        sizes.append(prod(announced.shape) * DTYPES[announced.dtype].itemsize)
+    if sum(sizes) != content.numel():
+        raise ValueError(f"{content.numel()} bytes for tensors of {sum(sizes)}")
+    tensors = []
+    for announced, piece in zip(types, content.split(sizes), strict=True):
+        tensor = torch.empty(tuple(announced.shape), dtype=DTYPES[announced.dtype])
+        # A copy: tensors of several dtypes lie behind one another without alignment.
+        tensor.view(-1).view(torch.uint8).copy_(piece)
+        tensors.append(tensor)
+    return tensors

@@ -8,8 +8,8 @@ from typing import Any, Never
 import pytest
 import torch
 
+from csnode.lanes import Running
 from csnode.micro_batch import MicroBatch
-from csnode.running import Running
 from tests.support.errors import raises
 from tests.support.roles.local_machine import BF16, FP32
 from tests.support.roles.node_driver import NodeDriver

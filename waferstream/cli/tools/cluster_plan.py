@@ -49,7 +49,7 @@ def _plan(given: argparse.Namespace) -> int:
 def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed]:
     """Return the bytes that the training of a params file needs at least on each host."""
     from appliance.elaboration.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
-    from memoryx.sparsity.held_bytes import held_bytes, packable  # noqa: PLC0415
+    from memoryx.sparsity.packing import held_bytes, packable  # noqa: PLC0415
     from waferstream.config.phases import load_params  # noqa: PLC0415
     from waferstream.core.optimizer.spec import OptimizerSpec  # noqa: PLC0415
     from waferstream.simulation.session import captured_studies, labels_of  # noqa: PLC0415

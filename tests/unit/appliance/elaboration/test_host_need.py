@@ -22,7 +22,7 @@ from appliance.elaboration.host_need import (
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.spec import RuntimeSpec, ServerStrategy, Strategy
 from memoryx.memory.flash_spec import FlashSpec
-from memoryx.sparsity.held_bytes import held_bytes
+from memoryx.sparsity.packing import held_bytes
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
     Regression,

@@ -18,8 +18,7 @@ from appliance.placement.placer import (
 from appliance.spec import ClusterSpec, RuntimeSpec, ServerStrategy, Strategy
 from appliance.starting import lanes_on
 from csnode.node import NodeSpec
-from swarmx.running_tree import HostTree
-from swarmx.topology import Tree
+from swarmx.topology import HostTree, Tree
 from tests.support.errors import raises
 from waferstream.core.config import validate
 from waferstream.core.errors import ClusterJobInitError, ConfigError

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from csnode.engine.array import WaferArray
+from csnode.engine.array import WaferArray, ring_positions
 from csnode.engine.fabric import FabricArray, Run
-from csnode.engine.order import ring_positions
 from csnode.fabric.defects import random_defects
 from waferstream.machine.hardware.fabric import WSE2
 
@@ -102,7 +101,7 @@ def test_streamed_product_is_that_of_a_loop_over_pes(dtype: torch.dtype, columns
 
 def test_outputs_in_blocks_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = WaferArray(2, 4).streamed_product(X, W)
-    monkeypatch.setattr("csnode.engine.order._BLOCK_ELEMENTS", 16)
+    monkeypatch.setattr("csnode.engine.array._BLOCK_ELEMENTS", 16)
     assert torch.equal(WaferArray(2, 4).streamed_product(X, W), whole)
 
 

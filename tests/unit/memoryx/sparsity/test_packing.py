@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,18 @@ from memoryx.memory.flash import FlashMemory
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.memory.memory import Memory
 from memoryx.optim.rule import RULES
-from memoryx.sparsity.packing import Packing
+from memoryx.sparsity.packing import Packing, held_bytes, packable
 from memoryx.store.journal import Journal
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
+from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.parts import read_parts
 from waferstream.checkpoint.reader import Reader
 from waferstream.checkpoint.writer import reserve_tensors, write_metadata
 from waferstream.core.config import validate
 from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
-from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.program import Program, TensorSpec
 from waferstream.core.sparsity.levels import Constant, Exp
 from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
 from waferstream.core.units import MIB
@@ -53,6 +56,16 @@ OPTIONS = {
     "initial_accumulator_value": 0.5,
 }
 """Switched on where a rule has them, so that every state and every term takes part."""
+
+HYPER = {
+    "lr": 1e-3,
+    "betas": (0.9, 0.999),
+    "eps": 1e-6,
+    "weight_decay": 0.0,
+    "correct_bias": True,
+    "amsgrad": False,
+}
+SHAPES = {"wide": (64, 256), "odd": (7, 9), "dense": (32, 32)}
 
 
 def random(seed: int, shape: tuple[int, ...] = SHAPE) -> torch.Tensor:
@@ -247,3 +260,39 @@ def test_save_in_the_background_keeps_values_that_change(tmp_path: Path) -> None
     for state in CLUSTER_STATES:
         Persistence(other, "wgt-0").restore(path, state, strict=True)
     assert_same(contents(other), before)
+
+
+def program() -> Program:
+    """Return a program whose parameters have the shapes above."""
+    compiled = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3).program
+    specs = tuple(TensorSpec(name, shape, "float32") for name, shape in SHAPES.items())
+    (segment, *_) = compiled.segments
+    trained = replace(segment, weights=tuple(SHAPES), gradients=tuple(SHAPES))
+    return replace(compiled, parameters=specs, segments=(trained,))
+
+
+def adamw(share: float, rule: str = "AdamW") -> OptimizerSpec:
+    sparse = tuple(WeightSparsity(n, "static", Constant(value=share)) for n in ("wide", "odd"))
+    return OptimizerSpec(rule, (ParamGroup(tuple(SHAPES), HYPER),), sparsity=sparse)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_bytes_are_those_that_a_store_holds(share: float) -> None:
+    """Also of weights that are held whole: too few zeros, or no whole blocks."""
+    step = program()
+    store = WeightStore(step.parameters)
+    store.fill({name: torch.ones(shape) for name, shape in SHAPES.items()})
+    store.train_with(adamw(share))
+    store.make_masks()
+    found = held_bytes(step, 8, packable(adamw(share)))
+    assert found.total == pytest.approx(store.num_bytes, rel=0.01)
+    assert found.masters + found.state == 12 * prod(SHAPES["dense"])
+    whole = 4 * sum(map(prod, SHAPES.values()))
+    assert found.loading == whole + found.sparse
+
+
+def test_rule_over_whole_tensors_packs_nothing() -> None:
+    assert packable(adamw(0.9, "Lamb")) == packable(None) == ()
+    dense = held_bytes(program(), 8)
+    elements = sum(map(prod, SHAPES.values()))
+    assert (dense.total, dense.sparse, dense.loading) == (12 * elements, 0, 4 * elements)

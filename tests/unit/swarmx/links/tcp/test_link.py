@@ -16,8 +16,8 @@ from swarmx.links.certificates import certificate_of_role
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
 from swarmx.links.memory import MemoryArena, MemorySlab
-from swarmx.links.tcp import inbound
 from swarmx.links.tcp import link as tcp_link
+from swarmx.links.tcp import streams
 from swarmx.links.tcp.frames import write_all, write_record
 from swarmx.links.tcp.link import TcpEndpoint, open_tcp
 from swarmx.links.tcp.sockets import HANDSHAKE_S, dial, end_connection, secure_accepted
@@ -246,8 +246,8 @@ def test_strangers_neither_fill_the_process_nor_hold_up_a_role(endpoint: TcpEndp
         role.send(RELEASED)
         assert endpoint.receive(5) == RELEASED
         assert time.monotonic() - begin_s < HANDSHAKE_S / 4
-        assert threading.active_count() < 2 * inbound._MOST_STRANGERS
-        first = silent[: 200 - inbound._MOST_STRANGERS]
+        assert threading.active_count() < 2 * streams._MOST_STRANGERS
+        first = silent[: 200 - streams._MOST_STRANGERS]
         assert all(connection.recv(1) == b"" for connection in first)
 
 
@@ -318,8 +318,8 @@ def test_handshake_that_begins_while_a_link_closes_cannot_keep_it_open(
         assert connection is endpoint._listener or secured.wait(10)
         end_connection(connection)
 
-    monkeypatch.setattr(inbound, "secure_accepted", secure_while_closing)
-    monkeypatch.setattr(inbound, "end_connection", end_when_secured)
+    monkeypatch.setattr(streams, "secure_accepted", secure_while_closing)
+    monkeypatch.setattr(streams, "end_connection", end_when_secured)
 
     def say_hello() -> None:
         identity = endpoint.address.identity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from memoryx.job.loss_scaling import LossScaling
+from memoryx.job.gradient_changes import LossScaling
 from swarmx.links.memory import MemoryArena
 from tests.support.plain_torch.plain_sgd import plain_sgd
 from waferstream.core.messages.messages import NormTotal, WeightsReady

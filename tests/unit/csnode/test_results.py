@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from csnode.finite import not_finite
 from csnode.micro_batch import MicroBatch
+from csnode.results import not_finite
 from tests.support.programs.small_programs import segment
 
 FORWARD = segment(0, inputs=("x",), outputs=("tokens", "hidden"), results=((0, "loss"),))
