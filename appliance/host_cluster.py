@@ -20,7 +20,7 @@ from memoryx.server import ServerSpec, WeightServer
 from waferstream.core.messages.messages import NormTotal
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import TensorSpec
+from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.roles.role import Job, Report
 from waferstream.machine.hardware import MachineSpec
 from waferstream.simulator.cluster_timing import ClusterTiming
@@ -70,7 +70,7 @@ class HostCluster(Coordinator):
         """
         if loss_scale is not None:
             check_skipped(loss_scale, step)
-        scaling = LossScaling(optimizer, Job("train", step, step, loss_scale))
+        scaling = LossScaling(optimizer, Job(ProgramKind.TRAIN, step, step, loss_scale))
         totals = {name: _as_fp32(gradient) for name, gradient in gradients.items()}
         flat = list(totals.values())
         for gradient in flat:

@@ -121,7 +121,7 @@ class Logged:
             return self._role.do(command)
 
     def begin(self, job: Job) -> RunningJob:
-        self._log.info("Begin %s steps %d to %d", job.mode, job.first_step, job.last_step)
+        self._log.info("Begin %s steps %d to %d", job.kind, job.first_step, job.last_step)
         return LoggedJob(self._role.begin(job), self._log)
 
 
@@ -179,7 +179,7 @@ class LoggedRoles:
         self._log = log
 
     def run(self, job: Job) -> list[Report]:
-        with _logged(self._log, f"Run {job.mode} steps {job.first_step} to {job.last_step}"):
+        with _logged(self._log, f"Run {job.kind} steps {job.first_step} to {job.last_step}"):
             return self._roles.run(job)
 
     def do(self, to: Collection[str] | None, command: Command[Result]) -> dict[str, Result]:

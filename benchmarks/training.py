@@ -18,6 +18,7 @@ from benchmarks.streaming.workload import ADAMW, Workload
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import InputFeed
 from waferstream.numerics.precision import StreamPrecision
@@ -58,7 +59,7 @@ class Training:
 
     def run(self, steps: int) -> None:
         """Train for some steps."""
-        self.cluster.do(Run("train", self._steps_done + 1, self._steps_done + steps))
+        self.cluster.do(Run(ProgramKind.TRAIN, self._steps_done + 1, self._steps_done + steps))
         self._steps_done += steps
 
 

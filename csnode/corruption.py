@@ -9,23 +9,23 @@ import torch
 
 from csnode.executor import Executor
 from csnode.lanes import Executed, Running
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 
 _EXPONENT_BIT = 1 << 26  # of a float: it becomes 256 times as large, or as small
 
 
-def corrupt_next_gradient(executors: dict[Mode, Executor]) -> None:
+def corrupt_next_gradient(executors: dict[ProgramKind, Executor]) -> None:
     """Flip a bit of the next gradient that the executor of the training computes."""
-    right = executors["train"]
+    right = executors[ProgramKind.TRAIN]
     wrong = copy(right)
 
     def finish(running: Running) -> Executed:
         executed = right.finish(running)
         for gradient in chain(*executed.gradients.values()):
-            executors["train"] = right
+            executors[ProgramKind.TRAIN] = right
             gradient.part.payload.view(torch.int32)[0] ^= _EXPONENT_BIT
             break
         return executed
 
     wrong.finish = finish  # type: ignore[method-assign]
-    executors["train"] = wrong
+    executors[ProgramKind.TRAIN] = wrong

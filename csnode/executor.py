@@ -223,7 +223,7 @@ class Executor:
         held_bytes = self.held_bytes(batch) if is_measured else 0
         batch.drop(segment.drops)
         round_index = self.rounds.round_of(batch.index)
-        place = Place(self.program.mode, work.step, round_index, segment.layer, segment.phase)
+        place = Place(self.program.kind, work.step, round_index, segment.layer, segment.phase)
         return Passed(batch.index, place, start, stop, found, held_bytes)
 
     def finish(self, running: Running) -> Executed:

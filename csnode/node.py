@@ -34,7 +34,7 @@ from waferstream.core.messages.messages import (
 )
 from waferstream.core.messages.payload import Payload
 from waferstream.core.messages.reduce_order import Subtree
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import SegmentStep
 from waferstream.core.roles.commands import CorruptNextGradient, Install
 from waferstream.core.roles.role import (
@@ -75,7 +75,7 @@ class CSNode:
     def __init__(self, spec: NodeSpec, context: RoleContext) -> None:
         self.name = spec.name
         self.spec = spec
-        self.executors: dict[Mode, Executor] = {}
+        self.executors: dict[ProgramKind, Executor] = {}
         self._context = context
         self._device = device_of(spec.device, spec.index, context)
         # One lane gives a staged device the work of all micro-batches, in order.
@@ -88,7 +88,7 @@ class CSNode:
         """Do what a command says."""
         match command:
             case Install(installation):
-                self.executors[installation.mode] = Executor(
+                self.executors[installation.kind] = Executor(
                     *(installation, self.spec.seed, self._context),
                     *(self._lanes, self._device, self.spec.engine),
                 )
@@ -120,7 +120,7 @@ class NodeJob(JobState[CSNode]):
 
     def __init__(self, role: CSNode, job: Job) -> None:
         super().__init__(role)
-        self._mode = job.mode
+        self._kind = job.kind
         self._last_step = job.last_step
         self._is_protected = job.is_protected
         self._state = dict(job.state)
@@ -195,7 +195,7 @@ class NodeJob(JobState[CSNode]):
 
     @property
     def _executor(self) -> Executor:
-        return self.role.executors[self._mode]
+        return self.role.executors[self._kind]
 
     @property
     def _own(self) -> list[MicroBatch]:

@@ -30,7 +30,7 @@ def say_batch_norms(session: Session, model: nn.Module, program: Program) -> Non
     """Say that batch norms take their statistics from micro-batches."""
     size, batch_size = program.micro_batch_size, program.batch_size
     names = [name for name, part in model.named_modules() if _takes_statistics(part)]
-    if program.mode != "train" or size == batch_size or not names:
+    if not program.kind.updates or size == batch_size or not names:
         return
     num_csx = session.settings.cluster_config.num_csx
     _say_once(

@@ -2,7 +2,7 @@
 
 The body of a traced step is recorded on its first call and compiled into a program of the cluster;
 later calls return the same placeholders, whose values step closures receive after the step has run.
-It is recorded again when the loop reads another loader, or when another step of the same mode has
+It is recorded again when the loop reads another loader, or when another step of the same kind has
 taken its place on the cluster.
 """
 
@@ -36,7 +36,7 @@ from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.micro_batches import Cut
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.installation import InputFeed
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class TracedStep:
             self._take_turn(session, loop, arguments)
         if (self, loop.source) not in session.installed.values() or self._is_outdated(session):
             self._install(session, loop, arguments)
-            session.installed[self.mode] = (self, loop.source)
+            session.installed[self.kind] = (self, loop.source)
         else:
             self._installed.recorded.call.check_like(arguments)
             if flags.csx.debug.retrace_every_iteration:
@@ -120,9 +120,9 @@ class TracedStep:
         return pytree.tree_map_only(StepValue, lambda value: value.of(call), outputs)
 
     @property
-    def mode(self) -> Mode:
+    def kind(self) -> ProgramKind:
         """``train`` or ``eval``."""
-        return self._installed.compiled.program.mode
+        return self._installed.compiled.program.kind
 
     @property
     def batch_size(self) -> int:
@@ -215,7 +215,7 @@ class TracedStep:
         settings = recorder.settings()
         fitted = replace(fitted, optimizer=optimizer, settings=settings, num_steps=loop.last_step)
         self._put_on_cluster(session, loop, call, fitted)
-        session.installed[self.mode] = (self, loop.source)
+        session.installed[self.kind] = (self, loop.source)
 
     def _put_on_cluster(self, session: Session, loop: Loop, call: Call, fitted: FittedStep) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
@@ -265,7 +265,7 @@ class TracedStep:
                     self._install_recorded(session, loop, call, again.recordings)
                 else:
                     self._put_on_cluster(session, loop, call, with_inputs)
-                session.installed[self.mode] = (self, loop.source)
+                session.installed[self.kind] = (self, loop.source)
             self._inputs = again.values(self._installed)
         if again.changed == set():
             watch.note_cost(again.seconds)

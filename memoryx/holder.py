@@ -13,7 +13,7 @@ from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
 from waferstream.core.digest import weights_digest
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode, TensorSpec
+from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.program.stream_plan import assign_servers
 from waferstream.core.roles.commands import (
     Digest,
@@ -62,7 +62,7 @@ class Holder:
         owner = assign_servers(parameters, num_servers)
         own = tuple(p for p in parameters if owner[p.name] == index)
         self.store = WeightStore(own, FlashMemory(flash) if flash else None)
-        self.installed: dict[Mode, Installation] = {}
+        self.installed: dict[ProgramKind, Installation] = {}
         self.persistence = Persistence(self.store, name, disk)
         self.journal = Journal(self.store)
         self.last_job: HeldJob | None = None
@@ -103,13 +103,14 @@ class Holder:
         return None
 
     def _install(self, installation: Installation) -> None:
-        self.installed[installation.mode] = installation
+        self.installed[installation.kind] = installation
         if installation.optimizer is not None:
             self._store_for(installation.optimizer)
             self.persistence.catch_up()
 
     def _train_with(self, optimizer: OptimizerSpec) -> None:
-        self.installed["train"] = replace(self.installed["train"], optimizer=optimizer)
+        trained = replace(self.installed[ProgramKind.TRAIN], optimizer=optimizer)
+        self.installed[ProgramKind.TRAIN] = trained
         self._store_for(optimizer)
         self.store.make_masks()
 

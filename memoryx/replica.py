@@ -79,7 +79,7 @@ class ReplicaJob(JobState[Replica]):
 
     def __init__(self, role: Replica, job: Job) -> None:
         super().__init__(role)
-        installed = role.installed[job.mode]
+        installed = role.installed[job.kind]
         collected = collected_by(installed.schedule, role.spec.index)
         self.attempt = job.attempt
         self._buckets = {bucket.index: bucket for bucket in collected}

@@ -101,7 +101,7 @@ class ServerJob(JobState[WeightServer]):
 
     def __init__(self, role: WeightServer, job: Job) -> None:
         super().__init__(role)
-        index, installed = role.spec.index, role.installed[job.mode]
+        index, installed = role.spec.index, role.installed[job.kind]
         program, plan = installed.program, installed.plan
         collected = collected_by(installed.schedule, index)
         self._stream_dtype = program.stream_dtype
@@ -125,7 +125,7 @@ class ServerJob(JobState[WeightServer]):
             streamed,
             role.spec.window,
             # An evaluation updates nothing, so its weights have nothing to wait for.
-            trained=[n for b in plan.gradients for n in b.changed] if job.mode == "train" else (),
+            trained=[n for b in plan.gradients for n in b.changed] if job.kind.updates else (),
         )
         self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
         self._notes = NormNotes(program, job, self._report)

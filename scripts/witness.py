@@ -38,6 +38,7 @@ from tests.support.runs.tiny_training import (
     init_config,
     train_on_cluster,
 )
+from waferstream.core.program.program import ProgramKind
 from waferstream.host.files import write_json
 
 _FILE = Path(__file__).with_suffix(".json")
@@ -100,7 +101,7 @@ def trained(model: dict[str, Any], shape: Shape) -> str:
     """Return the hash of losses, weights and picoseconds of a small training."""
 
     def inspect(backend: cstorch.Backend) -> str:
-        steps = cluster_of(backend).do(Run("train", 4, 5))
+        steps = cluster_of(backend).do(Run(ProgramKind.TRAIN, 4, 5))
         seen = [[repr(step.values), repr(step.timing)] for step in steps]
         return _hash_of([seen, cluster_of(backend).do(HashWeights())])
 

@@ -25,7 +25,7 @@ from waferstream.core.messages.messages import (
 )
 from waferstream.core.messages.partial_sum import Credit, Operands, PartialSum, one_by_one
 from waferstream.core.messages.reduce_order import Merger, Subtree
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.stream_plan import Bucket
 from waferstream.core.roles.activities import NOWHERE, ActivityLog, Interval, Place, place_of
 from waferstream.core.roles.commands import Install
@@ -76,13 +76,13 @@ class Switch:
         self.name = spec.name
         self.spec = spec
         self.context = context
-        self.installed: dict[Mode, Installation] = {}
+        self.installed: dict[ProgramKind, Installation] = {}
 
     def do(self, command: Command[Any]) -> Any:
         """Do what a command says."""
         match command:
             case Install(installation):
-                self.installed[installation.mode] = installation
+                self.installed[installation.kind] = installation
             case _:
                 raise not_taken(self.name, command)
 
@@ -95,9 +95,9 @@ class SwitchJob(JobState[Switch]):
 
     def __init__(self, role: Switch, job: Job) -> None:
         super().__init__(role)
-        self._mode = job.mode
-        plan = role.installed[job.mode].plan
-        self._rounds = job.rounds_of(role.installed[job.mode].rounds)
+        self._kind = job.kind
+        plan = role.installed[job.kind].plan
+        self._rounds = job.rounds_of(role.installed[job.kind].rounds)
         self._owners = tuple(bucket.server for bucket in plan.gradients)
         active = sum(bool(self._below(index)) for index in range(self._rounds.count))
         self._weights_left = len(job.steps) * self._rounds.count * len(plan.weights)
@@ -187,7 +187,7 @@ class SwitchJob(JobState[Switch]):
         """Return the sum in a child's payload, which a credit gives back."""
         released = GradientReleased(ready.step, ready.round, ready.bucket, ready.subtree)
         credit = Credit(self.envelope(child, released), self._credits)
-        program = self.role.installed[self._mode].program
+        program = self.role.installed[self._kind].program
         dtype = program.dtype_of_sum(ready.subtree.size(self._rounds.num_micro_batches))
         return PartialSum([ready.payload.view(DTYPES[dtype])], ready.payload, on_release=credit)
 
@@ -223,7 +223,7 @@ class SwitchJob(JobState[Switch]):
     def _place(self, activity: str, key: BucketKey) -> tuple[Place, Bucket]:
         """Return the place of what is done with a bucket, and the bucket."""
         step, round_index, index = key
-        installed = self.role.installed[self._mode]
+        installed = self.role.installed[self._kind]
         plan = installed.plan
         bucket = (plan.weights if activity == "broadcast" else plan.gradients)[index]
         return place_of(installed.program, bucket, step, round_index), bucket

@@ -19,7 +19,7 @@ from appliance.coordinator.roles import in_parts
 from appliance.coordinator.step_results import StepResult
 from waferstream.core.messages.watch import NOTHING, Watch
 from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Command, Result
 from waferstream.machine.trace import Activities
 
@@ -29,7 +29,7 @@ class Run(Command[list[StepResult]]):
     """Run steps ``first_step`` to ``last_step`` (from 1, inclusive) of an installed program.
 
     Args:
-        mode: The program.
+        kind: The program.
         first_step: The first step.
         last_step: The last step.
         check_finite: Whether every result must be finite, but for those of skipped steps.
@@ -43,7 +43,7 @@ class Run(Command[list[StepResult]]):
         WaferStreamError: A role failed (see ``Roles``).
     """
 
-    mode: Mode
+    kind: ProgramKind
     first_step: int
     last_step: int
     check_finite: bool = True
@@ -52,7 +52,7 @@ class Run(Command[list[StepResult]]):
     changes = True
 
     def __str__(self) -> str:
-        return f"Run {self.mode} steps {self.first_step} to {self.last_step}"
+        return f"Run {self.kind} steps {self.first_step} to {self.last_step}"
 
 
 @dataclass(frozen=True)

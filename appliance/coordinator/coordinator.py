@@ -51,7 +51,7 @@ from waferstream.core.messages.messages import COORDINATOR
 from waferstream.core.messages.watch import Watch
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode, TensorSpec
+from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.roles.activities import Place
 from waferstream.core.roles.commands import (
     Fill,
@@ -149,7 +149,7 @@ class Coordinator:
         return None
 
     def _install(self, installation: Installation) -> None:
-        with self._measured.log.during("install", Place(installation.mode)):
+        with self._measured.log.during("install", Place(installation.kind)):
             self._roles.do(None, Install(installation))
         self._programs.install(installation)
 
@@ -162,50 +162,50 @@ class Coordinator:
         self._programs.train_with(optimizer)
 
     def _run(self, command: Run) -> list[StepResult]:
-        mode, first_step, last_step = command.mode, command.first_step, command.last_step
+        kind, first_step, last_step = command.kind, command.first_step, command.last_step
         loss_scale = command.loss_scale
         if loss_scale is not None:
             check_skipped(loss_scale, first_step)
-        count = steps_per_job(self._programs.of(mode)) or last_step - first_step + 1
+        count = steps_per_job(self._programs.of(kind)) or last_step - first_step + 1
         results: list[StepResult] = []
         for first in range(first_step, last_step + 1, count):
             last = min(first + count - 1, last_step)
-            results += self._run_job(self._job(mode, first, last, loss_scale, command.watch))
+            results += self._run_job(self._job(kind, first, last, loss_scale, command.watch))
             loss_scale = results[-1].loss_scale
             check_findings(self._reports, results)
         if command.check_finite:
             for result in results:
-                check_result(result, mode)
+                check_result(result, kind)
         return results
 
     def _job(
         self,
-        mode: Mode,
+        kind: ProgramKind,
         first_step: int,
         last_step: int,
         loss_scale: LossScale | None,
         watch: Watch,
     ) -> Job:
         """Return steps of a program as a job of the roles."""
-        state = self._programs.state.read_by(self._programs.of(mode))
+        state = self._programs.state.read_by(self._programs.of(kind))
         most = self._measured.num_left
-        job = Job(mode, first_step, last_step, loss_scale, state, watch, trace_limit=most)
-        if mode == "train":
+        job = Job(kind, first_step, last_step, loss_scale, state, watch, trace_limit=most)
+        if kind.updates:
             job = replace(job, verification=self._verification, shares=self._shares.current)
         return job
 
     def _run_job(self, job: Job) -> list[StepResult]:
         """Let the roles run a job; return the results of its steps."""
-        place = Place(job.mode, job.first_step)
+        place = Place(job.kind, job.first_step)
         steps = f"steps {job.first_step} to {job.last_step}"
         before = frozenset({job.first_step - 1})
-        after = frozenset({job.last_step}) if job.mode == "train" else before
+        after = frozenset({job.last_step}) if job.kind.updates else before
         self._steps_of_buffers = before
         with self._measured.log.during("run", place, steps):
             self._reports = self._roles.run(job)
         self._measured.take(self._reports)
         training = self._programs.training
-        if job.mode == "train" and training is not None:
+        if job.kind.updates and training is not None:
             self._shares.note(self._reports, training.rounds, training.most_per_node)
         self._steps_of_buffers = before | after
         with self._measured.log.during("results", place, steps):
@@ -215,7 +215,7 @@ class Coordinator:
 
     def _settle(self) -> int | None:
         held = self._roles.settle(self._servers)
-        if not held or self._programs.of("train").state.writes:
+        if not held or self._programs.of(ProgramKind.TRAIN).state.writes:
             held |= self._steps_of_buffers
         return next(iter(held)) if len(held) == 1 else None
 

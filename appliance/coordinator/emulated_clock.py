@@ -9,7 +9,7 @@ from appliance.elaboration.elaborate import costed_program
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from waferstream.core.messages.messages import COORDINATOR
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode, Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.roles.activities import ActivityLog, Interval, earliest
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Report
@@ -36,29 +36,29 @@ class EmulatedClock:
         self._timing.load_program(costed_program(installation, self._timing.machine))
 
     def step(
-        self, mode: Mode, step: int, training: Installation | None, skipped: int
+        self, kind: ProgramKind, step: int, training: Installation | None, skipped: int
     ) -> StepTiming:
         """Advance by one step; return how long it takes and where the time goes.
 
         Args:
-            mode: The program of the step.
+            kind: The program of the step.
             step: The number of the step.
             training: The installation that trains; it says which weights are sparse.
             skipped: Training steps before this one whose update was skipped.
         """
         if training is not None and training.optimizer is not None and training.optimizer.sparsity:
-            found = self._sparsity(mode, step - skipped, training.program, training.optimizer)
-            self._timing.set_sparsity(mode, found)
-        return self._timing.step(mode, step)
+            found = self._sparsity(kind, step - skipped, training.program, training.optimizer)
+            self._timing.set_sparsity(kind, found)
+        return self._timing.step(kind, step)
 
     def _sparsity(
-        self, mode: Mode, applied_step: int, program: Program, optimizer: OptimizerSpec
+        self, kind: ProgramKind, applied_step: int, program: Program, optimizer: OptimizerSpec
     ) -> StepSparsity:
         """Return the densities that a step finds, and the changes of masks at its end.
 
         Evaluation changes no mask, and finds what the last training step has left.
         """
-        if mode == "train":
+        if kind.updates:
             self._last_update = applied_step + optimizer.earlier_updates
             return sparsity_by_optimizer(optimizer, program.parameter, self._last_update)
         last = max(0, optimizer.earlier_updates) if self._last_update is None else self._last_update

@@ -21,7 +21,7 @@ from appliance.health.link_waits import longest_waits
 from memoryx.optim.cost import update_cost
 from waferstream.core.errors import DataError
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode, NormInput, Program
+from waferstream.core.program.program import NormInput, Program, ProgramKind
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Job, Report, Value
 
@@ -32,11 +32,11 @@ class LossGuards:
     """The kernels of installed programs that guard losses."""
 
     def __init__(self) -> None:
-        self._kernels: dict[Mode, list[Callable[..., tuple[Any, ...]]]] = {}
+        self._kernels: dict[ProgramKind, list[Callable[..., tuple[Any, ...]]]] = {}
 
     def install(self, installation: Installation) -> None:
         """Build the kernels of a program."""
-        self._kernels[installation.mode] = [kernel.build() for kernel in installation.guards]
+        self._kernels[installation.kind] = [kernel.build() for kernel in installation.guards]
 
     def check(self, program: Program, losses: Sequence[Value], step: int) -> None:
         """Raise DataError for a loss of the batch that a guard would have changed.
@@ -46,7 +46,7 @@ class LossGuards:
             losses: What the guards take, in their order.
             step: The step, for errors.
         """
-        kernels = self._kernels[program.mode]
+        kernels = self._kernels[program.kind]
         for guard, kernel, loss in zip(program.guards, kernels, losses, strict=True):
             (kept,) = kernel(torch.tensor(loss))
             if not torch.equal(kept, torch.tensor(loss)):
@@ -76,16 +76,16 @@ class InstalledPrograms:
         self.state = StateHolder()
         self.clock = clock
         self._stragglers = stragglers
-        self._programs: dict[Mode, Program] = {}
+        self._programs: dict[ProgramKind, Program] = {}
         self._norms = _NormKernels()
         self._guards = LossGuards()
 
-    def of(self, mode: Mode) -> Program:
-        """Return the program of a mode."""
-        return self._programs[mode]
+    def of(self, kind: ProgramKind) -> Program:
+        """Return the program of a kind."""
+        return self._programs[kind]
 
     def install(self, installation: Installation) -> None:
-        """Take a program, in place of an earlier one of the same mode."""
+        """Take a program, in place of an earlier one of the same kind."""
         self.state.install(installation)
         self._norms.install(installation)
         self._guards.install(installation)
@@ -102,7 +102,7 @@ class InstalledPrograms:
 
     def results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:
         """Yield the result of each step of a job, in order, and advance state and clock by it."""
-        program = self._programs[job.mode]
+        program = self._programs[job.kind]
         returned = {key: value for report in reports for key, value in report.results.items()}
         norms = {step: norm for report in reports for step, norm in report.norms.items()}
         scales = {step: scale for report in reports for step, scale in report.loss_scales.items()}
@@ -118,7 +118,7 @@ class InstalledPrograms:
             of_coordinator = {**self.state.advance(program, parts), **of_norms}
             self._guards.check(program, guarded(program, parts), step)
             values = combine(program, parts, of_coordinator)
-            timing = self.clock.step(job.mode, step, self.training, skipped)
+            timing = self.clock.step(job.kind, step, self.training, skipped)
             watched, waits = (in_order, link_waits) if step == job.last_step else ({}, {})
             scale, slow = scales.get(step), stragglers.get(step, ())
             skipped = skipped if scale is None else scale.num_skipped_steps
@@ -127,22 +127,22 @@ class InstalledPrograms:
     def _load(self, installation: Installation) -> None:
         """Load a program into the emulated clock."""
         program = installation.program
-        if program.mode == "train":
+        if program.kind.updates:
             self.training = installation
         self.clock.load(installation)
-        self._programs[program.mode] = program
+        self._programs[program.kind] = program
 
 
 class _NormKernels:
     """The kernels of installed programs that compute results from norms of the weight servers."""
 
     def __init__(self) -> None:
-        self._kernels: dict[Mode, Callable[..., tuple[Any, ...]]] = {}
+        self._kernels: dict[ProgramKind, Callable[..., tuple[Any, ...]]] = {}
 
     def install(self, installation: Installation) -> None:
         """Build the kernel of a program, if it has one."""
         if installation.norms is not None:
-            self._kernels[installation.mode] = installation.norms.build()
+            self._kernels[installation.kind] = installation.norms.build()
 
     def gathered(self, reports: Iterable[Report]) -> Mapping[int, Norms]:
         """Return the norms of each step from the reports of all servers."""
@@ -158,6 +158,6 @@ class _NormKernels:
         if not wanted.results:
             return {}
         inputs = (torch.tensor(norms[norm], dtype=torch.float32) for norm in wanted.inputs)
-        outputs = self._kernels[program.mode](*inputs)
+        outputs = self._kernels[program.kind](*inputs)
         values = (value if value.ndim else float(value) for value in outputs)
         return dict(zip(wanted.results, values, strict=True))

@@ -9,7 +9,7 @@ from appliance.coordinator.step_results import StepResult
 from waferstream.core.errors import ConfigError, NotFiniteStepError
 from waferstream.core.messages.watch import first_of
 from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Report, Value
 
 
@@ -34,20 +34,20 @@ def check_findings(reports: Sequence[Report], results: Sequence[StepResult]) -> 
         raise first.error()
 
 
-def check_result(result: StepResult, mode: Mode) -> None:
+def check_result(result: StepResult, kind: ProgramKind) -> None:
     """Raise unless a step was useful; one that was skipped is, as long as a smaller scale helps."""
     if result.was_skipped:
         check_scale(result.loss_scale, result.step)
     else:
-        check_values(result.values, mode, result.step)
+        check_values(result.values, kind, result.step)
 
 
-def check_values(values: Sequence[Value], mode: Mode, step: int) -> None:
+def check_values(values: Sequence[Value], kind: ProgramKind, step: int) -> None:
     """Raise NotFiniteStepError unless the scalar results of a step are finite."""
     scalars = [value for value in values if isinstance(value, float)]
     if not all(map(math.isfinite, scalars)):
         raise NotFiniteStepError(
-            f"the {mode} loss of step {step} is not finite",
+            f"the {kind} loss of step {step} is not finite",
             step=step,
             code="loss-not-finite",
             value=", ".join(map(str, scalars)),

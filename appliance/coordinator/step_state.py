@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from waferstream.compiler.results.step_means import closed
-from waferstream.core.program.program import Mode, Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Value
 
@@ -29,12 +29,12 @@ class StateHolder:
 
     def __init__(self) -> None:
         self.values: dict[str, torch.Tensor] = {}
-        self._updates: dict[Mode, list[Update]] = {}  # of each size of micro-batches
+        self._updates: dict[ProgramKind, list[Update]] = {}  # of each size of micro-batches
 
     def install(self, installation: Installation) -> None:
         """Keep the update of a program."""
         updates = [sized.state_update for sized in installation.sized]
-        self._updates[installation.mode] = [update.build() for update in updates if update]
+        self._updates[installation.kind] = [update.build() for update in updates if update]
 
     def fill(self, values: Mapping[str, torch.Tensor]) -> None:
         """Copy values of buffers."""
@@ -66,7 +66,7 @@ class StateHolder:
             return {}
         returned: tuple[Any, ...] = ()
         for index, part in enumerate(parts):
-            update = self._updates[program.mode][program.is_short(index)]
+            update = self._updates[program.kind][program.is_short(index)]
             arguments = [self.values[name] for name in state.arguments]
             contributions = part[program.num_results : program.guarded.start]
             returned = update(*arguments, *contributions)

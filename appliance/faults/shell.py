@@ -28,7 +28,7 @@ from waferstream.core.messages.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import CorruptNextGradient, FinishSaving, Save
 from waferstream.core.roles.role import (
     Command,
@@ -152,7 +152,7 @@ class Faulty:
 
     def begin(self, job: Job) -> RunningJob:
         self.step = job.first_step
-        if job.mode != "train":  # steps of an evaluation are counted apart
+        if not job.kind.updates:  # steps of an evaluation are counted apart
             return self._role.begin(job)
         return FaultyJob(self, self._role.begin(job))
 
@@ -193,10 +193,10 @@ class FaultyCoordinator:
         self._faults = faults
         self._log = log
 
-    def before_job(self, mode: Mode, last_step: int) -> None:
+    def before_job(self, kind: ProgramKind, last_step: int) -> None:
         """Let happen what is due before a job that ends with a step."""
         for fault in self._faults:
-            if mode == "train" and fault.step <= last_step and self._log.claim(fault):
+            if kind.updates and fault.step <= last_step and self._log.claim(fault):
                 strike(fault)
 
 

@@ -29,7 +29,7 @@ class LinkWaits:
     """
 
     def __init__(self, job: Job) -> None:
-        self._mode = job.mode
+        self._kind = job.kind
         self._log = ActivityLog(job.trace_limit)
         self._seconds: dict[str, float] = {}  # by the sender
 
@@ -47,7 +47,7 @@ class LinkWaits:
         if waited_ns >= _LEAST_NS:
             source = envelope.source
             self._seconds[source] = self._seconds.get(source, 0.0) + waited_ns / 1e9
-            place = Place(self._mode, envelope.message.step)
+            place = Place(self._kind, envelope.message.step)
             start_ns = end_ns - waited_ns
             self._log.add(Interval(_LINK, start_ns, end_ns, place, source))
 

@@ -21,7 +21,7 @@ from waferstream.core.messages.messages import (
     worker_name,
 )
 from waferstream.core.messages.payload import Slab, byte_ranges, payload_bytes
-from waferstream.core.program.program import Mode, TensorSpec
+from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.roles.activities import ActivityLog, Place
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
@@ -60,10 +60,10 @@ class InputWorker:
         self.name = spec.name
         self.spec = spec
         self.context = context
-        self.installed: dict[Mode, Installation] = {}
-        self.batches: dict[Mode, GlobalBatches] = {}
-        self.label_weights: dict[Mode, LabelWeights] = {}
-        self.whole_values: dict[Mode, WholeValues] = {}
+        self.installed: dict[ProgramKind, Installation] = {}
+        self.batches: dict[ProgramKind, GlobalBatches] = {}
+        self.label_weights: dict[ProgramKind, LabelWeights] = {}
+        self.whole_values: dict[ProgramKind, WholeValues] = {}
 
     def do(self, command: Command[Any]) -> Any:
         """Do what a command says."""
@@ -74,12 +74,12 @@ class InputWorker:
                 raise not_taken(self.name, command)
 
     def _install(self, installation: Installation) -> None:
-        mode = installation.mode
-        self.installed[mode] = installation
+        kind = installation.kind
+        self.installed[kind] = installation
         feed, batch_size = installation.feed, installation.program.batch_size
-        self.batches[mode] = GlobalBatches(feed.source, batch_size, feed.seed)
-        self.label_weights[mode] = LabelWeights(installation)
-        self.whole_values[mode] = WholeValues(installation)
+        self.batches[kind] = GlobalBatches(feed.source, batch_size, feed.seed)
+        self.label_weights[kind] = LabelWeights(installation)
+        self.whole_values[kind] = WholeValues(installation)
 
     def begin(self, job: Job) -> WorkerJob:
         return WorkerJob(self, job)
@@ -91,7 +91,7 @@ class WorkerJob(JobState[InputWorker]):
     def __init__(self, role: InputWorker, job: Job) -> None:
         super().__init__(role)
         self._job = job
-        self._rounds = job.rounds_of(role.installed[job.mode].rounds)
+        self._rounds = job.rounds_of(role.installed[job.kind].rounds)
         self._step = dict.fromkeys(role.spec.nodes, job.first_step)
         # Micro-batches of that step that each node still gets, in the order in which it takes them.
         self._left = {node: self._order(node, job.first_step) for node in role.spec.nodes}
@@ -128,7 +128,7 @@ class WorkerJob(JobState[InputWorker]):
 
     @property
     def _installed(self) -> Installation:
-        return self.role.installed[self._job.mode]
+        return self.role.installed[self._job.kind]
 
     def _order(self, node: int, step: int) -> deque[int]:
         """Return the micro-batches that a node takes in a step: its own, and those of its votes."""
@@ -147,7 +147,7 @@ class WorkerJob(JobState[InputWorker]):
         if not self._left[node]:
             return
         step, micro_batch = self._step[node], self._left[node].popleft()
-        place = Place(self._job.mode, step, self._rounds.round_of(micro_batch))
+        place = Place(self._job.kind, step, self._rounds.round_of(micro_batch))
         num_bytes = payload_bytes(self._installed.program.inputs_of(micro_batch))
         with self._log.during("load", place, f"micro-batch {micro_batch}", num_bytes):
             slab = self._pack(step, micro_batch)
@@ -155,9 +155,9 @@ class WorkerJob(JobState[InputWorker]):
         weights = self._label_weights(step, micro_batch)
         # Nodes may be steps apart, and each gets the next step when it has all of this one.
         oldest_step = min(self._step[node] + (not left) for node, left in self._left.items())
-        self.role.batches[self._job.mode].drop_before(self._batch_of(oldest_step))
-        self.role.label_weights[self._job.mode].drop_before(oldest_step)
-        self.role.whole_values[self._job.mode].drop_before(oldest_step)
+        self.role.batches[self._job.kind].drop_before(self._batch_of(oldest_step))
+        self.role.label_weights[self._job.kind].drop_before(oldest_step)
+        self.role.whole_values[self._job.kind].drop_before(oldest_step)
         yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab, weights))
 
     def _pack(self, step: int, micro_batch: int) -> Slab:
@@ -175,19 +175,19 @@ class WorkerJob(JobState[InputWorker]):
 
     def _inputs(self, step: int, micro_batch: int) -> list[torch.Tensor]:
         """Return each input of the program for a micro-batch."""
-        leaves = self.role.batches[self._job.mode].leaves(self._batch_of(step))
+        leaves = self.role.batches[self._job.kind].leaves(self._batch_of(step))
         program, feed = self._installed.program, self._installed.feed
         num_own = len(program.inputs) - program.num_cut
         batch = [leaves[leaf] for leaf in feed.leaves[:num_own]]
         rows = program.rows_of(micro_batch)
-        whole = self.role.whole_values[self._job.mode].of(step, micro_batch, batch)
+        whole = self.role.whole_values[self._job.kind].of(step, micro_batch, batch)
         return [*(tensor[rows] for tensor in batch), *whole]
 
     def _batch_of(self, step: int) -> int:
-        return self._installed.feed.batch_of(self._job.mode, step)
+        return self._installed.feed.batch_of(self._job.kind, step)
 
     def _label_weights(self, step: int, micro_batch: int) -> tuple[float, ...]:
-        known = self.role.label_weights[self._job.mode]
+        known = self.role.label_weights[self._job.kind]
         return known.of(step, micro_batch, partial(self._inputs, step))
 
 

@@ -174,7 +174,7 @@ class RoleActor(HostedProcess):
         Raises what the role raises, and the endpoint's ApplianceRuntimeServerError when a peer is
         gone or ApplianceDeadlockError when no message arrives for ``stall_timeout_s``.
         """
-        with self._calling(f"begin {job.mode} step {job.first_step}"):
+        with self._calling(f"begin {job.kind} step {job.first_step}"):
             try:
                 return self._run(job)
             except BaseException:

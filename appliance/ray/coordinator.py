@@ -69,7 +69,7 @@ class HostedCoordinator(HostedProcess):
         """Let the object do what a command says."""
         with self._calling(str(command)):
             if self._faults is not None and isinstance(command, Run):
-                self._faults.before_job(command.mode, command.last_step)
+                self._faults.before_job(command.kind, command.last_step)
             return self._hosted.do(command)
 
     def _goes_on(self) -> None:

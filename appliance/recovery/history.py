@@ -23,7 +23,7 @@ from appliance.coordinator.cluster import Cluster, Standing
 from appliance.coordinator.commands import RestoreCheckpoint, TakeOver
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import ApplianceNanError
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install, TrainWith
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Command
@@ -52,7 +52,7 @@ class _Base:
     file: HeldFile
     step: int
     standing: Standing
-    installed: Mapping[Mode, Installation]
+    installed: Mapping[ProgramKind, Installation]
     restores: Sequence[_Restoring]  # of optimizer state and masks that no program has asked for yet
 
 
@@ -67,7 +67,7 @@ class History:
         self.last_step = 0
         self._base: _Base | None = None
         self._commands: list[Command[Any] | _Restoring] = []
-        self._installed: dict[Mode, Installation] = {}
+        self._installed: dict[ProgramKind, Installation] = {}
         self._restores: list[_Restoring] = []
         self._held: list[HeldFile] = []  # checkpoints that were restored since the base
 
@@ -90,12 +90,12 @@ class History:
         """Remember a command that has changed the cluster."""
         match command:
             case Install(installation):
-                self._installed[installation.mode] = installation
-                if installation.mode == "train":
+                self._installed[installation.kind] = installation
+                if installation.kind.updates:
                     self._restores.clear()
             case TrainWith(optimizer):
-                trained = replace(self._installed["train"], optimizer=optimizer)
-                self._installed["train"] = trained
+                trained = replace(self._installed[ProgramKind.TRAIN], optimizer=optimizer)
+                self._installed[ProgramKind.TRAIN] = trained
             case RestoreCheckpoint(path, states, strict):
                 self._note_restoring(HeldFile(path), states, strict)
                 return
@@ -105,12 +105,12 @@ class History:
         self._held.append(file)
         self._commands.append(_Restoring(file, states, strict))
         later = [state for state in CLUSTER_STATES if state in states and state != "model"]
-        if later and "train" not in self._installed:
+        if later and ProgramKind.TRAIN not in self._installed:
             self._restores.append(_Restoring(file, later, strict))
 
     def is_whole(self, states: Collection[str]) -> bool:
         """Return whether states are all that the weight servers hold; masks are there by rule."""
-        training = self._installed.get("train")
+        training = self._installed.get(ProgramKind.TRAIN)
         is_sparse = bool(training and training.optimizer and training.optimizer.sparsity)
         return set(states) >= CLUSTER_STATES.keys() - (set() if is_sparse else {"sparsity"})
 

@@ -95,7 +95,7 @@ class ReplayingCluster:
             raise
         self._restarts.tell()
         self._history.note(command)
-        if command.mode == "train":
+        if command.kind.updates:
             self._history.last_step = command.last_step
         return results
 

@@ -17,7 +17,7 @@ from appliance.coordinator.roles import RecoverableRoles, in_parts
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from waferstream.core.messages.watch import NOTHING
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import (
     Fill,
     FinishSaving,
@@ -48,13 +48,13 @@ class ReplicatedRoles:
         self._replica = replicas
         self._partner = {**replicas, **{replica: server for server, replica in replicas.items()}}
         self._empty: set[str] = set()  # new servers and replicas without weights
-        self._installed: dict[Mode, Installation] = {}
+        self._installed: dict[ProgramKind, Installation] = {}
         self._notes_norms = False  # whether the job leaves values that replicas lack
         # Optimizer state and masks to restore, by server and state.
         self._postponed: dict[tuple[str, str], tuple[Path, bool]] = {}
 
     def run(self, job: Job) -> list[Report]:
-        program = self._installed[job.mode].program
+        program = self._installed[job.kind].program
         self._notes_norms = bool(program.norms.inputs) or job.watch != NOTHING
         reports = self._filled().run(job)
         self._notes_norms = False
@@ -81,11 +81,11 @@ class ReplicatedRoles:
         """Note what new roles have to get, too."""
         match command:
             case Install(installation):
-                self._installed[installation.mode] = installation
-                if installation.mode == "train":
+                self._installed[installation.kind] = installation
+                if installation.kind.updates:
                     self._postponed.clear()
             case Restore(path, state, strict) if (
-                state != "model" and "train" not in self._installed
+                state != "model" and ProgramKind.TRAIN not in self._installed
             ):
                 self._postponed |= {(server, state): (path, strict) for server in to}
 

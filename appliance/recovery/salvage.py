@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from waferstream.core.messages.messages import COORDINATOR
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import RECOVER, Interval, Place
 from waferstream.core.roles.role import Job, Progress, Report
 
@@ -20,12 +20,12 @@ class Salvage:
         self.report = Report(COORDINATOR)
 
     @contextmanager
-    def recovering(self, mode: Mode, why: str) -> Iterator[None]:
+    def recovering(self, kind: ProgramKind, why: str) -> Iterator[None]:
         """Report the time of a block as that of a recovery, for traces."""
         start_ns = time.perf_counter_ns()
         yield
         end_ns = time.perf_counter_ns()
-        self.report.intervals.append(Interval(RECOVER, start_ns, end_ns, Place(mode), why))
+        self.report.intervals.append(Interval(RECOVER, start_ns, end_ns, Place(kind), why))
 
     def take(self, attempt: Job, found: Sequence[Progress | None]) -> Job:
         """Keep what the weight servers know of an attempt; return the rest of the job.
@@ -38,7 +38,7 @@ class Salvage:
         """
         known = [one for one in found if one is not None and one.attempt == attempt.attempt]
         done = attempt.first_step - 1
-        if len(known) == len(found) or attempt.mode == "eval":
+        if len(known) == len(found) or not attempt.kind.updates:
             applied = min((one.applied_step for one in known), default=done)
             kept = max((one.kept_step for one in known), default=done)
             done = max(done, min(applied, kept, attempt.last_step - 1))

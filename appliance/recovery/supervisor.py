@@ -17,7 +17,7 @@ from appliance.recovery.salvage import Salvage
 from appliance.recovery.states import State, Story
 from waferstream.core.errors import ApplianceCorruptionError, CheckpointError, WaferStreamError
 from waferstream.core.messages.messages import server_name
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install, ReadProgress, Rollback, TrainWith
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Command, Job, Report, RoleSpec
@@ -51,7 +51,7 @@ class SupervisedRoles:
         self._built = {spec.name: spec for spec in elaborate(policy.num_csx)}
         self._ready = set(self._built)  # roles with all programs, for as many systems
         self._attempts = count(1)
-        self._installed: dict[Mode, Installation] = {}
+        self._installed: dict[ProgramKind, Installation] = {}
         self._jury = Jury()
         self.story = Story()
 
@@ -64,7 +64,7 @@ class SupervisedRoles:
             try:
                 reports = self._roles.run(attempt)
             except WaferStreamError as error:
-                with salvage.recovering(job.mode, error.what):
+                with salvage.recovering(job.kind, error.what):
                     rest = self._recovered(error, attempt, salvage)
                 assert rest is not None, "a job has a rest: its last step at least"
                 attempt = rest
@@ -75,9 +75,10 @@ class SupervisedRoles:
     def do(self, to: Collection[str] | None, command: Command[Any]) -> dict[str, Any]:
         match command:
             case Install(installation):
-                self._installed[installation.mode] = installation
+                self._installed[installation.kind] = installation
             case TrainWith(optimizer):
-                self._installed["train"] = replace(self._installed["train"], optimizer=optimizer)
+                trained = replace(self._installed[ProgramKind.TRAIN], optimizer=optimizer)
+                self._installed[ProgramKind.TRAIN] = trained
         while True:
             try:
                 return self._roles.do(to, self._fitted(command))

@@ -44,7 +44,7 @@ from waferstream.core.messages.messages import (
 )
 from waferstream.core.messages.reduce_order import Subtree
 from waferstream.core.program.kernel_source import KernelSource
-from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.program.program import Program, ProgramKind, TensorSpec
 from waferstream.host.user_state import sealed
 
 _ROOT = Path(__file__).parents[2]
@@ -198,7 +198,7 @@ def _resealed(tree: Any) -> bytes:
 def _compiled() -> Compiled:
     """Return a program without segments, and one kernel that counts labels."""
     spec = TensorSpec("x", (2, 4), "float32")
-    program = Program("train", "cs_0", (spec,), "float32", (spec,), 1, (), 2, 5)
+    program = Program(ProgramKind.TRAIN, "cs_0", (spec,), "float32", (spec,), 1, (), 2, 5)
     kernel = KernelSource("def forward(self, x):\n    return (x,)", {}, {"c": torch.ones(2, 2)})
     return Compiled(program, (), label_counts=kernel)
 

@@ -18,6 +18,7 @@ from csnode.engine.spec import TORCH, EngineSpec
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.core.messages.message_numbers import MessageNumbers
 from waferstream.core.messages.messages import Envelope, GradientReady, WeightsReady
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Fill, Install
 from waferstream.core.roles.installation import InputFeed, Installation
 from waferstream.core.roles.role import Job, RoleSpec
@@ -111,7 +112,7 @@ class Arm:
         """Run steps; return what one of them took and sent."""
         self._roles.num_bytes.clear()
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
-        self._roles.run(Job("train", self._step + 1, self._step + steps))
+        self._roles.run(Job(ProgramKind.TRAIN, self._step + 1, self._step + steps))
         elapsed_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
         self._step += steps
         per_step = {name: total // steps for name, total in self._roles.num_bytes.items()}

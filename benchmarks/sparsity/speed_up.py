@@ -27,7 +27,7 @@ from validation.families.workloads import program_of
 from validation.rows.reader import PUBLISHED, read_rows
 from validation.rows.row import Row
 from waferstream.core.program.micro_batches import FILL_WAFER
-from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.program.program import Program, ProgramKind, TensorSpec
 from waferstream.core.program.segment import OpWork, Segment
 from waferstream.host.files import write_json
 from waferstream.machine.cost import segment_costs
@@ -51,7 +51,7 @@ def product_speed_up(width: int, tokens: int) -> list[Point]:
     op = OpWork("mm", "matmul", 1, (1, tokens, width, width), streams=True)
     segment = Segment(0, "forward", "layer", ("w",), (), (), (), (), (), (op,))
     weight = TensorSpec("w", (width, width), "float32")
-    program = Program("eval", "", (weight,), "float16", (), 1, (segment,), 1, 1)
+    program = Program(ProgramKind.EVAL, "", (weight,), "float16", (), 1, (segment,), 1, 1)
 
     def compute_ps(density: float) -> int:
         return segment_costs(program, MACHINE.system, {"w": density})[0].compute_ps
@@ -67,7 +67,7 @@ def step_speed_up(row: Row, batch_size: int, densities: Sequence[float]) -> list
     wafer.
     """
     trains = row.text("phase") == "train"
-    program = program_of(row, "train" if trains else "eval")
+    program = program_of(row, ProgramKind.TRAIN if trains else ProgramKind.EVAL)
     smallest = program.smallest
 
     def step_ps(density: float) -> int:

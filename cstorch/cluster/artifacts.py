@@ -2,7 +2,7 @@
 
 <artifact_dir>/cached_compile/cs_...          unless compile_dir is given
 <artifact_dir>/executors/000001, ...          executors/latest is the newest
-<artifact_dir>/model.csx                      the compiled programs of the model, by mode
+<artifact_dir>/model.csx                      the compiled programs of the model, by kind
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Artifacts:
         """Tell a compiled program in ``model.csx``, if a user's program has named the folder."""
         if not self._has_program_file or self.cache is None:
             return
-        self._compiled[program.mode] = {
+        self._compiled[program.kind] = {
             "artifact": str(self.cache.root / program.digest),
             "batch_size": program.batch_size,
             "micro_batch_size": program.micro_batch_size,

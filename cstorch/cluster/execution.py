@@ -32,7 +32,7 @@ from waferstream.core.messages.messages import node_name
 from waferstream.core.messages.watch import NOTHING
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import FinishSaving, Install, TrainWith
 from waferstream.core.roles.installation import InputFeed, Installation
 from waferstream.core.units import format_ps
@@ -66,7 +66,7 @@ class Execution:
         self.training: Installation | None = None
         """The last training program that was installed."""
         self.restored: Restored | None = None
-        self._writes: dict[Mode, tuple[str, ...]] = {}  # buffers that an installed program writes
+        self._writes: dict[ProgramKind, tuple[str, ...]] = {}  # buffers that a program writes
         self.held = HeldState()
         self.saving: BackgroundSave | None = None
         """The last checkpoint that the weight servers began to write beside the training."""
@@ -88,10 +88,10 @@ class Execution:
         self._job_client = job_client
         self._time = JobTime(config.job_time_sec)
 
-    def newest_of(self, mode: Mode) -> int:
-        """Return the newest step of a mode that has begun, 0 if none is under way."""
+    def newest_of(self, *, updates: bool) -> int:
+        """Return the newest step that has begun, 0 if none of those is under way."""
         cluster, under_way = self.cluster, self._under_way
-        if cluster is None or under_way is None or under_way.mode != mode:
+        if cluster is None or under_way is None or under_way.kind.updates != updates:
             return 0
         return under_way.newest(cluster.newest_step())
 
@@ -160,11 +160,11 @@ class Execution:
         size = size_of(self._config)
         machine = self._config.cluster.machine
         program = compiled.program
-        self._writes[program.mode] = program.state.changed
+        self._writes[program.kind] = program.state.changed
         installation = plan_installation(compiled, feed, optimizer, size, machine)
         if state is not None:
             self.held.make_way(state)
-        if program.mode == "train":
+        if program.kind.updates:
             self.training = installation
         if self.cluster is None:
             self.cluster = self._start(installation, size, weights)
@@ -183,7 +183,7 @@ class Execution:
 
     def run(
         self,
-        mode: Mode,
+        kind: ProgramKind,
         first_step: int,
         last_step: int,
         weights: Weights,
@@ -199,16 +199,16 @@ class Execution:
         cluster = self.running()
         self._time.check()
         self.send_changes(weights)
-        if mode == "train":
+        if kind.updates:
             weights.outdate()
             self.held.outdate()
-        weights.state.outdate(self._writes[mode])
-        self._under_way = StepsUnderWay(mode, first_step, last_step, cluster.newest_step())
+        weights.state.outdate(self._writes[kind])
+        self._under_way = StepsUnderWay(kind, first_step, last_step, cluster.newest_step())
         try:
-            watch = self.watch if mode == "train" else NOTHING
+            watch = self.watch if kind.updates else NOTHING
             with self._job_client.executing():
                 check = self._check_loss
-                results = cluster.do(Run(mode, first_step, last_step, check, loss_scale, watch))
+                results = cluster.do(Run(kind, first_step, last_step, check, loss_scale, watch))
             for name in sorted({name for result in results for name in result.stragglers}):
                 log.warning("%s is a straggler: slower than the others for several steps", name)
             return results

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 
 
 @dataclass(frozen=True)
 class StepsUnderWay:
     """Steps of a running job; ``before`` is the newest step that the cluster reported before."""
 
-    mode: Mode
+    kind: ProgramKind
     first: int
     last: int
     before: int

@@ -11,7 +11,7 @@ import torch
 from cstorch.recording.step_value import StepCall
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.program.loading import Loading
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 
 Closure = tuple[Callable[..., Any], Any]
 """A function to call after a step, and its (args, kwargs) with StepValues."""
@@ -21,7 +21,7 @@ class Step(Protocol):
     """A traced step that is installed on the cluster."""
 
     @property
-    def mode(self) -> Mode:
+    def kind(self) -> ProgramKind:
         """``train`` or ``eval``."""
 
     @property
@@ -88,8 +88,8 @@ class Loop(Protocol):
     def is_checkpoint_step(self) -> bool:
         """Whether a checkpoint is due after this iteration's step."""
 
-    def in_mode(self, mode: Mode, arguments: Any) -> Any:
-        """Return the arguments of a step with the batch that its mode reads, on CPU and GPU."""
+    def for_kind(self, kind: ProgramKind, arguments: Any) -> Any:
+        """Return the arguments of a step with the batch that its kind reads, on CPU and GPU."""
 
     def turn_to(self, step: Step) -> bool:
         """Run the calls of other steps that were called before a step, if there are any.

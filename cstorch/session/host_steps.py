@@ -20,7 +20,7 @@ from cstorch.session.settings import ProgramSettings
 from cstorch.session.step_count import StepCount
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode, TensorSpec
+from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.roles.commands import TrainWith
 from waferstream.numerics.precision import StreamPrecision
 
@@ -36,7 +36,7 @@ class HostSteps:
         self._execution = execution
         self._model = model
         self._steps = steps
-        self.mode_of: dict[object, Mode] = {}
+        self.kind_of: dict[object, ProgramKind] = {}
         """What the loops over a loader did, by its source."""
         self.trained: frozenset[str] = frozenset()
         """The parameters that the last step of training has given a gradient."""

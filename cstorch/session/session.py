@@ -32,7 +32,7 @@ from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ProgramOrderError
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import Place
 from waferstream.core.roles.installation import InputFeed
 from waferstream.machine.program_report import ProgramReport
@@ -66,7 +66,7 @@ class Session:
         """Whether steps of training with optimizers of their own take turns."""
         self.gradients = GradientsBetween()
         """The gradients that steps have left on the parameters."""
-        self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
+        self.installed: dict[ProgramKind, tuple[object, object]] = {}  # traced step and source
         self.given_loaders: dict[int, Any] = {}
         """Loaders for executors by the identity of what the program has given (``loader_of``)."""
         self.notices: set[str] = set()
@@ -90,12 +90,12 @@ class Session:
     @property
     def newest_step(self) -> int:
         """The newest step of training that is done or has begun; may be read from any thread."""
-        return max(self.global_step, self.execution.newest_of("train"))
+        return max(self.global_step, self.execution.newest_of(updates=True))
 
     @property
     def newest_batch(self) -> int:
         """The newest batch of the running evaluation that has begun; may be read as the step."""
-        return self.execution.newest_of("eval")
+        return self.execution.newest_of(updates=False)
 
     @property
     def trained(self) -> frozenset[str]:
@@ -197,10 +197,10 @@ class Session:
         MemoryX takes the ``state`` of the optimizer. If starting fails there is no cluster
         afterwards, so that it can be tried again.
         """
-        mode = compiled.program.mode
-        self.installed.pop(mode, None)  # soon no longer installed in all roles
+        kind = compiled.program.kind
+        self.installed.pop(kind, None)  # soon no longer installed in all roles
         what = "install" if self.execution.cluster else "start"
-        with self.execution.trace.log.during(what, Place(mode)):
+        with self.execution.trace.log.during(what, Place(kind)):
             self.execution.install(compiled, feed, optimizer, self.model.registered, state)
 
     def feed(self, values: Mapping[str, torch.Tensor]) -> None:
@@ -208,7 +208,11 @@ class Session:
         self.execution.running().do(LoadWeights(values))
 
     def run(
-        self, mode: Mode, first_step: int, last_step: int, loss_scale: LossScale | None = None
+        self,
+        kind: ProgramKind,
+        first_step: int,
+        last_step: int,
+        loss_scale: LossScale | None = None,
     ) -> list[StepResult]:
         """Run steps of an installed program; ApplianceError when the time of the job is over.
 
@@ -216,12 +220,11 @@ class Session:
         were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
         weights and losses can be inspected.
         """
-        what = "train" if mode == "train" else "evaluate"
         steps = f"steps {first_step} to {last_step}"
-        with self.execution.trace.log.during(what, Place(mode, first_step), steps):
+        with self.execution.trace.log.during(kind.verb, Place(kind, first_step), steps):
             weights = self.model.registered
-            results = self.execution.run(mode, first_step, last_step, weights, loss_scale)
-        if mode == "train":
+            results = self.execution.run(kind, first_step, last_step, weights, loss_scale)
+        if kind.updates:
             self.steps.done = last_step
             self.timed.add([result.timing for result in results if result.timing])
         return results

@@ -16,7 +16,7 @@ from cstorch.devices.backend_type import BackendType
 from cstorch.devices.device import Device
 from waferstream.compiler.artifact import ArtifactCache
 from waferstream.core.errors import ConfigError
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 
 
 class ProgramSettings:
@@ -65,7 +65,7 @@ class ProgramSettings:
         self.check_loss = check_loss
         self.logs_progress = command is None
         """Whether loops log progress lines; programs under ``waferstream exec`` have their own."""
-        self.bars: tuple[Mode, ...] = ("train", "eval")
+        self.bars: tuple[ProgramKind, ...] = tuple(ProgramKind)
         """Loops with a progress bar, on a terminal where log lines go above it."""
         if artifact_dir is None and command is not None and command.witness is None:
             artifact_dir = DEFAULT  # a program that was written for the real machine

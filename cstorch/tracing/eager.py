@@ -36,7 +36,7 @@ from waferstream.compiler.results.step_means import close_step
 from waferstream.core.errors import ConfigError
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Value
 from waferstream.numerics.precision import StreamPrecision
 
@@ -87,7 +87,7 @@ class EagerStep:
         self._function = function
         self._recorder = EagerRecorder()
         self._outputs: Any = None
-        self.mode: Mode = "train"
+        self.kind = ProgramKind.TRAIN
         self.batch_size = 0
 
     @property
@@ -127,14 +127,14 @@ class EagerStep:
         undo = _undo_of(model_of(session)) if loop.is_initial_step else None
         computed = self._compute(session, host, loop, args, kwargs)
         given = (args, kwargs)
-        arguments = loop.in_mode(computed.mode, given)
+        arguments = loop.for_kind(computed.kind, given)
         if arguments is not given and undo is not None:
-            undo()  # the first step has shown its mode only now, and has read another batch
+            undo()  # the first step has shown its kind only now, and has read another batch
             computed = self._compute(session, host, loop, *arguments)
         if self._makes_masks(host, computed, undo):
             computed = self._compute(session, host, loop, *arguments)
         self._outputs = computed.outputs
-        self.mode, self.batch_size = computed.mode, _rows(arguments)
+        self.kind, self.batch_size = computed.kind, _rows(arguments)
         step = session.global_step + 1
         if computed.optimizer is not None:
             scale = self.loss_scale
@@ -146,7 +146,7 @@ class EagerStep:
         if session.settings.check_loss and call.loss_scale and call.loss_scale.has_overflowed:
             check_scale(call.loss_scale, step)
         elif session.settings.check_loss:
-            check_values(call.values, computed.mode, step)
+            check_values(call.values, computed.kind, step)
         return pytree.tree_map_only(StepValue, lambda value: value.of(call), computed.outputs)
 
     def _makes_masks(
@@ -232,8 +232,8 @@ class _Computed:
     optimizer: OptimizerSpec | None
 
     @property
-    def mode(self) -> Mode:
-        return "eval" if self.optimizer is None else "train"
+    def kind(self) -> ProgramKind:
+        return ProgramKind.EVAL if self.optimizer is None else ProgramKind.TRAIN
 
 
 def _undo_of(model: nn.Module) -> Callable[[], None]:

@@ -31,7 +31,7 @@ class RecordedStep:
 
     def optimizer_of(self, compiled: Compiled, num_steps: int) -> OptimizerSpec | None:
         """Return the update after a step; arguments and errors as of ``update_of``."""
-        trains = compiled.program.mode == "train"
+        trains = compiled.program.kind.updates
         if self.recorder.optimizer_state is not None:
             self.recorder.optimizer_state.note_trained(compiled.program.trained)
         done = self.session.global_step, self.session.steps.resumed

@@ -20,7 +20,7 @@ class NormNotes:
         self._wanted: dict[str, dict[str, list[NormInput]]] = {"weight": {}, "gradient": {}}
         for norm in program.norms.inputs:
             self._wanted[norm.of].setdefault(norm.parameter, []).append(norm)
-        self._is_constant = job.mode == "eval"
+        self._is_constant = not job.kind.updates
         self._trained = frozenset(program.trained)
         self._steps = job.steps
         self._report = report

@@ -9,9 +9,10 @@ import torch
 
 from tests.contract.small_cluster import office, weights
 from tests.support.roles.sorting_office import SortingOffice
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Job, Value
 
-JOB = Job("train", 1, 4, attempt=1)
+JOB = Job(ProgramKind.TRAIN, 1, 4, attempt=1)
 Results = dict[tuple[int, int], tuple[Value, ...]]
 
 

@@ -10,6 +10,7 @@ from cstorch import Backend
 from swarmx.links.link import LinkKind
 from tests.support.programs.cstorch_program import cluster_of
 from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
+from waferstream.core.program.program import ProgramKind
 
 LOCAL = Shape(num_csx=3, fan_out=2, servers=2)
 STEPS = 3
@@ -26,7 +27,7 @@ UNEVEN = {
 
 def observe(backend: Backend) -> dict[str, Any]:
     """Return all results of a run: weights, losses, emulated time to the picosecond."""
-    more = backend.session.run("train", STEPS + 1, STEPS + 2)
+    more = backend.session.run(ProgramKind.TRAIN, STEPS + 1, STEPS + 2)
     peaks = cluster_of(backend).do(ReadPeakBytes())
     return {
         "digest": backend.weights_digest(),

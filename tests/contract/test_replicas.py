@@ -16,6 +16,7 @@ from tests.contract.stoppable_jobs import JOB, StoppableOffice, StoppedError, ex
 from tests.support.roles.sorting_office import ORDERS, SortingOffice
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.messages.messages import Envelope, StepDone, UpdateSkipped
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import collected_by
 from waferstream.core.roles.commands import Fill, Install, ReadProgress, Rollback
 
@@ -95,11 +96,13 @@ def test_skipped_updates_change_nothing() -> None:
     replica = holder(roles, "rpl-0")
     before = {name: tensor.clone() for name, tensor in contents(replica).items()}
     job = roles.roles["rpl-0"].begin(replace(JOB, last_step=2))
-    parties = [*replica.installed["train"].keepers, "csx-0", "csx-1", "csx-2"]
+    parties = [*replica.installed[ProgramKind.TRAIN].keepers, "csx-0", "csx-1", "csx-2"]
     for party in parties:
         if party != "rpl-0":
             list(job.handle(Envelope(party, "rpl-0", StepDone(1))))
-    buckets = [bucket.index for bucket in collected_by(replica.installed["train"].schedule, 0)]
+    buckets = [
+        bucket.index for bucket in collected_by(replica.installed[ProgramKind.TRAIN].schedule, 0)
+    ]
     sent: list[Envelope] = []
     for step in (1, 2):
         assert not job.finished

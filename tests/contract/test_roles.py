@@ -35,6 +35,7 @@ from waferstream.core.messages.messages import (
     WeightsReleased,
 )
 from waferstream.core.messages.reduce_order import Subtree
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Job, Value
 from waferstream.numerics.precision import StreamPrecision
 
@@ -66,7 +67,7 @@ each_role = pytest.mark.parametrize("role", ROLES)
 
 
 def train_job(first: int = 1, last: int = 2) -> Job:
-    return Job("train", first, last)
+    return Job(ProgramKind.TRAIN, first, last)
 
 
 @cache
@@ -176,11 +177,11 @@ def test_evaluation_leaves_the_weights_alone() -> None:
     """Before, between and after training steps, with any first step."""
     roles = office(random.Random(0).choice)
     before = weights(roles)
-    roles.run(Job("eval", 1, 3))
+    roles.run(Job(ProgramKind.EVAL, 1, 3))
     assert_same(weights(roles), before)
     roles.run(train_job(1, 1))
     trained = weights(roles)
-    roles.run(Job("eval", 1, 1))
+    roles.run(Job(ProgramKind.EVAL, 1, 1))
     assert_same(weights(roles), trained)
     roles.run(train_job(2, 2))
     assert_same(weights(roles), expected_after_two_steps()[0])
@@ -189,7 +190,7 @@ def test_evaluation_leaves_the_weights_alone() -> None:
 def test_evaluation_streams_no_gradient() -> None:
     """Weights down, inputs in, results out."""
     roles = office()
-    roles.run(Job("eval", 1, 2))
+    roles.run(Job(ProgramKind.EVAL, 1, 2))
     kinds = {type(envelope.message) for envelope in roles.delivered}
     assert kinds == {WeightsReady, WeightsReleased, BatchReady, BatchReleased}
 

@@ -23,6 +23,7 @@ from tests.support.roles.local_machine import (
 from tests.support.roles.sorting_office import ORDERS, Choose, SortingOffice, oldest_first
 from waferstream.core.errors import ApplianceCorruptionError
 from waferstream.core.messages.messages import GradientReady, WeightsReady
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Fill, Install
 from waferstream.core.roles.role import Job
 from waferstream.core.sparsity.levels import Constant
@@ -74,7 +75,7 @@ def office(
 
 
 def trained(roles: SortingOffice) -> Trained:
-    results = [report.results for report in roles.run(Job("train", 1, 3))]
+    results = [report.results for report in roles.run(Job(ProgramKind.TRAIN, 1, 3))]
     holders = [role for role in roles.roles.values() if isinstance(role, Holder)]
     weights = {name: m.clone() for one in holders for name, m in one.store.masters.items()}
     sizes: dict[type, dict[int, int]] = {WeightsReady: {}, GradientReady: {}}
@@ -155,5 +156,5 @@ def test_gradient_of_other_weights_is_refused() -> None:
 
     roles.choose = spoil
     with pytest.raises(ApplianceCorruptionError) as caught:
-        roles.run(Job("train", 1, 1))
+        roles.run(Job(ProgramKind.TRAIN, 1, 1))
     assert caught.value.code == "gradient-size"

@@ -14,6 +14,7 @@ from tests.contract.small_cluster import assert_same, holder, office, weights
 from tests.contract.stoppable_jobs import JOB, Results, StoppableOffice, StoppedError, expected
 from tests.support.roles.sorting_office import ORDERS, SortingOffice
 from waferstream.core.messages.messages import StepDone
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import ReadProgress, Rollback
 from waferstream.core.roles.role import Job, Progress
 
@@ -96,7 +97,7 @@ def test_weights_of_a_stopped_job_are_those_of_the_step_that_all_servers_hold(
 def test_evaluation_keeps_results_in_one_server_and_its_replica() -> None:
     """It updates nothing, so nothing waits; the first server keeps what the nodes returned."""
     roles = office()
-    reports = roles.run(Job("eval", 1, 3, attempt=1))
+    reports = roles.run(Job(ProgramKind.EVAL, 1, 3, attempt=1))
     first, second = progress(roles)
     returned = {key: v for report in reports for key, v in report.results.items()}
     assert (first.kept_step, second.kept_step) == (2, 0)

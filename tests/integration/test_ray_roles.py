@@ -39,9 +39,11 @@ from waferstream.core.roles.role import Job
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
 from toy_roles import FOREVER, Fail, Greet, Play, PlayerSpec, ReadPids, Umpire, players
 
+from waferstream.core.program.program import ProgramKind
+
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
-RALLY = Job("train", 1, 50)
+RALLY = Job(ProgramKind.TRAIN, 1, 50)
 NORMS = {step: 1000.0 * step for step in range(1, 101)}  # of all strokes of a rally
 
 

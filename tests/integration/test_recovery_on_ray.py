@@ -11,6 +11,7 @@ from appliance.recovery.policy import TAINTING_FAILURES
 from cstorch import Backend
 from swarmx.links.link import LinkKind
 from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
+from waferstream.core.program.program import ProgramKind
 
 LOCAL = Shape(num_csx=3, fan_out=2, servers=2)
 FIRST_STEPS, LAST_STEP = 2, 20
@@ -24,7 +25,7 @@ KILLS = (
 
 
 def train_on(backend: Backend) -> dict[str, Any]:
-    results = backend.session.run("train", FIRST_STEPS + 1, LAST_STEP)
+    results = backend.session.run(ProgramKind.TRAIN, FIRST_STEPS + 1, LAST_STEP)
     return {
         "digest": backend.weights_digest(),
         "results": [(r.step, r.values, r.gradient_norm, r.timing) for r in results],

@@ -12,6 +12,7 @@ import torch
 from appliance.ray.roles import RayRoles
 from waferstream.core.errors import ConfigError
 from waferstream.core.messages.messages import Envelope, WeightsReady
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import (
     Command,
     Job,
@@ -22,7 +23,7 @@ from waferstream.core.roles.role import (
     not_taken,
 )
 
-FOREVER = Job("train", 1, 1_000_000_000)
+FOREVER = Job(ProgramKind.TRAIN, 1, 1_000_000_000)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from tests.support.runs.tiny_training import (
 )
 from waferstream.config.params import InitConfig
 from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.role import Job, Value
 from waferstream.machine.hardware import MachineSpec, SwarmXSpec
@@ -113,7 +114,7 @@ class Machine:
         feed = replace(installed.feed, seed=data_seed)
         installed = replace(installed, feed=feed)
         cluster = start(installed, self.model, size, machine, seed)
-        cluster.do(Run("train", 1, STEPS))
+        cluster.do(Run(ProgramKind.TRAIN, 1, STEPS))
         return cluster.do(HashWeights())
 
 
@@ -208,7 +209,7 @@ def digests_of(
     for size in (ClusterSize(1), ClusterSize(1, 3), ClusterSize(3, 2), ClusterSize(8)):
         installed = installation(compiled, lambda: batches, sgd(model), size)
         cluster = start(installed, model, size)
-        cluster.do(Run("train", 1, STEPS))
+        cluster.do(Run(ProgramKind.TRAIN, 1, STEPS))
         digests.add(cluster.do(HashWeights()))
     return digests
 
@@ -300,7 +301,7 @@ def test_steps_and_micro_batches_draw_different_numbers() -> None:
     roles.do(None, Install(installation(compiled, lambda: [same], None, size)))
 
     def drawn() -> dict[tuple[int, int], tuple[Value, ...]]:
-        reports = roles.run(Job("eval", 1, 4))
+        reports = roles.run(Job(ProgramKind.EVAL, 1, 4))
         return {key: value for report in reports for key, value in report.results.items()}
 
     first = drawn()

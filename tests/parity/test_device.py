@@ -26,6 +26,7 @@ from tests.support.roles.local_machine import (
     start,
 )
 from tests.support.runs.tiny_training import GPT, Shape, init_config, train_on_cluster
+from waferstream.core.program.program import ProgramKind
 
 SHALLOW = GPT | {"num_hidden_layers": 1}
 SPARSE: dict[str, Any] = {
@@ -73,7 +74,7 @@ def test_staged_steps_have_the_results_of_plain_ones(trains: bool, num_csx: int)
         size = ClusterSize(num_csx, lanes=2, activation_bytes=1, device=device)
         installed = installation(compiled, partial(random_batches, 2, 10), update, size)
         cluster = start(installed, model, size)
-        steps = cluster.do(Run("train" if trains else "eval", 1, 2))
+        steps = cluster.do(Run(ProgramKind.TRAIN if trains else ProgramKind.EVAL, 1, 2))
         held = {role: peaks["activations"] for role, peaks in cluster.do(ReadPeakBytes()).items()}
         found.append((steps, held, cluster.do(HashWeights())))
     assert found[0] == found[1]

@@ -25,6 +25,7 @@ from tests.support.roles.local_machine import (
     start,
 )
 from tests.support.runs.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.segment import Segment
 from waferstream.numerics.precision import StreamPrecision
 
@@ -40,7 +41,7 @@ def peaks(depth: int) -> dict[str, dict[str, int]]:
     size = ClusterSize(num_csx=2)
     source = partial(random_batches, 1, 4, WIDTH)
     cluster = start(installation(compiled, source, sgd(model), size), model, size)
-    cluster.do(Run("train", 1, 1))
+    cluster.do(Run(ProgramKind.TRAIN, 1, 1))
     return cluster.do(ReadPeakBytes())
 
 

@@ -25,7 +25,7 @@ from tests.support.timing.cluster_timings import (
     shapes,
 )
 from waferstream.core.errors import ApplianceResourceExhausted
-from waferstream.core.program.program import Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.units import PS_PER_MS, PS_PER_US, format_rate
 from waferstream.machine.cost import segment_costs
 from waferstream.machine.record import Record
@@ -186,11 +186,11 @@ def test_evaluation_streams_forward_only() -> None:
     """A forward-only program takes its forward time and emulated time runs on."""
     train = make_program(elements=1000, flops=100 * TERA)
     cluster = make_timing(
-        train, others=[make_program(mode="eval", elements=1000, flops=100 * TERA)]
+        train, others=[make_program(kind=ProgramKind.EVAL, elements=1000, flops=100 * TERA)]
     )
-    first = cluster.step("train", 1)
-    evaluated = cluster.step("eval", 1)
-    again = cluster.step("train", 2)
+    first = cluster.step(ProgramKind.TRAIN, 1)
+    evaluated = cluster.step(ProgramKind.EVAL, 1)
+    again = cluster.step(ProgramKind.TRAIN, 2)
     assert evaluated.start_ps == first.end_ps
     assert again.start_ps == evaluated.end_ps
     assert 3 * evaluated.attribution.compute == pytest.approx(first.attribution.compute, rel=1e-3)

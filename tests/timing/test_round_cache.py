@@ -19,7 +19,7 @@ from tests.support.timing.cluster_timings import (
     shapes,
     slow_roles,
 )
-from waferstream.core.program.program import Mode, Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.machine.record import Record
 from waferstream.simulator.cluster_timing import ClusterTiming, RoundCache, RoundKey
@@ -38,14 +38,14 @@ def test_cached_rounds_take_the_time_of_executed_ones(
     """
     machine = make_machine(**sections, jitter={"stragglers": slow})
     forward = [segment for segment in program.segments if segment.phase == "forward"]
-    evaluation = replace(program, mode="eval", segments=tuple(forward))
+    evaluation = replace(program, kind=ProgramKind.EVAL, segments=tuple(forward))
     executed, cached = (
         make_timing(program, machine, record=record, others=[evaluation], **shape)
         for record in (Record(), None)
     )
-    modes: list[Mode] = ["train", "train", "eval", "train", "eval", "eval", "train"]
-    for step, mode in enumerate(modes, 1):
-        assert executed.step(mode, step) == cached.step(mode, step)
+    for step, word in enumerate(["train", "train", "eval", "train", "eval", "eval", "train"], 1):
+        kind = ProgramKind(word)
+        assert executed.step(kind, step) == cached.step(kind, step)
 
 
 @pytest.mark.parametrize("slow", [{}, {"csx-2": 2.0}, {"br-1": 40.0}, {"wgt-0": 3.0}])

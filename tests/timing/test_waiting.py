@@ -17,7 +17,7 @@ from tests.support.timing.cluster_timings import (
     make_timing,
     run,
 )
-from waferstream.core.program.program import BYTES_PER_ELEMENT
+from waferstream.core.program.program import BYTES_PER_ELEMENT, ProgramKind
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.units import PS_PER_MS
 from waferstream.machine.record import Record
@@ -27,10 +27,10 @@ from waferstream.simulator.costed_program import CostedProgram
 
 def test_slow_memory_shows_as_waiting_for_weights() -> None:
     """Where reading masters dwarfs the rest, their bytes over its bandwidth are the step."""
-    program = make_program(mode="eval", layers=8, elements=100 * MEGA, flops=GIGA)
+    program = make_program(kind=ProgramKind.EVAL, layers=8, elements=100 * MEGA, flops=GIGA)
     record = Record()
     cluster = make_timing(program, machine_with_memory(100 * GIGA), record=record)
-    timing = run(cluster, mode="eval")[-1]
+    timing = run(cluster, kind=ProgramKind.EVAL)[-1]
     master_bytes = 8 * 8 * 100 * MEGA * 4  # 8 rounds, 8 layers, fp32
     assert timing.duration_ps / 1e12 == pytest.approx(master_bytes / 100e9, rel=0.01)
     assert timing.attribution.shares()["weights"] > 0.9
@@ -45,11 +45,13 @@ def test_slow_memory_shows_as_waiting_for_weights() -> None:
 @pytest.mark.parametrize("stream_dtype", ["bfloat16", "float32"])
 def test_memory_as_fast_as_the_link_takes_no_time(stream_dtype: str) -> None:
     """A step that is bound by its stream takes as long as with memory without end, and no less."""
-    program = replace(make_program(mode="eval", elements=MEGA, flops=0), stream_dtype=stream_dtype)
+    program = replace(
+        make_program(kind=ProgramKind.EVAL, elements=MEGA, flops=0), stream_dtype=stream_dtype
+    )
     link = make_machine().memoryx.bandwidth_bytes_per_s
     enough = link * 4 // BYTES_PER_ELEMENT[stream_dtype]
     steps = [
-        run(make_timing(program, machine_with_memory(rate)), mode="eval")
+        run(make_timing(program, machine_with_memory(rate)), kind=ProgramKind.EVAL)
         for rate in (enough * 9 // 10, enough, 1000 * enough)
     ]
     assert steps[0][-1].duration_ps > steps[1][-1].duration_ps
@@ -78,9 +80,9 @@ def test_a_slow_loader_shows_as_waiting_for_input() -> None:
 
 def test_model_larger_than_dram_streams_at_the_rate_of_flash() -> None:
     """In evaluation, masters of 4 bytes come from flash once a round; nothing takes longer."""
-    program = make_program(mode="eval", layers=8, elements=100 * MEGA, flops=GIGA)
+    program = make_program(kind=ProgramKind.EVAL, layers=8, elements=100 * MEGA, flops=GIGA)
     flash = {"dram_bytes": 1, "flash_bytes": TERA, "flash_bandwidth_bytes_per_s": 50 * GIGA}
-    timing = run(make_timing(program, make_machine(memoryx=flash)), mode="eval")[-1]
+    timing = run(make_timing(program, make_machine(memoryx=flash)), kind=ProgramKind.EVAL)[-1]
     read_bytes = 8 * 8 * 100 * MEGA * 4
     assert timing.duration_ps / 1e12 == pytest.approx(read_bytes / 50e9, rel=0.01)
 

@@ -19,7 +19,7 @@ from modelzoo.published_names import published_name
 from validation.families.prediction import Family
 from validation.families.workloads import program_of
 from validation.rows.row import CannotPredict, Row
-from waferstream.core.program.program import Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.program.segment import ARITHMETIC_KINDS
 from waferstream.machine.densities import DENSE, Densities, op_densities
 
@@ -59,7 +59,7 @@ def _ratio(count: Callable[[Program, Densities], float]) -> Callable[[Row], floa
         sparsity = row.number("sparsity_pct")
         if sparsity is None:
             raise CannotPredict("the share of zeros is not stated", code="sparsity-not-stated")
-        program = program_of(row, "eval").smallest
+        program = program_of(row, ProgramKind.EVAL).smallest
         densities = sparse_densities(program, 1 - sparsity / 100)
         return count(program, DENSE) / count(program, densities)
 

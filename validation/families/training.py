@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from validation.families.prediction import Family
 from validation.families.workloads import (
-    Mode,
     loading_of,
     micro_batch_of,
     program_of,
@@ -25,6 +24,7 @@ from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_training_unit
 from waferstream.compiler.derivation.scale import ScalableProgram
 from waferstream.core.program.micro_batches import FILL_WAFER, rounds_of
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.units import seconds
 from waferstream.machine.hardware import MachineSpec, WaferSpec
 from waferstream.machine.sram import largest_with_recompute
@@ -83,7 +83,7 @@ def wafer_of(row: Row) -> WaferSpec:
     return wafer.model_copy(update={"software_speed": software_speed(wafer.name, release)})
 
 
-def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
+def run_of(row: Row, kind: ProgramKind, wafer: WaferSpec | None = None) -> Run:
     """Return the run of a row, on another wafer if one is given.
 
     Raises CannotPredict if the row does not state the whole run.
@@ -98,16 +98,16 @@ def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
             f"activations of 16 bits are modelled, not {row.text('dtype')}",
             code="activations-not-16-bit",
         )
-    program = program_of(row, mode)
+    program = program_of(row, kind)
     machine = MachineSpec(system=wafer or wafer_of(row))
     num_csx = row.integer("num_csx") or 1
-    stated = micro_batch_of(row) if mode == "train" else None
+    stated = micro_batch_of(row) if kind.updates else None
     micro_batch_size = (
         row.integer("micro_batch_per_csx")
         or stated
         or FILL_WAFER.size(batch_size, num_csx, _largest(program, machine.system))
     )
-    update = ADAMW if mode == "train" else NO_UPDATE
+    update = ADAMW if kind.updates else NO_UPDATE
     simulator = Simulator(program, machine, update=update, loading=loading_of(row))
     return Run(simulator, batch_size, micro_batch_size, num_csx)
 
@@ -116,9 +116,9 @@ def _largest(program: ScalableProgram, wafer: WaferSpec) -> int:
     return largest_with_recompute(program.smallest, wafer)
 
 
-def _family(name: str, knows: Callable[[Row], bool], mode: Mode) -> Family:
+def _family(name: str, knows: Callable[[Row], bool], kind: ProgramKind) -> Family:
     def predict(row: Row) -> float:
-        run, length = run_of(row, mode), sequence_length(row)
+        run, length = run_of(row, kind), sequence_length(row)
         if length is None and "token" in row.unit:
             raise CannotPredict("samples are images: they have no tokens", code="images-in-tokens")
         return in_training_unit(row, run.samples_per_s, run.batch_size, length or 0, run.num_csx)
@@ -141,7 +141,7 @@ def _evaluates(row: Row) -> bool:
 
 
 FAMILIES: tuple[Family, ...] = (
-    _family("training CS-2", _trains_on("CS-2"), "train"),
-    _family("training CS-3", _trains_on("CS-3"), "train"),
-    _family("evaluation", _evaluates, "eval"),
+    _family("training CS-2", _trains_on("CS-2"), ProgramKind.TRAIN),
+    _family("training CS-3", _trains_on("CS-3"), ProgramKind.TRAIN),
+    _family("evaluation", _evaluates, ProgramKind.EVAL),
 )

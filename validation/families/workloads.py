@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from math import isqrt
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -24,7 +24,7 @@ from waferstream.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgra
 from waferstream.config.params import TrainerConfig
 from waferstream.config.phases import load_params
 from waferstream.core.program.loading import Loading
-from waferstream.core.program.program import Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulation.study import training_loading
 
@@ -57,8 +57,6 @@ _TOKENS = re.compile(r"(?:MSL )?(\d+|\d{1,3}(?:,\d{3})+)(?: tokens| \(MSL\))?", 
 _PIXELS = re.compile(r"(\d+) ?px")
 _PIXELS_PER_LATENT = 8
 """Pixels per latent on each side of an image (vendor's modelzoo, models/vision/dit/README.md)."""
-
-Mode = Literal["train", "eval"]
 
 
 def model_of(row: Row) -> dict[str, Any]:
@@ -141,19 +139,19 @@ def _latent_size(row: Row, section: Mapping[str, Any]) -> list[int]:
     return [across * patch for patch in section["patch_size"]]
 
 
-def program_of(row: Row, mode: Mode) -> ScalableProgram:
+def program_of(row: Row, kind: ProgramKind) -> ScalableProgram:
     """Return the captured step of a row."""
-    return _captured(json.dumps(model_of(row), sort_keys=True), sequence_length(row), mode)
+    return _captured(json.dumps(model_of(row), sort_keys=True), sequence_length(row), kind)
 
 
 @cache
-def _captured(section: str, length: int | None, mode: Mode) -> ScalableProgram:
+def _captured(section: str, length: int | None, kind: ProgramKind) -> ScalableProgram:
     """Capture a step, from a few layers if all layers are equal, as ``run.py --simulate`` does."""
     model: dict[str, Any] = json.loads(section)
     num_layers: int = model["num_hidden_layers"]
 
     def capture(layers: int, size: int) -> Program:
-        return _program({**model, "num_hidden_layers": layers}, size, length, mode)
+        return _program({**model, "num_hidden_layers": layers}, size, length, kind)
 
     if num_layers > CAPTURED_LAYERS + 1:
         small, large = (capture(CAPTURED_LAYERS, size) for size in CAPTURED_SIZES)
@@ -164,7 +162,7 @@ def _captured(section: str, length: int | None, mode: Mode) -> ScalableProgram:
     return ScalableProgram(*(capture(num_layers, size) for size in CAPTURED_SIZES))
 
 
-def _program(model: dict[str, Any], size: int, length: int | None, mode: Mode) -> Program:
+def _program(model: dict[str, Any], size: int, length: int | None, kind: ProgramKind) -> Program:
     example = training_example(model, size, length)
     names = [name for name, _ in example.inputs]
 
@@ -172,6 +170,6 @@ def _program(model: dict[str, Any], size: int, length: int | None, mode: Mode) -
         with torch.no_grad():
             return [example.model(**dict(zip(names, batch, strict=True)))]
 
-    step = example.step if mode == "train" else forward
+    step = example.step if kind.updates else forward
     request = CompileRequest(StreamPrecision("bfloat16", "bfloat16"), size, 1, "fidelity")
     return compile_step(step, example.model, example.inputs, request)[0].program

@@ -11,6 +11,7 @@ from validation.families.training import Run, run_of
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.published_programs.releases import release_name, release_of
 from validation.rows.row import Row
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.units import PS_PER_S, seconds
 from waferstream.machine.cost import best_grid
 from waferstream.machine.hardware import CS2, CS3, WaferSpec
@@ -43,7 +44,7 @@ def fit_releases(rows: Sequence[Row]) -> Constants:
         if release is not None:
             wafer = CS2 if row.text("system") == CS2.name else CS3
             base = wafer.model_copy(update={"software_speed": 1.0})
-            predicted = run_of(row, "train", base).samples_per_s
+            predicted = run_of(row, ProgramKind.TRAIN, base).samples_per_s
             name = f"ReleaseSpeeds.{release_name(wafer.name, release)}"
             speeds.setdefault(name, []).append(float(row.value) / predicted)
     return {name: fmean(found) for name, found in speeds.items()}
@@ -76,7 +77,7 @@ class _StepParts:
 
 def _improved(wafer: WaferSpec, rows: Sequence[Row]) -> WaferSpec:
     """Return the wafer with the best constants for its present layouts and waits."""
-    parts = [_step_parts(run_of(row, "train", wafer), float(row.value)) for row in rows]
+    parts = [_step_parts(run_of(row, ProgramKind.TRAIN, wafer), float(row.value)) for row in rows]
     names = ("kernel_efficiency", "attention_efficiency", "segment_overhead_ps")
     found = least_squares(
         lambda constants: [part.error(constants) for part in parts],

@@ -27,7 +27,7 @@ from waferstream.compiler.segments import build_segments
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.optimizer.loss_scale import LOSS_SCALE_INPUT
 from waferstream.core.program.label_means import SEED_INPUT
-from waferstream.core.program.program import Program, TensorResult
+from waferstream.core.program.program import Program, ProgramKind, TensorResult
 from waferstream.core.roles.installation import SizedKernels
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.version import VERSION
@@ -152,7 +152,7 @@ def _lower(shared: Shared, request: CompileRequest, digest: str) -> Compiled:
             remedy="call the compiled model in it, and return the loss",
         )
     program = Program(
-        mode="train" if captured.trained else "eval",
+        kind=ProgramKind.TRAIN if captured.trained else ProgramKind.EVAL,
         digest=digest,
         parameters=captured.parameters,
         stream_dtype=request.precision.stream,

@@ -19,7 +19,7 @@ def schedule_listing(program: Program, num_servers: int = 1) -> str:
 def _lines(program: Program, schedule: Schedule, num_servers: int) -> Iterator[str]:
     size = sum(spec.num_elements for spec in program.parameters)
     yield (
-        f"{program.mode} step {program.digest}: {size:,} parameters, streamed in "
+        f"{program.kind} step {program.digest}: {size:,} parameters, streamed in "
         f"{program.stream_dtype}, {len(program.segments)} segments, "
         f"{program.num_micro_batches} micro-batches of {program.micro_batch_size}"
     )

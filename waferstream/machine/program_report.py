@@ -48,7 +48,7 @@ def program_report(program: Program, wafer: WaferSpec, *, was_cached: bool) -> P
     kinds = Counter(work.kind for segment in program.segments for work in segment.work)
     del kinds[_NO_KERNEL]
     return ProgramReport(
-        mode=program.mode,
+        mode=program.kind,
         digest=program.digest,
         was_cached=was_cached,
         parameters=sum(spec.num_elements for spec in program.parameters),

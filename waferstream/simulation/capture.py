@@ -115,7 +115,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
     )
     small, large = _capture(init, backend, batch, sizes)
     captured = captured_step(small, large, batch, type(backend.model).__name__)
-    _store(captured, path)
+    store_captured(captured, path)
     return captured
 
 
@@ -129,7 +129,7 @@ def with_one_group(step: CapturedStep, params: Params, backend: Backend) -> Capt
     log.info("Capturing the step at %d as well, since that is the micro-batch", size)
     (one,) = _capture(init, backend, batch, (size,))
     whole = replace(step, one_group=one.program)
-    _store(whole, _cache_file(params.trainer, backend, batch))
+    store_captured(whole, _cache_file(params.trainer, backend, batch))
     return whole
 
 
@@ -141,7 +141,8 @@ def _cache_file(trainer: TrainerConfig, backend: Backend, batch: Any) -> Path | 
     return backend.session.settings.cache.root / f"step_{_digest(trainer.init, batch)}.json"
 
 
-def _store(step: CapturedStep, path: Path | None) -> None:
+def store_captured(step: CapturedStep, path: Path | None) -> None:
+    """Write a step to its file in the cache, if it has one."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -138,9 +138,9 @@ def trace_step(path: Path, study: Study, num_csx: int) -> None:
     batch = Cut(traced * costed.program.micro_batch_size, traced)
     record = Record()
     timing = study.simulator.cluster_timing(costed.with_cut(batch), num_csx, record)
-    timing.step(costed.program.mode, 1)
+    timing.step(costed.program.kind, 1)
     record.clear()
-    timing.step(costed.program.mode, 2)
+    timing.step(costed.program.kind, 2)
     is_cut = traced < costed.program.num_micro_batches
     write_trace(path, Activities(record), [_LONGER] if is_cut else [])
     cut = f" of {TRACED_ROUNDS} rounds" if is_cut else ""

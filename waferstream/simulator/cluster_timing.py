@@ -33,7 +33,7 @@ from typing import NamedTuple
 from csnode.timing import NodeTiming
 from memoryx.timing import MemoryXTiming
 from swarmx.timing import SwarmXTiming
-from waferstream.core.program.program import Mode, Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.units import format_ps, format_rate
 from waferstream.machine.attribution import StepTiming
@@ -115,26 +115,26 @@ class ClusterTiming:
         self._cache: RoundCache = {} if cache is None else cache
         self._ahead: _Moment | None = None
         self._executes_all = False
-        self._costed_programs: dict[Mode, CostedProgram] = {}
+        self._costed_programs: dict[ProgramKind, CostedProgram] = {}
 
     def load_program(self, costed: CostedProgram) -> None:
-        """Load a program that was costed for ``machine``; ``step`` executes it by its mode."""
+        """Load a program that was costed for ``machine``; ``step`` executes it by its kind."""
         self._catch_up()
         names = [spec.name for spec in costed.program.parameters]
         self._memoryx.serve(names, (bucket for step in costed.schedule for bucket in step.weights))
-        self._costed_programs[costed.program.mode] = costed
+        self._costed_programs[costed.program.kind] = costed
         if self.record is not None:
-            self.record.describe(costed.program.mode, self._facts(costed.program))
+            self.record.describe(costed.program.kind, self._facts(costed.program))
 
-    def set_sparsity(self, mode: Mode, sparsity: StepSparsity) -> None:
+    def set_sparsity(self, kind: ProgramKind, sparsity: StepSparsity) -> None:
         """Let the next steps of a program have weights of another sparsity."""
-        costed = self._costed_programs[mode]
+        costed = self._costed_programs[kind]
         if costed.sparsity != sparsity:
             self.load_program(costed.with_sparsity(sparsity, self.machine))
 
-    def step(self, mode: Mode, step: int) -> StepTiming:
+    def step(self, kind: ProgramKind, step: int) -> StepTiming:
         """Execute one step; return how long it takes and where the time goes."""
-        costed = self._costed_programs[mode]
+        costed = self._costed_programs[kind]
         self._memoryx.place_model(costed.tiers)
         start_ps = self._now_ps
         is_recorded = self.record is not None and not self.record.is_full
@@ -143,15 +143,15 @@ class ClusterTiming:
         rounds = Rounds(costed.program.num_micro_batches, self._num_nodes)
         self._execute_all_but_last(costed, step, rounds)
         before_last_round = self._node.attribution()
-        last = self._of_step(mode, step, rounds, rounds.count - 1)
+        last = self._of_step(kind, step, rounds, rounds.count - 1)
         if self._executes_all:
             self._rounds.execute(costed, last)
         else:
             self._advance(costed, last)
         end_ps = self._now_ps
         if self.record is not None:
-            self.record.enter_round(mode, step)
-            self.record.add("steps", mode, start_ps, end_ps)
+            self.record.enter_round(kind, step)
+            self.record.add("steps", kind, start_ps, end_ps)
             if last.num_busy < self._num_nodes:
                 self.record.add(SPARE, "idle", start_ps + before_last_round.total_ps, end_ps)
         return StepTiming(
@@ -175,13 +175,13 @@ class ClusterTiming:
             )
         ]
 
-    def _of_step(self, mode: Mode, step: int, rounds: Rounds, index: int) -> Round:
+    def _of_step(self, kind: ProgramKind, step: int, rounds: Rounds, index: int) -> Round:
         num_busy = len(rounds.of_nodes(index, range(self._num_nodes)))
-        return Round(mode, step, index, num_busy, index == rounds.count - 1)
+        return Round(kind, step, index, num_busy, index == rounds.count - 1)
 
     def _execute_all_but_last(self, costed: CostedProgram, step: int, rounds: Rounds) -> None:
         """Execute the rounds that update no weights, until they leave the state they found."""
-        count, at = rounds.count - 1, partial(self._of_step, costed.program.mode, step, rounds)
+        count, at = rounds.count - 1, partial(self._of_step, costed.program.kind, step, rounds)
         if self._executes_all:
             for index in range(count):
                 self._rounds.execute(costed, at(index))

@@ -106,7 +106,7 @@ class CostedProgram:
     def name(self) -> str:
         """Name of what one round does; it does not depend on the number of rounds."""
         sparsity = "" if self.sparsity == DENSE_STEP else f" {self.sparsity}"
-        return f"{self.program.mode} {self.program.digest} {self.load_ps}{sparsity}"
+        return f"{self.program.kind} {self.program.digest} {self.load_ps}{sparsity}"
 
     @property
     def densities(self) -> Densities:

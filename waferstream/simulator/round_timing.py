@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from csnode.timing import NodeTiming
 from memoryx.timing import MemoryXTiming
 from swarmx.timing import SwarmXTiming
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import SegmentStep
 from waferstream.core.program.stream_plan import Bucket
 from waferstream.machine.jitter import Jitter
@@ -40,7 +40,7 @@ FEWEST_ALIKE = 6
 class Round:
     """One round of a step, and how many systems have a micro-batch in it."""
 
-    mode: Mode
+    kind: ProgramKind
     step: int
     index: int
     num_busy: int
@@ -77,7 +77,7 @@ class RoundTiming:
     def execute(self, costed: CostedProgram, this: Round) -> None:
         """Execute a round: one micro-batch on each system that is busy in it."""
         if self._record is not None:
-            self._record.enter_round(this.mode, this.step, this.index)
+            self._record.enter_round(this.kind, this.step, this.index)
         self._node.receive_batch(costed.input_bytes, costed.load_ps)
         for alike in costed.repeated_runs:
             if self.executes_all or len(alike) < FEWEST_ALIKE:

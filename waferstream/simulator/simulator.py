@@ -144,10 +144,10 @@ class Simulator:
     def _settle(self, batch_size: int, micro_batch_size: int, num_csx: int) -> _Settled:
         """Execute steps from the first to one that leaves a state which an earlier one left."""
         costed = self.costed(batch_size, micro_batch_size, num_csx)
-        timing, mode = self.cluster_timing(costed, num_csx), costed.program.mode
+        timing, kind = self.cluster_timing(costed, num_csx), costed.program.kind
         most_steps = JITTERED_STEPS if self.machine.jitter.varies else MOST_STEPS
         executed, period = run_until_periodic(
-            lambda index: _Step(timing.step(mode, index + 1), timing.state),
+            lambda index: _Step(timing.step(kind, index + 1), timing.state),
             most_steps,
             longest=most_steps,
         )

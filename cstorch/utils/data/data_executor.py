@@ -45,7 +45,7 @@ from cstorch.utils.data.utils import Schedule
 from waferstream.core.errors import ConfigError, ProgramOrderError
 from waferstream.core.program.loading import Loading
 from waferstream.core.program.micro_batches import MicroBatchSize
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.host.files import write_json
 
 log = logging.getLogger("waferstream")
@@ -283,11 +283,11 @@ class DataExecutor:
 
         ``inputs`` are values of ``Program.step_inputs`` from this iteration on.
         """
-        if step.mode == "eval" and self._done_elsewhere is not None:
+        if not step.kind.updates and self._done_elsewhere is not None:
             self._session.steps.done = self._done_elsewhere  # it counts no steps
         self._done_elsewhere = None
         if self._step is not None and self._step is not step:
-            if "eval" in (self._step.mode, step.mode):
+            if not (self._step.kind.updates and step.kind.updates):
                 raise ConfigError(
                     "a loop calls steps of training and of evaluation",
                     code="two-steps-in-one-loop",
@@ -304,9 +304,9 @@ class DataExecutor:
             self._done = self._called  # the step runs at once
         return self._call
 
-    def in_mode(self, mode: Mode, arguments: Any) -> Any:
-        """Return the arguments of a step with the batch that its mode reads, on CPU and GPU."""
-        return self._batches.in_mode(mode, arguments)
+    def for_kind(self, kind: ProgramKind, arguments: Any) -> Any:
+        """Return the arguments of a step with the batch that its kind reads, on CPU and GPU."""
+        return self._batches.for_kind(kind, arguments)
 
     def run_pending(self) -> None:
         """Run the steps that were called and have not run yet, ahead of the activation step.
@@ -350,7 +350,7 @@ class DataExecutor:
     def _finish_iteration(self) -> None:
         if self._step is None or not self._session.settings.is_e2e_execution:
             return
-        self._log.begin(self._step.mode, self._newest_iteration)
+        self._log.begin(self._step.kind, self._newest_iteration)
         is_called = self._called == self.user_iteration
         if is_called and not self._session.settings.backend_type.is_csx:
             elapsed_s = time.perf_counter() - self._iteration_started_s
@@ -371,8 +371,8 @@ class DataExecutor:
         for function, arguments in [*step.closures, *self._queued]:
             args, kwargs = resolve(arguments, call, after_transfer)
             function(*args, **kwargs)
-        self._log.note(step.mode, self.user_iteration, loss)
-        if self._witness is not None and step.mode == "train":
+        self._log.note(step.kind, self.user_iteration, loss)
+        if self._witness is not None and step.kind.updates:
             self._witness.note(model_of(self._session), loss, step)
 
     @property
@@ -388,13 +388,13 @@ class DataExecutor:
         """Return the newest iteration whose step has begun, counted from 1, in any thread."""
         if not self._session.settings.backend_type.is_csx:
             return self.user_iteration
-        if self._step is not None and self._step.mode == "eval":
+        if self._step is not None and not self._step.kind.updates:
             return self._session.newest_batch
         return self._session.newest_step - self._start
 
     def _host_result(self, step: Step) -> StepResult:
         """Return the result of the step that has just run on CPU or GPU."""
-        number = self._session.global_step if step.mode == "train" else self._done
+        number = self._session.global_step if step.kind.updates else self._done
         return StepResult(number, self._call.values or (), None, None, self._call.loss_scale)
 
     def _run_to(self, step: Step, iteration: int) -> None:
@@ -411,9 +411,9 @@ class DataExecutor:
 
     def _run_job(self, step: Step, count: int) -> None:
         """Run the next steps as one job of the cluster."""
-        before = self._session.global_step if step.mode == "train" else self._done
+        before = self._session.global_step if step.kind.updates else self._done
         started_s = time.perf_counter()
-        results = self._session.run(step.mode, before + 1, before + count, step.loss_scale)
+        results = self._session.run(step.kind, before + 1, before + count, step.loss_scale)
         elapsed_s = time.perf_counter() - started_s
         self._step_s = elapsed_s / count
         self.profiler.add(results, step.batch_size, elapsed_s)

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from cstorch.session.host_steps import HostSteps
 from cstorch.session.session import Session
 from cstorch.utils.data.dataloader import DataLoader
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 
 
 class FirstBatch:
@@ -28,7 +28,7 @@ class FirstBatch:
         """Return the batch of an iteration, counted from 0."""
         return self._batch
 
-    def in_mode(self, mode: Mode, arguments: Any) -> Any:  # noqa: ARG002
+    def for_kind(self, kind: ProgramKind, arguments: Any) -> Any:  # noqa: ARG002
         """Return the arguments of a step unchanged."""
         return arguments
 
@@ -44,7 +44,8 @@ class EveryBatch:
         self._host, self._dataloader = host, dataloader
         self._global_step = session.global_step
         trains = session.model.module is None or session.model.module.training
-        self._mode = host.mode_of.get(dataloader.source, "train" if trains else "eval")
+        guess = ProgramKind.TRAIN if trains else ProgramKind.EVAL
+        self._kind = host.kind_of.get(dataloader.source, guess)
         self._iteration = 0
         self.leaves: list[torch.Tensor] = []
 
@@ -52,18 +53,18 @@ class EveryBatch:
         """Return the batch of an iteration, counted from 0."""
         self._iteration = iteration
         trained = self._global_step + self._dataloader.offset
-        first = trained if self._mode == "train" else 0
+        first = trained if self._kind.updates else 0
         batch, _ = self._dataloader.batch(first + iteration)
         batch = pytree.tree_map_only(torch.Tensor, self._on_device, batch)
         self.leaves = [x for x in pytree.tree_leaves(batch) if isinstance(x, torch.Tensor)]
         return batch
 
-    def in_mode(self, mode: Mode, arguments: Any) -> Any:
-        """Return the arguments of a step with the tensors of the batch that its mode reads."""
-        self._host.mode_of[self._dataloader.source] = mode
-        if mode == self._mode:
+    def for_kind(self, kind: ProgramKind, arguments: Any) -> Any:
+        """Return the arguments of a step with the tensors of the batch that its kind reads."""
+        self._host.kind_of[self._dataloader.source] = kind
+        if kind == self._kind:
             return arguments
-        self._mode = mode
+        self._kind = kind
         if not self._global_step + self._dataloader.offset:
             return arguments
         before = self.leaves

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from cstorch.progress import eval_line, train_line
 from cstorch.session.session import Session
 from cstorch.utils.data.profiler import Profiler
-from waferstream.core.program.program import Mode
+from waferstream.core.program.program import ProgramKind
 from waferstream.host.progress_bar import ProgressBar
 from waferstream.host.terminal import shows_bars
 
@@ -32,16 +32,16 @@ class LoopLog:
         self._last_s = 0.0
         self._bar: ProgressBar | None = None
 
-    def begin(self, mode: Mode, look: Callable[[], int]) -> None:
+    def begin(self, kind: ProgramKind, look: Callable[[], int]) -> None:
         """Show the bar of the loop, unless it is shown already.
 
         Args:
-            mode: What the loop does.
+            kind: What the loop does.
             look: Returns the newest iteration that has begun, counted from 1, in any thread.
         """
-        if self._bar is None and mode in self._session.settings.bars and shows_bars():
-            word, unit = ("Train", "step") if mode == "train" else ("Evaluate", "batch")
-            self._bar = ProgressBar(word, 1, self._num_steps, look, unit)
+        if self._bar is None and kind in self._session.settings.bars and shows_bars():
+            word = kind.verb.capitalize()
+            self._bar = ProgressBar(word, 1, self._num_steps, look, kind.unit)
 
     def close(self) -> None:
         """Remove the bar. Idempotent."""
@@ -49,7 +49,7 @@ class LoopLog:
             self._bar.close()
             self._bar = None
 
-    def note(self, mode: Mode, iteration: int, loss: float | None) -> None:
+    def note(self, kind: ProgramKind, iteration: int, loss: float | None) -> None:
         """Log the progress after an iteration, counted from 1, if its loss is known."""
         if self._bar is not None:
             self._bar.reach(iteration)
@@ -57,7 +57,7 @@ class LoopLog:
         is_due = iteration == self._num_steps or now_s - self._last_s >= LINE_INTERVAL_S
         if loss is not None and is_due and self._session.settings.logs_progress:
             self._last_s = now_s
-            line = self._trained if mode == "train" else self._evaluated
+            line = self._trained if kind.updates else self._evaluated
             log.info("%s", line(iteration, loss))
 
     def _trained(self, iteration: int, loss: float) -> str:

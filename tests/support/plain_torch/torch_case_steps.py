@@ -13,6 +13,7 @@ from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.plain_torch.torch_cases import Case, CaseModel
 from tests.support.roles.local_machine import compile_model, installation, sgd, start
 from waferstream.compiler.compiled import Compiled
+from waferstream.core.program.program import ProgramKind
 
 LEARNING_RATE = 0.1
 
@@ -64,7 +65,7 @@ def check_step(case: Case) -> None:
     installed = installation(compiled(case), lambda: [batch], sgd(model, LEARNING_RATE), size)
     cluster = start(installed, model, size)
     try:
-        (result,) = cluster.do(Run("train", 1, 1))
+        (result,) = cluster.do(Run(ProgramKind.TRAIN, 1, 1))
         count = num_micro_batches(case)
         share = 1.0 if installed.program.totals else 1 / count
         loss = plain_step(plain, batch, count, share, installed.program.batch_draws)

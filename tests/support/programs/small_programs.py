@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.program.program import Program, ProgramKind, TensorSpec
 from waferstream.core.program.segment import Segment
 
 PARAMETERS = (
@@ -67,7 +67,7 @@ SEGMENTS = (
 def program(stream_dtype: str = "float32", segments: tuple[Segment, ...] = SEGMENTS) -> Program:
     """Return the program for five micro-batches of two samples."""
     return Program(
-        mode="train",
+        kind=ProgramKind.TRAIN,
         digest="cs_0",
         parameters=PARAMETERS,
         stream_dtype=stream_dtype,

@@ -25,6 +25,7 @@ from tests.support.roles.local_machine import (
 from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from waferstream.core.messages.messages import Envelope
 from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import (
@@ -164,9 +165,9 @@ def replicated_specs() -> list[RoleSpec]:
 def jobs(running: Coordinator) -> list[StepResult]:
     """Train, evaluate, train."""
     return [
-        *running.do(Run("train", 1, 4)),
-        *running.do(Run("eval", 1, 3)),
-        *running.do(Run("train", 5, LAST_STEP)),
+        *running.do(Run(ProgramKind.TRAIN, 1, 4)),
+        *running.do(Run(ProgramKind.EVAL, 1, 3)),
+        *running.do(Run(ProgramKind.TRAIN, 5, LAST_STEP)),
     ]
 
 

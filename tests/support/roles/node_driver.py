@@ -62,7 +62,7 @@ class NodeDriver:
         self.node = spec.build(RoleContext(self.arena, UnlimitedCores()))
         self.node.do(Install(installed))
         self.program, self.plan = installed.program, installed.plan
-        self.job = self.node.begin(Job(self.program.mode, 1, 1))
+        self.job = self.node.begin(Job(self.program.kind, 1, 1))
         self.sent = list(self.job.start())
 
     def tell(self, message: Message) -> list[Message]:

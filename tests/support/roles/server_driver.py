@@ -24,6 +24,7 @@ from waferstream.core.messages.messages import (
 from waferstream.core.messages.reduce_order import root
 from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
 from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.roles.commands import Install
@@ -72,7 +73,7 @@ class ServerDriver:
         self.lent: list[WeightsReady] = []  # weights that were not released yet
         self.norms: deque[Envelope] = deque()  # what servers tell each other
         is_dynamic = isinstance(options.get("loss_scale"), LossScaleRule)
-        self.begin(Job("train", 1, steps, LossScale(8.0) if is_dynamic else None))
+        self.begin(Job(ProgramKind.TRAIN, 1, steps, LossScale(8.0) if is_dynamic else None))
 
     def begin(self, job: Job) -> None:
         self.job = self.server.begin(job)

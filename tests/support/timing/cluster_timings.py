@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from memoryx.optim.cost import UpdateCost
-from waferstream.core.program.program import Mode, Program, TensorSpec
+from waferstream.core.program.program import Program, ProgramKind, TensorSpec
 from waferstream.core.program.segment import OpWork, Segment
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.machine.attribution import StepTiming
@@ -29,7 +29,7 @@ def product(flops: int) -> OpWork:
 
 def make_program(
     *,
-    mode: Mode = "train",
+    kind: ProgramKind = ProgramKind.TRAIN,
     layers: int = 3,
     elements: int = MEGA,
     flops: int = TERA,
@@ -40,7 +40,7 @@ def make_program(
     names = [(f"{layer}.weight", f"{layer}.bias") for layer in range(layers)]
     forward = [("forward", layer) for layer in range(layers)]
     backward = [("backward", layer) for layer in reversed(range(layers))]
-    order = forward + (backward if mode == "train" else [])
+    order = forward + (backward if kind.updates else [])
     segments = tuple(
         Segment(
             index=index,
@@ -57,7 +57,7 @@ def make_program(
         for index, (phase, layer) in enumerate(order)
     )
     return Program(
-        mode=mode,
+        kind=kind,
         digest="by hand",
         parameters=tuple(
             TensorSpec(name, shape, "float32")
@@ -102,8 +102,10 @@ def make_timing(
     return cluster
 
 
-def run(cluster: ClusterTiming, steps: int = 4, mode: Mode = "train") -> list[StepTiming]:
-    return [cluster.step(mode, step) for step in range(1, steps + 1)]
+def run(
+    cluster: ClusterTiming, steps: int = 4, kind: ProgramKind = ProgramKind.TRAIN
+) -> list[StepTiming]:
+    return [cluster.step(kind, step) for step in range(1, steps + 1)]
 
 
 programs = st.builds(

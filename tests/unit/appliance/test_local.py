@@ -12,6 +12,7 @@ from appliance.local import LocalRoles
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from waferstream.core.messages.messages import Envelope, WeightsReleased
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Fill, ReadMasters
 from waferstream.core.roles.role import (
     Command,
@@ -23,7 +24,7 @@ from waferstream.core.roles.role import (
     not_taken,
 )
 
-JOB = Job("train", 1, 1)
+JOB = Job(ProgramKind.TRAIN, 1, 1)
 
 
 @dataclass

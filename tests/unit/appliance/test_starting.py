@@ -9,6 +9,7 @@ from appliance.local import LocalRoles
 from appliance.starting import LocalStarter
 from cstorch import Backend
 from tests.support.runs.tiny_training import GPT, Shape, init_config, train_on_cluster
+from waferstream.core.program.program import ProgramKind
 
 SHALLOW = GPT | {"num_hidden_layers": 1}
 
@@ -17,7 +18,7 @@ def trained(shape: Shape, path: Path) -> dict[str, Any]:
     """Train a step, save, and train three more."""
 
     def run(backend: Backend) -> dict[str, Any]:
-        results = backend.session.run("train", 2, 4)
+        results = backend.session.run(ProgramKind.TRAIN, 2, 4)
         return {
             "digest": backend.weights_digest(),
             "results": [(r.step, r.values, r.gradient_norm, r.timing) for r in results],

@@ -289,7 +289,7 @@ def test_compile_only_starts_no_cluster() -> None:
         step = training_step(backend)
         seen = losses(step, executor(100))
         assert seen == []
-        assert step.mode == "train"
+        assert step.kind == "train"
         assert backend.running_cluster is None
 
 

@@ -19,6 +19,7 @@ from tests.support.roles.sorting_office import ORDERS
 from waferstream.core.messages.messages import GradientReady, NormTotal, WeightsReady
 from waferstream.core.messages.reduce_order import Subtree, root
 from waferstream.core.optimizer.loss_scale import LossScaleRule
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import collected_by
 from waferstream.core.program.stream_plan import Bucket
 from waferstream.core.roles.commands import Install, ReadMasters
@@ -116,7 +117,7 @@ def test_server_evaluation_waits_for_no_update() -> None:
     training = driver.installed
     evaluation = replace(
         training,
-        program=replace(training.program, mode="eval"),
+        program=replace(training.program, kind=ProgramKind.EVAL),
         plan=replace(training.plan, gradients=()),
         optimizer=None,
     )
@@ -126,7 +127,7 @@ def test_server_evaluation_waits_for_no_update() -> None:
     assert driver.job.finished
     before = driver.server.do(ReadMasters(list(driver.server.store.masters)))
     driver.server.do(Install(evaluation))
-    driver.begin(Job("eval", 1, 3))
+    driver.begin(Job(ProgramKind.EVAL, 1, 3))
     driver.release_all()
     assert driver.job.finished
     assert max(m.step for m in driver.sent_of(WeightsReady)) == 3

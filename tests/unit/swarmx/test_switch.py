@@ -21,6 +21,7 @@ from waferstream.core.messages.messages import (
     WeightsReleased,
 )
 from waferstream.core.messages.reduce_order import Subtree, leaf, root
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.roles.commands import Install
@@ -59,7 +60,7 @@ class Driver:
         self.begin()
 
     def begin(self) -> None:
-        self.job = self.switch.begin(Job("train", 1, 1))
+        self.job = self.switch.begin(Job(ProgramKind.TRAIN, 1, 1))
         assert list(self.job.start()) == []
 
     def tell(self, source: str, message: Message) -> Answers:

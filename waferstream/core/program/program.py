@@ -12,15 +12,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
 
 from waferstream.core.program.label_means import LabelMean
 from waferstream.core.program.micro_batches import Cut
 from waferstream.core.program.segment import Segment
 
-Mode = Literal["train", "eval"]
+
+class ProgramKind(StrEnum):
+    """What the steps of a program are for; as text, the word of files, logs and users."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+
+    @property
+    def updates(self) -> bool:
+        """Whether a step ends with an update of the weights.
+
+        Such steps are counted since the beginning of the training, others in each loop.
+        """
+        return self is ProgramKind.TRAIN
+
+    @property
+    def verb(self) -> str:
+        """What a cluster does with the steps."""
+        return {ProgramKind.TRAIN: "train", ProgramKind.EVAL: "evaluate"}[self]
+
+    @property
+    def unit(self) -> str:
+        """What the steps of a loop are called."""
+        return {ProgramKind.TRAIN: "step", ProgramKind.EVAL: "batch"}[self]
+
+
 Rounding = Literal["nearest", "stochastic"]
 """How results of ops are rounded to the half type (waferstream.numerics.half_types)."""
 
@@ -143,7 +171,9 @@ class StepInput:
 class Program:
     """One captured step, for one micro-batch, the same for every node and every ``num_csx``."""
 
-    mode: Mode
+    __pydantic_config__ = ConfigDict(serialize_by_alias=True)
+
+    kind: Annotated[ProgramKind, Field(alias="mode")]  # files have the name of releases before
     digest: str  # hash of graph, shapes, precision and version; names the compile artifact
     parameters: tuple[TensorSpec, ...]  # master order = the model's registration order, fp32
     stream_dtype: str

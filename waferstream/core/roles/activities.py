@@ -35,7 +35,7 @@ RECOVER = "recover"
 def place_of(program: Program, bucket: Bucket, step: int, round_index: int = -1) -> Place:
     """Return the place of what is done with a bucket of weights or gradients."""
     segment = program.segments[bucket.segment]
-    return Place(program.mode, step, round_index, segment.layer, segment.phase)
+    return Place(program.kind, step, round_index, segment.layer, segment.phase)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ from waferstream.core.roles.role import Command, Progress
 
 @dataclass(frozen=True)
 class Install(Command[None]):
-    """Keep this role's part of a program; a later program of the same mode replaces it."""
+    """Keep this role's part of a program; a later program of the same kind replaces it."""
 
     installation: Installation
     changes = True
 
     def __str__(self) -> str:
-        return f"Install the {self.installation.mode} program"
+        return f"Install the {self.installation.kind} program"
 
 
 @dataclass(frozen=True)

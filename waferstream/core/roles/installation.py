@@ -16,7 +16,7 @@ from waferstream.core.messages.payload import payload_bytes
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.kernel_source import KernelSource
 from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
-from waferstream.core.program.program import Mode, Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.program.schedule import (
     Rounds,
     Schedule,
@@ -42,9 +42,9 @@ class InputFeed:
     seed: int = 0
     offset: int = 0
 
-    def batch_of(self, mode: Mode, step: int) -> int:
+    def batch_of(self, kind: ProgramKind, step: int) -> int:
         """Return the global batch, counted from 0, that a step of a job reads."""
-        return step - 1 + (self.offset if mode == "train" else 0)
+        return step - 1 + (self.offset if kind.updates else 0)
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Installation:
     most_per_node: int = 1  # micro-batches of a round that fit a host
 
     @property
-    def mode(self) -> Mode:
-        return self.program.mode
+    def kind(self) -> ProgramKind:
+        return self.program.kind
 
     @property
     def sized(self) -> tuple[SizedKernels, ...]:

@@ -21,7 +21,7 @@ from waferstream.core.messages.messages import Envelope, Message
 from waferstream.core.messages.payload import Arena
 from waferstream.core.messages.watch import NOTHING, Finding, TensorNorms, Watch
 from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.program.program import Mode, NormInput
+from waferstream.core.program.program import NormInput, ProgramKind
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.roles.activities import Interval
 from waferstream.core.roles.verification import UNVERIFIED, Verification
@@ -43,7 +43,7 @@ class Job:
     ``trace_limit`` activities each, besides those that are always reported.
     """
 
-    mode: Mode
+    kind: ProgramKind
     first_step: int
     last_step: int
     loss_scale: LossScale | None = None  # of the first step, if it is dynamic

@@ -106,7 +106,7 @@ def check_fits(sram_plan: SramPlan) -> None:
     segment = program.segments[sram_plan.peak.segment]
     largest = largest_micro_batch(program, wafer)
     raise ApplianceResourceExhausted(
-        f"activations and buffers of one {program.mode} micro-batch need "
+        f"activations and buffers of one {program.kind} micro-batch need "
         f"{format_bytes(sram_plan.peak_bytes)} of SRAM",
         code="micro-batch-exceeds-sram",
         where=f"{segment.layer} {segment.phase}",

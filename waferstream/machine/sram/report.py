@@ -73,7 +73,7 @@ def sram_report(sram_plan: SramPlan, grid: Grid | None = None) -> SramReport:
     return SramReport(
         system=wafer.name,
         wafer=describe(wafer),
-        mode=program.mode,
+        mode=program.kind,
         micro_batch_size=samples,
         largest_micro_batch=largest_with_recompute(program, wafer),
         sram_bytes=wafer.sram_bytes,

@@ -10,6 +10,7 @@ from cstorch.backend import Backend
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import CheckLoss
 from waferstream.config.sections.precision import PrecisionConfig
+from waferstream.core.program.program import ProgramKind
 from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.training.trace_request import TraceRequest
 
@@ -44,7 +45,7 @@ def make_backend(
     )
     settings = backend.session.settings
     settings.logs_progress = False  # observers report it
-    settings.bars = ("eval",)
+    settings.bars = (ProgramKind.EVAL,)
     backend.session.execution.returns_values = False  # checkpoints hold them
     return backend
 

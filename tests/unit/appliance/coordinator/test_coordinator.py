@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import torch
@@ -35,6 +34,7 @@ from waferstream.compiler.compiled import Compiled
 from waferstream.core.digest import weights_digest
 from waferstream.core.errors import ApplianceNanError, ApplianceRuntimeServerError, CheckpointError
 from waferstream.core.messages.watch import Watch
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.machine.record import Record
 
@@ -77,31 +77,31 @@ def test_step_result_is_the_mean_over_micro_batches() -> None:
     """It is summed in index order, so that it is the same for every cluster."""
     losses = micro_batch_losses(source()[0])
     for size in (ClusterSize(1), SIZE, ClusterSize(5, lanes=2)):
-        (result,) = cluster(size).do(Run("train", 1, 1))
+        (result,) = cluster(size).do(Run(ProgramKind.TRAIN, 1, 1))
         assert result.values == (sum(losses) / NUM_MICRO_BATCHES,)
         assert result.step == 1
 
 
 def test_steps_read_the_batch_of_their_number() -> None:
     """Step s of a training reads global batch s - 1, also when it is the first of a job."""
-    (result,) = cluster().do(Run("eval", 3, 3))
+    (result,) = cluster().do(Run(ProgramKind.EVAL, 3, 3))
     assert result.values == (sum(micro_batch_losses(source()[2])) / NUM_MICRO_BATCHES,)
 
 
 def test_gradient_norm_is_reported_with_clipping() -> None:
     """The norm is that before clipping; None without clipping."""
-    plain = cluster().do(Run("train", 1, 2))
+    plain = cluster().do(Run(ProgramKind.TRAIN, 1, 2))
     assert [result.gradient_norm for result in plain] == [None, None]
-    clipped = cluster(max_gradient_norm=0.1).do(Run("train", 1, 2))
+    clipped = cluster(max_gradient_norm=0.1).do(Run(ProgramKind.TRAIN, 1, 2))
     assert all((result.gradient_norm or 0.0) > 0.1 for result in clipped)
-    (evaluated,) = cluster(max_gradient_norm=0.1).do(Run("eval", 1, 1))
+    (evaluated,) = cluster(max_gradient_norm=0.1).do(Run(ProgramKind.EVAL, 1, 1))
     assert evaluated.gradient_norm is None
 
 
 def test_every_step_has_an_emulated_time() -> None:
     """The time of every step is positive."""
     running = cluster()
-    timings = [result.timing for result in running.do(Run("train", 1, 3))]
+    timings = [result.timing for result in running.do(Run(ProgramKind.TRAIN, 1, 3))]
     assert all(timing and timing.end_ps > timing.start_ps for timing in timings)
 
 
@@ -111,28 +111,28 @@ def poisoned() -> Batches:
     return batches
 
 
-@pytest.mark.parametrize("mode", ["train", "eval"])
-def test_nan_loss_is_an_error(mode: Literal["train", "eval"]) -> None:
-    """The error has mode, step and value; earlier steps are unaffected."""
+@pytest.mark.parametrize("kind", ProgramKind)
+def test_nan_loss_is_an_error(kind: ProgramKind) -> None:
+    """The error has kind, step and value; earlier steps are unaffected."""
     running = cluster(feed=poisoned)
-    running.do(Run(mode, 1, 1))
+    running.do(Run(kind, 1, 1))
     with raises(ApplianceNanError, "loss-not-finite") as error:
-        running.do(Run(mode, 2, 3))
-    assert f"{mode} loss of step 2" in error.value.what
+        running.do(Run(kind, 2, 3))
+    assert f"{kind} loss of step 2" in error.value.what
     assert error.value.value == "nan"
     assert error.value.remedy
 
 
 def test_check_finite_can_be_off() -> None:
     """Without the check a run continues after a NaN."""
-    results = cluster(feed=poisoned).do(Run("train", 1, 3, check_finite=False))
+    results = cluster(feed=poisoned).do(Run(ProgramKind.TRAIN, 1, 3, check_finite=False))
     assert [result.values[0] == result.values[0] for result in results] == [True, False, False]
 
 
 def test_infinite_loss_is_an_error() -> None:
     """An infinite loss is not finite either."""
     with raises(ApplianceNanError, "loss-not-finite"):
-        cluster(feed=huge, lr=1e30).do(Run("train", 1, 3))
+        cluster(feed=huge, lr=1e30).do(Run(ProgramKind.TRAIN, 1, 3))
 
 
 def huge() -> Batches:
@@ -154,7 +154,7 @@ def test_ended_cluster_refuses_calls() -> None:
     running = cluster()
     running.shutdown()
     running.shutdown()
-    for command in (HashWeights(), Run("train", 1, 1)):
+    for command in (HashWeights(), Run(ProgramKind.TRAIN, 1, 1)):
         with raises(ApplianceRuntimeServerError, "cluster-ended"):
             running.do(command)
 
@@ -163,9 +163,9 @@ def test_only_training_changes_the_digest() -> None:
     """Evaluation leaves the weights unchanged."""
     running = cluster()
     before = running.do(HashWeights())
-    running.do(Run("eval", 1, 2))
+    running.do(Run(ProgramKind.EVAL, 1, 2))
     assert running.do(HashWeights()) == before
-    running.do(Run("train", 1, 1))
+    running.do(Run(ProgramKind.TRAIN, 1, 1))
     assert running.do(HashWeights()) != before
 
 
@@ -173,13 +173,13 @@ def test_checkpoint_is_restored_by_another_cluster(tmp_path: Path) -> None:
     """Saved by two servers and restored by three, training continues with equal weights."""
     path = tmp_path / "checkpoint.mdl"
     first = cluster()
-    first.do(Run("train", 1, 1))
+    first.do(Run(ProgramKind.TRAIN, 1, 1))
     first.do(SaveCheckpoint(path, ["model", "optimizer"], {"global_step": 1}))
     second = cluster(ClusterSize(3, num_servers=3))
     second.do(RestoreCheckpoint(path, ["model", "optimizer"], strict=True))
     assert second.do(HashWeights()) == first.do(HashWeights())
-    first.do(Run("train", 2, 3))
-    second.do(Run("train", 2, 3))
+    first.do(Run(ProgramKind.TRAIN, 2, 3))
+    second.do(Run(ProgramKind.TRAIN, 2, 3))
     assert second.do(HashWeights()) == first.do(HashWeights())
 
 
@@ -196,10 +196,10 @@ def test_restore_of_a_missing_state_is_refused(tmp_path: Path) -> None:
 def test_peak_bytes_are_those_of_the_nodes() -> None:
     """Peaks are those of the last job, by kind."""
     running = cluster()
-    running.do(Run("train", 1, 1))
+    running.do(Run(ProgramKind.TRAIN, 1, 1))
     assert running.do(ReadPeakBytes()).keys() == {"csx-0", "csx-1"}
     trained = running.do(ReadPeakBytes())["csx-0"]
-    running.do(Run("eval", 1, 1))
+    running.do(Run(ProgramKind.EVAL, 1, 1))
     evaluated = running.do(ReadPeakBytes())["csx-0"]
     assert "gradients" in trained
     assert "gradients" not in evaluated
@@ -208,8 +208,8 @@ def test_peak_bytes_are_those_of_the_nodes() -> None:
 def test_activities_of_all_jobs_are_measured_by_role() -> None:
     """Those of the coordinator, too; nothing is kept without a record."""
     running = cluster(record=Record())
-    running.do(Run("train", 1, 1))
-    running.do(Run("eval", 1, 1))
+    running.do(Run(ProgramKind.TRAIN, 1, 1))
+    running.do(Run(ProgramKind.EVAL, 1, 1))
     measured = running.do(ReadActivities()).measured
     kinds = {role: {interval.activity for interval in of} for role, of in measured.items()}
     assert kinds == {
@@ -223,7 +223,7 @@ def test_activities_of_all_jobs_are_measured_by_role() -> None:
     }
     assert {interval.place.mode for interval in measured["csx-0"]} == {"train", "eval"}
     silent = cluster()
-    silent.do(Run("train", 1, 1))
+    silent.do(Run(ProgramKind.TRAIN, 1, 1))
     assert not any(silent.do(ReadActivities()).measured.values())
 
 
@@ -231,7 +231,7 @@ def test_measured_activities_keep_the_limit_of_a_record() -> None:
     """The first ones stay, of all roles together; the others are counted."""
     whole, cut = (cluster(record=Record(limit)) for limit in (10_000, 30))
     for running in (whole, cut):
-        running.do(Run("train", 1, 2))
+        running.do(Run(ProgramKind.TRAIN, 1, 2))
     found, kept = whole.do(ReadActivities()), cut.do(ReadActivities())
     assert sum(map(len, kept.measured.values())) <= 30 + len(kept.measured["crd-0"])
     assert found.num_lost == 0 < kept.num_lost
@@ -248,11 +248,11 @@ def test_watch_names_the_first_value_that_is_not_finite(size: ClusterSize) -> No
     """Step, layer and micro-batch are the same for every cluster, and the system is named."""
     running = cluster(size, feed=bad_third_micro_batch)
     with raises(ApplianceNanError, "value-not-finite") as caught:
-        running.do(Run("train", 1, 3, watch=Watch(finite_to=3)))
+        running.do(Run(ProgramKind.TRAIN, 1, 3, watch=Watch(finite_to=3)))
     where = caught.value.where or ""
     assert where.startswith("step 2, layer layers.0, micro-batch 2, on csx-")
     running = cluster(size, feed=bad_third_micro_batch)
-    assert running.do(Run("train", 1, 1, watch=Watch(finite_to=1)))
+    assert running.do(Run(ProgramKind.TRAIN, 1, 1, watch=Watch(finite_to=1)))
 
 
 def test_watch_names_a_weight_that_is_not_finite() -> None:
@@ -260,21 +260,21 @@ def test_watch_names_a_weight_that_is_not_finite() -> None:
     running = cluster()
     running.do(LoadWeights({"layers.1.bias": torch.full((4,), torch.nan)}))
     with raises(ApplianceNanError, "value-not-finite") as caught:
-        running.do(Run("train", 1, 1, watch=Watch(finite_to=1)))
+        running.do(Run(ProgramKind.TRAIN, 1, 1, watch=Watch(finite_to=1)))
     assert "layer layers.1, on wgt-" in (caught.value.where or "")
 
 
 def test_watched_norms_do_not_depend_on_the_cluster() -> None:
     """Those of the last step of a job, equal to the norms that torch gives."""
     found = [
-        cluster(size).do(Run("train", 1, 2, watch=Watch(norms=True)))
+        cluster(size).do(Run(ProgramKind.TRAIN, 1, 2, watch=Watch(norms=True)))
         for size in (ClusterSize(1), SIZE, ClusterSize(5, num_servers=3))
     ]
     assert [results[0].tensor_norms for results in found] == [{}] * 3
     first, *others = (results[1].tensor_norms for results in found)
     assert all(list(other.items()) == list(first.items()) for other in others)
     model = Regression()
-    (result,) = cluster().do(Run("train", 1, 1, watch=Watch(norms=True)))
+    (result,) = cluster().do(Run(ProgramKind.TRAIN, 1, 1, watch=Watch(norms=True)))
     batch = source()[0]
     model(**batch).backward()
     for name, parameter in model.named_parameters():

@@ -19,6 +19,7 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import Interval
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Report
@@ -56,7 +57,7 @@ def clock_of(installed: Installation) -> EmulatedClock:
 
 def durations(installed: Installation, steps: range, skipped: int = 0) -> list[int]:
     clock = clock_of(installed)
-    return [clock.step("train", step, installed, skipped).duration_ps for step in steps]
+    return [clock.step(ProgramKind.TRAIN, step, installed, skipped).duration_ps for step in steps]
 
 
 def expected(installed: Installation, updates: range) -> list[int]:
@@ -68,7 +69,7 @@ def expected(installed: Installation, updates: range) -> list[int]:
         sparsity = sparsity_by_optimizer(installed.optimizer, program.parameter, update)
         costed = costed_program(installed, MACHINE).with_sparsity(sparsity, MACHINE)
         timing.load_program(costed)
-        found.append(timing.step("train", update).duration_ps)
+        found.append(timing.step(ProgramKind.TRAIN, update).duration_ps)
     return found
 
 
@@ -79,7 +80,7 @@ def test_dense_and_static_weights_take_the_same_picoseconds_as_ever(trained: Ins
     for installed in (trained, static):
         timing = ClusterTiming(MACHINE, 1, 1)
         timing.load_program(costed_program(installed, MACHINE))
-        plain = [timing.step("train", step).duration_ps for step in range(1, 6)]
+        plain = [timing.step(ProgramKind.TRAIN, step).duration_ps for step in range(1, 6)]
         assert durations(installed, range(1, 6)) == plain
     assert durations(static, range(1, 6)) != durations(trained, range(1, 6))
 
@@ -103,12 +104,12 @@ def test_clock_charges_no_gradients_of_masked_weights() -> None:
     installed = sparse(dense, spec)
     clock = EmulatedClock(ClusterTiming(machine, 1, 1))
     clock.load(installed)
-    found = clock.step("train", 1, installed, 0)
+    found = clock.step(ProgramKind.TRAIN, 1, installed, 0)
     costed = costed_program(installed, machine)
     all_gradients = segment_costs(costed.program, machine.system, costed.densities, {})
     timing = ClusterTiming(machine, 1, 1)
     timing.load_program(replace(costed, costs=all_gradients))
-    before = timing.step("train", 1)
+    before = timing.step(ProgramKind.TRAIN, 1)
     assert found.attribution.compute < before.attribution.compute
     assert found.duration_ps < before.duration_ps
     assert found.attribution.total_ps == found.duration_ps
@@ -139,12 +140,14 @@ def test_evaluation_finds_what_training_has_left(trained: Installation) -> None:
     evaluated = installation(compiled, lambda: [batch], None, ClusterSize(1))
     clock = clock_of(installed)
     clock.load(evaluated)
-    dense = clock.step("eval", 1, installed, 0).duration_ps
+    dense = clock.step(ProgramKind.EVAL, 1, installed, 0).duration_ps
     for step in range(1, 8):
-        clock.step("train", step, installed, 0)
+        clock.step(ProgramKind.TRAIN, step, installed, 0)
     again = copy.deepcopy(clock)
-    assert clock.step("eval", 1, installed, 0) == again.step("eval", 1, installed, 0)
-    assert clock.step("eval", 2, installed, 0).duration_ps < dense
+    assert clock.step(ProgramKind.EVAL, 1, installed, 0) == again.step(
+        ProgramKind.EVAL, 1, installed, 0
+    )
+    assert clock.step(ProgramKind.EVAL, 2, installed, 0).duration_ps < dense
 
 
 def report(role: str, *starts: int) -> Report:

@@ -17,6 +17,7 @@ from appliance.coordinator.speeds import STEPS_IN_A_ROW, Shares, Stragglers, dea
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.roles.local_machine import train_regression
 from tests.support.runs.tiny_run import run_here, write_run
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.roles.activities import Interval, Place
 from waferstream.core.roles.role import Report
@@ -97,8 +98,8 @@ def test_shares_change_neither_bits_nor_emulated_time(shares: tuple[int, ...]) -
     alone, shared = train_regression(ClusterSize(1)), train_regression(ClusterSize(3, lanes=2))
     equal = train_regression(ClusterSize(3))
     shared._shares.current = shares
-    alone.do(Run("train", 1, 2))
-    expected, found = equal.do(Run("train", 1, 2)), shared.do(Run("train", 1, 2))
+    alone.do(Run(ProgramKind.TRAIN, 1, 2))
+    expected, found = (each.do(Run(ProgramKind.TRAIN, 1, 2)) for each in (equal, shared))
     assert shared.do(HashWeights()) == alone.do(HashWeights())
     assert [result.values for result in found] == [result.values for result in expected]
     assert [result.timing for result in found] == [result.timing for result in expected]
@@ -107,11 +108,11 @@ def test_shares_change_neither_bits_nor_emulated_time(shares: tuple[int, ...]) -
 def test_measured_shares_are_those_of_the_next_job() -> None:
     running = train_regression(ClusterSize(3))
     running._shares = Shares(is_measured=True)
-    running.do(Run("train", 1, 1))
+    running.do(Run(ProgramKind.TRAIN, 1, 1))
     running._shares.current = (2, 2, 1)
-    running.do(Run("train", 2, 2))
+    running.do(Run(ProgramKind.TRAIN, 2, 2))
     expected = train_regression(ClusterSize(1))
-    expected.do(Run("train", 1, 2))
+    expected.do(Run(ProgramKind.TRAIN, 1, 2))
     assert running.do(HashWeights()) == expected.do(HashWeights())
 
 

@@ -21,7 +21,7 @@ from tests.support.roles.local_machine import (
     sgd,
     start,
 )
-from waferstream.core.program.program import StepState, TensorSpec
+from waferstream.core.program.program import ProgramKind, StepState, TensorSpec
 
 source = partial(random_batches, 3, 10)
 
@@ -58,7 +58,7 @@ def test_updates_follow_the_index_of_the_micro_batch() -> None:
             order = order * 0.5 + x.mean(0)
     for size in (ClusterSize(1), ClusterSize(3, lanes=2)):
         running = cluster(size)
-        running.do(Run("train", 1, 3))
+        running.do(Run(ProgramKind.TRAIN, 1, 3))
         found = running.do(ReadWeights(["order", "count", "layers.0.bias"]))
         assert np.array_equal(found["order"], order.numpy())
         assert found["count"] == 15

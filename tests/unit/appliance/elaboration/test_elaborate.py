@@ -155,7 +155,7 @@ def test_installation_matches_the_cluster_size(compiled: Compiled) -> None:
     small = install(compiled, ClusterSize(2, num_servers=3, activation_bytes=1))
     assert small.rounds == Rounds(num_micro_batches=3, num_nodes=2, per_node=1)
     assert {bucket.server for bucket in found.plan.weights} <= {0, 1, 2}
-    assert found.mode == "train"
+    assert found.kind == "train"
 
 
 def test_verified_round_takes_half_of_the_memory() -> None:

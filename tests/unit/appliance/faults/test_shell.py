@@ -37,6 +37,7 @@ from waferstream.core.errors import (
     ConfigError,
     WaferStreamError,
 )
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
 from waferstream.simulator.cluster_timing import ClusterTiming
@@ -69,7 +70,7 @@ def cluster_with(faults: Sequence[str], folder: Path) -> Coordinator:
 def expected() -> str:
     """The weights' digest without faults."""
     coordinator = cluster_with([], Path())
-    coordinator.do(Run("train", 1, STEPS))
+    coordinator.do(Run(ProgramKind.TRAIN, 1, STEPS))
     return coordinator.do(HashWeights())
 
 
@@ -88,10 +89,10 @@ def test_fault_ends_a_job_with_an_error_and_once(
 ) -> None:
     """No fault changes a weight silently; the same run afterwards does not fail again."""
     with raises(kind, code):
-        cluster_with([fault], tmp_path).do(Run("train", 1, STEPS))
+        cluster_with([fault], tmp_path).do(Run(ProgramKind.TRAIN, 1, STEPS))
     assert len(FaultLog(tmp_path).happened(Fault.model_validate(fault))) == 1
     again = cluster_with([fault], tmp_path)
-    again.do(Run("train", 1, STEPS))
+    again.do(Run(ProgramKind.TRAIN, 1, STEPS))
     assert again.do(HashWeights()) == expected()
 
 
@@ -105,7 +106,7 @@ def test_late_and_doubled_messages_change_no_bit(tmp_path: Path) -> None:
         "br-0@2/gradients:duplicate*2",
     ]
     coordinator = cluster_with(faults, tmp_path)
-    coordinator.do(Run("train", 1, STEPS))
+    coordinator.do(Run(ProgramKind.TRAIN, 1, STEPS))
     assert coordinator.do(HashWeights()) == expected()
     log = FaultLog(tmp_path)
     assert [len(log.happened(Fault.model_validate(text))) for text in faults] == [3, 1, 1, 1, 2]
@@ -114,7 +115,7 @@ def test_late_and_doubled_messages_change_no_bit(tmp_path: Path) -> None:
 def test_full_disk_is_a_checkpoint_error(tmp_path: Path) -> None:
     """The kernel refuses the write of one checkpoint; weights are as before, the next is whole."""
     coordinator = cluster_with(["wgt-0@1:disk"], tmp_path / "faults")
-    coordinator.do(Run("train", 1, STEPS))
+    coordinator.do(Run(ProgramKind.TRAIN, 1, STEPS))
     with pytest.raises(CheckpointError):
         coordinator.do(SaveCheckpoint(tmp_path / "first.mdl", ["model"], {}))
     assert coordinator.do(HashWeights()) == expected()
@@ -138,7 +139,7 @@ def test_roles_without_a_fault_have_no_shell(tmp_path: Path) -> None:
 def test_shell_of_a_weight_server_notes_progress(tmp_path: Path) -> None:
     """A benchmark reads there when a step was done."""
     coordinator = cluster_with(["wgt-0@2:slow=0"], tmp_path)
-    coordinator.do(Run("train", 1, STEPS))
+    coordinator.do(Run(ProgramKind.TRAIN, 1, STEPS))
     assert [step for _, step in FaultLog(tmp_path).progress()] == [1, 2, 3]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from appliance.health.link_waits import LinkWaits, between_hosts, longest_waits
 from waferstream.core.messages.messages import Envelope, WeightsReleased
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import Interval
 from waferstream.core.roles.role import Job, Report
 
@@ -15,7 +16,7 @@ S = 10**9
 
 def wait_s(begin_s: float, sent_s: float) -> dict[str, float]:
     """A wait that has begun some seconds ago, for a message that was sent some seconds ago."""
-    waits = LinkWaits(Job("train", 1, 1))
+    waits = LinkWaits(Job(ProgramKind.TRAIN, 1, 1))
     sent_ns = time.time_ns() - round(sent_s * S)
     message = Envelope("br-0", "br-1", WeightsReleased(1, 0, 0), sent_ns=sent_ns)
     waits.note(time.perf_counter_ns() - round(begin_s * S), message)
@@ -37,13 +38,13 @@ def test_clock_of_the_sender_may_be_ahead() -> None:
 
 
 def test_message_of_the_same_host_is_no_wait_for_a_link() -> None:
-    waits = LinkWaits(Job("train", 1, 1))
+    waits = LinkWaits(Job(ProgramKind.TRAIN, 1, 1))
     waits.note(0, Envelope("br-0", "br-1", WeightsReleased(1, 0, 0)))
     assert waits.add_to(Report("br-1")).link_waits == {}
 
 
 def test_trace_keeps_as_many_waits_as_it_may() -> None:
-    waits = LinkWaits(Job("train", 1, 2, trace_limit=1))
+    waits = LinkWaits(Job(ProgramKind.TRAIN, 1, 2, trace_limit=1))
     for step in (1, 2):
         message = Envelope("br-0", "br-1", WeightsReleased(step, 0, 0), sent_ns=1)
         waits.note(time.perf_counter_ns() - S, message)

@@ -25,7 +25,7 @@ from waferstream.core.errors import DataError
 from waferstream.core.messages.messages import BatchReady, BatchReleased, Envelope
 from waferstream.core.program.kernel_source import KernelSource
 from waferstream.core.program.label_means import LabelMean
-from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.program.program import Program, ProgramKind, TensorSpec
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.roles.commands import Install
@@ -78,7 +78,7 @@ class Driver:
         self.worker.do(Install(installation))
 
     def begin(self, first: int = 1, last: int = 2) -> list[Brief]:
-        self.job = self.worker.begin(Job("eval", first, last))
+        self.job = self.worker.begin(Job(ProgramKind.EVAL, first, last))
         self.waiting = list(self.job.start())
         return [self.brief(envelope) for envelope in self.waiting]
 

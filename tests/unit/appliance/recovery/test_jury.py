@@ -28,6 +28,7 @@ from tests.support.roles.local_machine import (
 )
 from waferstream.core.config import validate
 from waferstream.core.errors import ApplianceError, ConfigError
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.verification import Ballot, Dispute, DisputedBitsError, Unit
@@ -77,12 +78,15 @@ def cluster_with(
 def expected(num_csx: int) -> tuple[list[StepResult], str]:
     """Results and digest of a run that verifies nothing and meets no fault."""
     with cluster_with([], Path("unused"), num_csx, fraction=0.0) as running:
-        return running.do(Run("train", 1, STEPS)), running.do(HashWeights())
+        return running.do(Run(ProgramKind.TRAIN, 1, STEPS)), running.do(HashWeights())
 
 
 def results_of(running: Cluster) -> tuple[list[StepResult], str]:
     """Train in two jobs."""
-    results = [*running.do(Run("train", 1, 4)), *running.do(Run("train", 5, STEPS))]
+    results = [
+        *running.do(Run(ProgramKind.TRAIN, 1, 4)),
+        *running.do(Run(ProgramKind.TRAIN, 5, STEPS)),
+    ]
     return results, running.do(HashWeights())
 
 
@@ -159,7 +163,7 @@ def test_wrong_bits_end_a_run_without_recovery(tmp_path: Path) -> None:
         cluster_with(["csx-1@3:wrong_bits"], tmp_path, autorestart=None) as running,
         raises(ApplianceError, "bits-disputed") as caught,
     ):
-        running.do(Run("train", 1, STEPS))
+        running.do(Run(ProgramKind.TRAIN, 1, STEPS))
     assert "csx-1" in caught.value.what
     assert str(caught.value.where).startswith("step 3, round ")
 
@@ -168,7 +172,7 @@ def test_wrong_bits_change_weights_where_nothing_is_verified(tmp_path: Path) -> 
     """The fault is real: without verification it changes the answer."""
     fault = "csx-1@3:wrong_bits"
     with cluster_with([fault], tmp_path, fraction=0.0, autorestart=None) as running:
-        running.do(Run("train", 1, STEPS))
+        running.do(Run(ProgramKind.TRAIN, 1, STEPS))
         assert running.do(HashWeights()) != expected(3)[1]
 
 

@@ -31,6 +31,7 @@ from tests.support.roles.local_machine import (
 )
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import ApplianceRuntimeServerError
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Command, Job, Report
@@ -119,15 +120,15 @@ def train(cluster: Cluster, folder: Path) -> Iterator[Any]:
     training, evaluation = installations()
     cluster.do(Install(training))
     cluster.do(LoadWeights(weights()))
-    yield cluster.do(Run("train", 1, 2))
+    yield cluster.do(Run(ProgramKind.TRAIN, 1, 2))
     cluster.do(Install(evaluation))
-    yield cluster.do(Run("eval", 1, 1))
+    yield cluster.do(Run(ProgramKind.EVAL, 1, 1))
     cluster.do(SaveCheckpoint(folder / ".a.partial", tuple(CLUSTER_STATES), {"global_step": 2}))
     (folder / ".a.partial").rename(folder / "a")
-    yield cluster.do(Run("train", 3, 3))
+    yield cluster.do(Run(ProgramKind.TRAIN, 3, 3))
     (folder / "a").unlink()  # as of a folder that keeps few checkpoints
     cluster.do(LoadWeights({"layers.0.bias": torch.ones(4)}))
-    yield cluster.do(Run("train", 4, 5))
+    yield cluster.do(Run(ProgramKind.TRAIN, 4, 5))
     yield cluster.do(HashWeights())
 
 

@@ -29,6 +29,7 @@ from tests.support.roles.mortal_cluster import (
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import ApplianceRuntimeServerError, DataError
 from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install, ReadLayout, ReadMasters, Restore
 from waferstream.core.roles.role import Command
 
@@ -131,13 +132,13 @@ def test_server_lost_with_its_replica_is_not_replaced() -> None:
 
     replica.do = die
     with raises(ApplianceRuntimeServerError, "weights-lost"):
-        running.do(Run("train", 1, 4))
+        running.do(Run(ProgramKind.TRAIN, 1, 4))
 
 
 def test_postponed_optimizer_state_reaches_a_new_server(tmp_path: Path) -> None:
     """It was to be restored when an optimizer is installed; the new server restores it, too."""
     source_of_state = cluster(Faults(), has_replicas=True)
-    source_of_state.do(Run("train", 1, 2))
+    source_of_state.do(Run(ProgramKind.TRAIN, 1, 2))
     source_of_state.do(SaveCheckpoint(tmp_path / "file", tuple(CLUSTER_STATES), {}))
     restored: list[str] = []
     inner = ReplicatedRoles(LocalRoles(replicated_specs()), REPLICAS)
@@ -164,7 +165,7 @@ def test_faults_of_the_property_do_strike() -> None:
 def test_finished_steps_do_not_run_again() -> None:
     """Only the step that was not finished by all does; the story names it."""
     running = cluster(Faults({300: "csx-1"}))
-    running.do(Run("train", 1, 4))
+    running.do(Run(ProgramKind.TRAIN, 1, 4))
     decision, recovery = running.do(ReadStory())
     assert decision == "csx-1 died: replace, csx-1 lost"
     assert recovery.endswith("; step 3 runs again")
@@ -175,7 +176,7 @@ def test_weight_server_is_not_replaced() -> None:
     """Its weights are gone; another cluster replays them (test_replay.py)."""
     running = cluster(Faults({300: "wgt"}))
     with raises(ApplianceRuntimeServerError, "role-died"):
-        running.do(Run("train", 1, 4))
+        running.do(Run(ProgramKind.TRAIN, 1, 4))
     assert "weights are lost" in running.do(ReadStory())[-1]
 
 
@@ -183,7 +184,7 @@ def test_error_of_the_data_is_raised_at_once() -> None:
     """Another try would meet it again."""
     running = cluster(Faults({100: "wrk"}, DataError, "input-changed"))
     with raises(DataError, "input-changed"):
-        running.do(Run("train", 1, 4))
+        running.do(Run(ProgramKind.TRAIN, 1, 4))
 
 
 def test_failure_without_a_lost_role_is_tried_again() -> None:
@@ -198,7 +199,7 @@ def test_failures_in_a_row_are_limited() -> None:
     """Without a finished step between them; then the error says so and names the last failure."""
     running = cluster(Faults({1: "csx", 2: "csx", 3: "csx"}), restarts=2)
     with raises(ApplianceRuntimeServerError, "restarts-exhausted") as error:
-        running.do(Run("train", 1, 4))
+        running.do(Run(ProgramKind.TRAIN, 1, 4))
     assert str(error.value.where).startswith("csx-")
     assert "max_num_restarts is 2" in running.do(ReadStory())[-1]
 
@@ -211,11 +212,11 @@ def test_system_that_keeps_failing_is_left_out_until_it_has_rested() -> None:
     assert jobs(running) == results
     assert running.do(HashWeights()) == digest
     assert any("shrink, csx-2 keeps failing" in line for line in running.do(ReadStory()))
-    running.do(Run("train", LAST_STEP + 1, 30))
-    running.do(Run("train", 31, 31))
+    running.do(Run(ProgramKind.TRAIN, LAST_STEP + 1, 30))
+    running.do(Run(ProgramKind.TRAIN, 31, 31))
     assert running.do(ReadStory()) == ["3 systems again from step 31 on"]
     whole = cluster(Faults())
-    whole.do(Run("train", 1, 31))
+    whole.do(Run(ProgramKind.TRAIN, 1, 31))
     assert running.do(HashWeights()) == whole.do(HashWeights())
 
 
@@ -251,7 +252,7 @@ def test_loss_scale_goes_on_from_the_last_finished_step(message: int) -> None:
     runs = []
     for faults in (Faults(), Faults({message: "csx"})):
         running = cluster(faults, optimizer=optimizer)
-        results = running.do(Run("train", 1, 5, loss_scale=LossScale(2.0)))
+        results = running.do(Run(ProgramKind.TRAIN, 1, 5, loss_scale=LossScale(2.0)))
         runs.append((results, running.do(HashWeights())))
     scales = [result.loss_scale.scale for result in runs[0][0] if result.loss_scale is not None]
     assert scales == [4.0, 8.0, 16.0, 32.0, 64.0]

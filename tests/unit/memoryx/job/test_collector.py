@@ -24,7 +24,7 @@ from tests.support.roles.arenas import StrictArena
 from waferstream.core.messages.messages import GradientReady, NormPartial, NormTotal
 from waferstream.core.messages.reduce_order import Subtree, leaf, root
 from waferstream.core.optimizer.loss_scale import LossScaleRule
-from waferstream.core.program.program import Program
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.roles.role import Job, Report
 from waferstream.numerics.precision import DTYPES
@@ -39,7 +39,7 @@ class Bench:
 
     def __init__(self, program: Program = PROGRAM, **limits: Any) -> None:
         spec = plain_sgd(PROGRAM.trained, lr=1.0, **limits)
-        notes = NormNotes(PROGRAM, Job("train", 1, 1), Report("wgt-0"))
+        notes = NormNotes(PROGRAM, Job(ProgramKind.TRAIN, 1, 1), Report("wgt-0"))
         self.program = program
         self.collector = GradientCollector(
             0, program, PLAN.gradients, spec, notes, Masks(Dram()), GradientChanges(())

@@ -9,6 +9,7 @@ from swarmx.links.memory import MemoryArena
 from tests.support.plain_torch.plain_sgd import plain_sgd
 from waferstream.core.messages.messages import NormTotal, WeightsReady
 from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Job, Report
 
 RULE = LossScaleRule(2000, 1.0, 2.0**15)
@@ -18,7 +19,7 @@ SLAB = MemoryArena().allocate(torch.float32.itemsize)
 def test_weights_state_the_scale_of_their_own_step_only() -> None:
     """Weights that nothing updates stream ahead of the agreement."""
     scaling = LossScaling(
-        plain_sgd(("w",), lr=1.0, loss_scale=RULE), Job("train", 3, 5, LossScale(8.0))
+        plain_sgd(("w",), lr=1.0, loss_scale=RULE), Job(ProgramKind.TRAIN, 3, 5, LossScale(8.0))
     )
     early = WeightsReady(4, 0, 0, SLAB)
     assert scaling.stated_in(WeightsReady(3, 0, 0, SLAB)).loss_scale == 8.0
@@ -32,7 +33,7 @@ def test_weights_state_the_scale_of_their_own_step_only() -> None:
 
 
 def test_fixed_scale_is_not_streamed() -> None:
-    scaling = LossScaling(plain_sgd(("w",), lr=1.0, loss_scale=4.0), Job("train", 1, 2))
+    scaling = LossScaling(plain_sgd(("w",), lr=1.0, loss_scale=4.0), Job(ProgramKind.TRAIN, 1, 2))
     ready, report = WeightsReady(1, 0, 0, SLAB), Report("wgt-0")
     assert scaling.stated_in(ready) is ready
     scaling.advance(NormTotal(1, 1.0), report)

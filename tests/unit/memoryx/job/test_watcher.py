@@ -10,6 +10,7 @@ import torch
 from memoryx.job.watcher import Watcher
 from tests.support.programs.small_programs import PARAMETERS, program
 from waferstream.core.messages.watch import NOTHING, Finding, Watch
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Job, Report
 
 NAME = "last.weight"
@@ -25,7 +26,7 @@ def tensors(value: float = 1.0) -> dict[str, torch.Tensor]:
 
 def watcher(watch: Watch) -> tuple[Watcher, Report]:
     report = Report("wgt-1")
-    return Watcher(program(), Job("train", 2, LAST_STEP, watch=watch), report), report
+    return Watcher(program(), Job(ProgramKind.TRAIN, 2, LAST_STEP, watch=watch), report), report
 
 
 def test_norms_are_those_before_the_last_update() -> None:

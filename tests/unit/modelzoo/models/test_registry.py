@@ -84,7 +84,7 @@ def test_training_example_compiles(name: str, dropout: float) -> None:
         StreamPrecision(), micro_batch_size=3, num_micro_batches=2, target="test"
     )
     compiled, _ = compile_step(example.step, example.model, example.inputs, request)
-    assert compiled.program.mode == "train"
+    assert compiled.program.kind == "train"
     assert set(compiled.program.trained) == {n for n, _ in example.model.named_parameters()}
     check_costs(compiled.program)
 

@@ -10,6 +10,7 @@ from validation.families.training import FAMILIES, run_of, wafer_of
 from validation.published_programs.releases import software_speed
 from validation.rows.row import CannotPredict
 from waferstream.core.errors import ConfigError
+from waferstream.core.program.program import ProgramKind
 from waferstream.machine.hardware import CS2, CS3
 
 
@@ -58,7 +59,7 @@ def test_runs_that_are_not_stated_give_the_reason(change: dict[str, str], code: 
     """Nothing is guessed."""
     row = tiny_training_row(**change)
     with pytest.raises(CannotPredict) as reason:
-        run_of(row, "train")
+        run_of(row, ProgramKind.TRAIN)
     assert reason.value.code == code
 
 
@@ -79,8 +80,8 @@ def test_run_of_divides_the_batch_evenly() -> None:
     whole, one, two = tiny_training_rows(
         {}, {"micro_batch_per_csx": "8"}, {"micro_batch_per_csx": "8", "num_csx": "2"}
     )
-    assert run_of(whole, "train").micro_batch_size == 64
-    runs = [run_of(row, "train") for row in (one, two)]
+    assert run_of(whole, ProgramKind.TRAIN).micro_batch_size == 64
+    runs = [run_of(row, ProgramKind.TRAIN) for row in (one, two)]
     assert [run.num_rounds for run in runs] == [8, 4]
     assert runs[1].samples_per_s == pytest.approx(2 * runs[0].samples_per_s, rel=0.02)
 
@@ -88,7 +89,8 @@ def test_run_of_divides_the_batch_evenly() -> None:
 def test_run_of_evaluation_is_faster_than_training() -> None:
     """Evaluation has no backward pass."""
     row = tiny_training_row()
-    assert run_of(row, "eval").samples_per_s > 1.5 * run_of(row, "train").samples_per_s
+    evaluation, training = (run_of(row, kind) for kind in (ProgramKind.EVAL, ProgramKind.TRAIN))
+    assert evaluation.samples_per_s > 1.5 * training.samples_per_s
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from validation.families.training import run_of
 from validation.fit.training import fit_releases, fit_wafer
 from validation.rows.row import Row
+from waferstream.core.program.program import ProgramKind
 from waferstream.machine.hardware import CS2
 
 Read = Callable[..., tuple[Row, ...]]
@@ -36,7 +37,7 @@ def test_fit_wafer_finds_the_constants_that_made_the_rows(read: Read) -> None:
         gptj | {"seq_len": "128", "hidden": "1024", "heads": "16", "global_batch": "4096"},
         gptj | {"seq_len": "4096", "hidden": "256", "heads": "4", "global_batch": "128"},
     ]
-    values = [run_of(one, "train", made).samples_per_s for one in read(*shapes)]
+    values = [run_of(one, ProgramKind.TRAIN, made).samples_per_s for one in read(*shapes)]
     rows = read(*(shape | {"value": str(v)} for shape, v in zip(shapes, values, strict=True)))
     found = fit_wafer(rows)
     assert found["CS2.kernel_efficiency"] == pytest.approx(0.5, rel=0.03)
@@ -47,6 +48,6 @@ def test_fit_wafer_finds_the_constants_that_made_the_rows(read: Read) -> None:
 def test_fit_releases_gives_published_over_predicted(read: Read) -> None:
     """A row at twice the predicted rate gives a speed of two."""
     (plain,) = read(TINY)
-    rate = run_of(plain, "train").samples_per_s
+    rate = run_of(plain, ProgramKind.TRAIN).samples_per_s
     (stated,) = read(TINY | {"software": "R2.1.1", "value": str(2 * rate)})
     assert fit_releases([stated]) == {"ReleaseSpeeds.cs2_r2_1_1": pytest.approx(2, rel=0.01)}

@@ -32,7 +32,7 @@ def test_step_without_backward_is_an_evaluation() -> None:
     compiled, was_found = compile_step(step, model, list(batch.items()), REQUEST)
     trained = program(model)
     assert not was_found
-    assert (compiled.program.mode, trained.mode) == ("eval", "train")
+    assert (compiled.program.kind, trained.kind) == ("eval", "train")
     assert not compiled.program.trained
     assert compiled.program.digest != trained.digest
     assert compiled.program.batch_size == 4

@@ -62,6 +62,13 @@ def test_round_trip_keeps_program_and_kernel_text(compiled: Compiled) -> None:
         assert (one.text, dict(one.modules)) == (other.text, dict(other.modules))
 
 
+def test_file_names_the_kind_of_a_program_mode(compiled: Compiled) -> None:
+    """Files of earlier releases are read."""
+    content = json.loads(compiled_to_json(compiled))["content"]["program"]
+    assert content["mode"] == compiled.program.kind
+    assert "kind" not in content
+
+
 def test_round_trip_keeps_kernels_of_short_micro_batches() -> None:
     """They are a second set of segments and kernels; an artifact without them is damaged."""
     model = nn.Linear(4, 4)

@@ -20,6 +20,7 @@ from tests.support.roles.local_machine import (
 )
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.half_tensor import HalfMode, to_half
+from waferstream.core.program.program import ProgramKind
 from waferstream.numerics.cbfloat16 import rounded
 from waferstream.numerics.precision import StreamPrecision
 
@@ -63,7 +64,7 @@ def test_numbers_beyond_float16_survive() -> None:
     size, (batch,) = ClusterSize(1), random_batches(1, 2)
     compiled = compiled_in("cbfloat16", model)
     cluster = start(installation(compiled, lambda: [batch], None, size), model, size)
-    (result,) = cluster.do(Run("eval", 1, 1))
+    (result,) = cluster.do(Run(ProgramKind.EVAL, 1, 1))
     x = rounded(rounded(batch["x"].half()) * 3e5)
     weight, bias = (rounded(p.detach()) for p in model.layer.parameters())
     scaled = rounded(
@@ -91,7 +92,7 @@ def test_program_is_that_of_float16_but_for_its_kernels() -> None:
             model,
             size,
         )
-        timings.append(cluster.do(Run("eval", 1, 2))[-1].timing)
+        timings.append(cluster.do(Run(ProgramKind.EVAL, 1, 2))[-1].timing)
     assert timings[0] == timings[1] == timings[2]
 
 

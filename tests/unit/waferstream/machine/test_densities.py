@@ -9,7 +9,7 @@ import pytest
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from tests.support.plain_torch.plain_sgd import plain_sgd
 from tests.support.programs.small_programs import segment
-from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.program.program import Program, ProgramKind, TensorSpec
 from waferstream.core.program.segment import OpWork
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.sparsity.levels import Constant, Exp
@@ -41,7 +41,15 @@ def layer() -> Program:
     forward = segment(0, weights=tuple(shapes), work=(SQUARE, SQUARE, WIDE, NORM, SCALE))
     backward = segment(1, "backward", weights=NAMES, gradients=tuple(shapes), work=(SQUARE, WIDE))
     return Program(
-        "train", "cs_0", parameters, "bfloat16", (), 1, (forward, backward), 25, num_micro_batches=1
+        ProgramKind.TRAIN,
+        "cs_0",
+        parameters,
+        "bfloat16",
+        (),
+        1,
+        (forward, backward),
+        25,
+        num_micro_batches=1,
     )
 
 
@@ -63,7 +71,7 @@ def step_ps(densities: Densities) -> int:
         program, plan_streams(program, 1), MACHINE, sparsity=StepSparsity(densities)
     )
     timing.load_program(costed)
-    return timing.step("train", 1).duration_ps
+    return timing.step(ProgramKind.TRAIN, 1).duration_ps
 
 
 def test_density_1_changes_no_picosecond() -> None:

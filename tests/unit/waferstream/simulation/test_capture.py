@@ -17,9 +17,13 @@ from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_lik
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.program.program import Program
-from waferstream.host.files import write_json
 from waferstream.numerics.precision import StreamPrecision
-from waferstream.simulation.capture import CapturedStep, example_batch, load_captured
+from waferstream.simulation.capture import (
+    CapturedStep,
+    example_batch,
+    load_captured,
+    store_captured,
+)
 
 
 def captured(name: str, num_layers: int, size: int = 2) -> Program:
@@ -55,7 +59,7 @@ def step() -> CapturedStep:
 
 
 def test_load_captured_restores_the_step(tmp_path: Path, step: CapturedStep) -> None:
-    write_json(tmp_path / "step.json", step)
+    store_captured(step, tmp_path / "step.json")
     loaded = load_captured(tmp_path / "step.json")
     assert loaded == step
     assert loaded is not None
@@ -70,7 +74,7 @@ def test_load_captured_ignores_a_damaged_file(tmp_path: Path, damage: bytes) -> 
 
 def test_load_captured_ignores_a_truncated_file(tmp_path: Path, step: CapturedStep) -> None:
     path = tmp_path / "step.json"
-    write_json(path, step)
+    store_captured(step, path)
     path.write_bytes(path.read_bytes()[:-100])
     assert load_captured(path) is None
 

@@ -14,9 +14,8 @@ from waferstream.config.sections.init import LoopConfig
 from waferstream.core.errors import ConfigError
 from waferstream.core.sparsity.levels import Exp
 from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
-from waferstream.host.files import write_json
 from waferstream.machine.densities import StepSparsity
-from waferstream.simulation.capture import CapturedStep, load_captured
+from waferstream.simulation.capture import CapturedStep, load_captured, store_captured
 from waferstream.simulation.sparse_steps import simulated_sparsity
 
 DENSE = CapturedStep(program(), program(), UpdateCost(8, 15), False, None)
@@ -63,5 +62,5 @@ def test_step_of_a_dense_model_is_refused() -> None:
 
 
 def test_cached_step_keeps_its_sparse_weights(tmp_path: Path) -> None:
-    write_json(tmp_path / "step.json", PRUNED)
+    store_captured(PRUNED, tmp_path / "step.json")
     assert load_captured(tmp_path / "step.json") == PRUNED

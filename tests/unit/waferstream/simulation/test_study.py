@@ -18,6 +18,7 @@ from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import capture_both
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.core.program.micro_batches import Explore, MicroBatchPolicy, SizeRange
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import CS2, MachineSpec, MemoryXSpec, override
 from waferstream.machine.record import Record
@@ -262,7 +263,7 @@ def test_use_of_a_point_has_the_bytes_that_the_links_carry(study: Study) -> None
     load = slow_study.use(point).load
     record = Record()
     timing = slow_study.simulator.cluster_timing(slow_study.costed(4), 4, record)
-    step_ps = timing.step("train", 1).duration_ps
+    step_ps = timing.step(ProgramKind.TRAIN, 1).duration_ps
     assert 0 < load.down < load.up < 1  # gradients travel in fp32
     for wire, num_bytes in (("SwarmX down", load.down_bytes), ("SwarmX up", load.up_bytes)):
         busy_ps = sum(o.end_ps - o.start_ps for o in record.occupancies if o.timeline == wire)

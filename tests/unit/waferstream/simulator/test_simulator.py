@@ -13,6 +13,7 @@ from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import ScalableProgram, capture_both
 from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
 from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.units import PS_PER_S
 from waferstream.machine.attribution import StepTiming
@@ -54,7 +55,7 @@ def test_it_agrees_with_a_functional_run_of_the_same_schedule(
     driven.load_program(
         CostedProgram.of(captured, plan_streams(captured, 2), driven.machine, update=ADAMW)
     )
-    steps = [driven.step("train", step) for step in range(1, prediction.timing.step + 1)]
+    steps = [driven.step(ProgramKind.TRAIN, step) for step in range(1, prediction.timing.step + 1)]
     assert steps[-1] == prediction.timing
 
 
@@ -79,7 +80,8 @@ def test_a_single_sample_takes_as_long_as_captured_alone() -> None:
         timing = simulator.predict(24 * size, size, 2).timing
         driven = ClusterTiming(MACHINE, 2, 1)
         driven.load_program(CostedProgram.of(captured, plan_streams(captured, 1), MACHINE))
-        assert [driven.step("train", step) for step in range(1, timing.step + 1)][-1] == timing
+        steps = [driven.step(ProgramKind.TRAIN, step) for step in range(1, timing.step + 1)]
+        assert steps[-1] == timing
     with_copies = Simulator(program, MACHINE).predict(24, 1, 2).timing
     assert with_copies.duration_ps > simulator.predict(24, 1, 2).timing.duration_ps
 
@@ -96,7 +98,8 @@ def test_a_step_may_wait_for_its_loader(program: ScalableProgram) -> None:
         driven.load_program(
             CostedProgram.of(captured, plan_streams(captured, 1), driven.machine, loading=loading)
         )
-        assert [driven.step("train", step) for step in range(1, timing.step + 1)][-1] == timing
+        steps = [driven.step(ProgramKind.TRAIN, step) for step in range(1, timing.step + 1)]
+        assert steps[-1] == timing
         assert timing.attribution.shares()["input"] > 0.5
         steps_ps.append(timing.duration_ps)
     assert steps_ps[1] == pytest.approx(2 * steps_ps[0], rel=0.01)
@@ -143,7 +146,7 @@ def driven_steps(machine: MachineSpec, micro_batch_size: int, count: int) -> lis
     cluster = ClusterTiming(machine, 3, 1)
     captured = compiled_at(micro_batch_size, 24).program
     cluster.load_program(CostedProgram.of(captured, plan_streams(captured, 1), machine))
-    return [cluster.step("train", step) for step in range(1, count + 1)]
+    return [cluster.step(ProgramKind.TRAIN, step) for step in range(1, count + 1)]
 
 
 def test_the_first_steps_are_reported_until_they_settle(program: ScalableProgram) -> None:

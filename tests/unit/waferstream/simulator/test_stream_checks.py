@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests.support.programs.small_programs import segment
-from waferstream.core.program.program import Program, TensorSpec
+from waferstream.core.program.program import Program, ProgramKind, TensorSpec
 from waferstream.core.program.segment import OpWork
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.machine.densities import StepSparsity
@@ -31,7 +31,7 @@ def layers(tokens: int) -> Program:
     gradient = OpWork("mm", "matmul", 1, (1, WIDTH, tokens, WIDTH))
     parameters = tuple(TensorSpec(name, (WIDTH, WIDTH), "float32") for name in NAMES)
     return Program(
-        "train", "cs_0", parameters, "bfloat16", (), 1,
+        ProgramKind.TRAIN, "cs_0", parameters, "bfloat16", (), 1,
         (
             segment(0, weights=("first",), work=(product,)),
             segment(1, weights=("last",), work=(product,)),

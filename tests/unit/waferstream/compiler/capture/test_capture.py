@@ -99,7 +99,7 @@ def test_evaluation_program_computes_the_same_loss(built: Built) -> None:
     compiled = compile_model(model, batch, NUM_MICRO_BATCHES, trains=False)
     micro_batch = {key: tensor[:2] for key, tensor in batch.items()}
     results, gradients = run_kernels(compiled, model, micro_batch)
-    assert compiled.program.mode == "eval"
+    assert compiled.program.kind == "eval"
     assert gradients == {}
     assert compiled.program.trained == ()
     assert torch.equal(results[0], run_eagerly(model, micro_batch, FP32, 1)[0])

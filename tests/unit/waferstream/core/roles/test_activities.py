@@ -43,5 +43,5 @@ def test_place_of_a_bucket_is_its_segment() -> None:
     tiny = program()
     bucket = plan_streams(tiny, 1).gradients[0]
     segment = tiny.segments[bucket.segment]
-    expected = Place(tiny.mode, 4, 2, segment.layer, segment.phase)
+    expected = Place(tiny.kind, 4, 2, segment.layer, segment.phase)
     assert place_of(tiny, bucket, 4, 2) == expected
