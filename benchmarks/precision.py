@@ -29,7 +29,6 @@ from matplotlib.ticker import MaxNLocator
 import cstorch
 from appliance.spec import ClusterSpec
 from cstorch import amp, backends
-from modelzoo.data.registry import build_source
 from waferstream.config.params import InitConfig
 from waferstream.core.config import load_yaml, validate
 from waferstream.host.files import write_json
@@ -37,6 +36,7 @@ from waferstream.reports import style
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step
+from waferstream.workload.data import build_source
 
 _PARAMS = Path(__file__).parents[1] / "params.yaml"
 _WIDER = {"hidden_size": 384, "num_hidden_layers": 6, "num_heads": 6, "filter_size": 1536}

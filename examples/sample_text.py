@@ -13,7 +13,7 @@ import torch
 import yaml
 
 import cstorch
-from modelzoo.models.registry import build_model
+from waferstream.workload.models import build_model
 
 
 def load_model(params: Path, model_dir: Path) -> Any:

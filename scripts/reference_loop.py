@@ -18,9 +18,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import Batch
-from modelzoo.models.registry import model_config
 from scripts.reference_update import (
     LossScaling,
     SparseWeights,
@@ -41,6 +38,8 @@ from waferstream.core.program.micro_batches import Cut
 from waferstream.core.rng import stream_key
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.training.setup.model import make_model
+from waferstream.workload.data import Batch, build_source
+from waferstream.workload.models import model_config
 
 Gradients = list[torch.Tensor]
 

@@ -10,11 +10,11 @@ from torch import nn
 
 from cstorch.sparse.configuration import build as build_sparsity
 from memoryx.sparsity.patterns import first_mask, next_mask
-from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.training.setup.model import make_scaler
 from waferstream.training.setup.parameter_groups import parameter_groups
+from waferstream.workload.published_names import published_name
 
 FUSED = ("SGD", "Adam", "AdamW")
 """Optimizers that are fused kernels in torch, which the cluster matches bit for bit."""

@@ -13,8 +13,8 @@ from benchmarks.fuzz.campaign import Target, through_file
 from benchmarks.fuzz.mutations import of_bytes, of_trees
 from modelzoo.converters.families import DECODERS
 from modelzoo.converters.weights import Weights
-from modelzoo.models.registry import parameter_shapes
 from waferstream.cli.tools.checkpoint.convert import read_hf, read_json
+from waferstream.workload.models import parameter_shapes
 
 _SIZES = {"vocab_size": 5, "hidden_size": 4, "num_hidden_layers": 1, "num_heads": 2}
 _INDEX = "pytorch_model.bin.index.json"

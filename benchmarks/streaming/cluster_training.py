@@ -8,7 +8,7 @@ import torch
 
 import cstorch
 from benchmarks.streaming.workload import ADAMW, Workload
-from modelzoo.data.registry import build_source
+from waferstream.workload.data import build_source
 
 
 def training_on(backend: cstorch.Backend, workload: Workload) -> Callable[[int], None]:

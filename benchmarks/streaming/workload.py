@@ -10,11 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
-from modelzoo.models.registry import build_model
 from waferstream.core.program.micro_batches import MicroBatchPolicy
 from waferstream.reports.benchmark import positive
+from waferstream.workload.data import BatchSource, build_source
+from waferstream.workload.models import build_model
 
 Precision = Literal["bf16-stream", "bf16", "fp32"]
 PRECISIONS: tuple[Precision, ...] = ("bf16-stream", "bf16", "fp32")

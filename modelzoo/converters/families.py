@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modelzoo.converters.family import Conversion, Family
+from modelzoo.converters.family import Family
 from modelzoo.converters.gpt_families import BLOOM, GPT2, GPT_NEOX, GPTJ
 from modelzoo.converters.llama_families import GEMMA2, LLAMA, MISTRAL
 from modelzoo.converters.weights import Weights
-from modelzoo.models.registry import model_config
 from waferstream.core.errors import ConfigError
+from waferstream.workload.models import model_config
 
 _POLICY, _REFERENCE = "policy_model", "ref_model"
 
@@ -83,8 +83,4 @@ DECODERS: Mapping[str, Family] = {
 }
 """Families by ``model_type``."""
 
-FAMILIES: Mapping[str, Conversion] = {
-    **DECODERS,
-    "dpo": PreferenceFamily(tuple(DECODERS.values())),
-}
-"""Conversions by the name of ``--model``: ``model_type`` of a family, or a name of ours."""
+DPO = PreferenceFamily(tuple(DECODERS.values()))

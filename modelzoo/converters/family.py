@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from modelzoo.converters.weights import Rule, Weights, matched, to_ours, to_theirs
-from modelzoo.models.registry import model_config
 from waferstream.core.errors import ConfigError
+from waferstream.workload.models import model_config
 
 Keys = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -16,33 +16,6 @@ Keys = Callable[[Mapping[str, Any]], dict[str, Any]]
 def no_keys(values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     """Return nothing: the family spells all keys alike."""
     return {}
-
-
-class Conversion(Protocol):
-    """What converts configurations and weights of one kind of model."""
-
-    @property
-    def name(self) -> str:
-        """Our model."""
-
-    @property
-    def architecture(self) -> str:
-        """Class of transformers with the output layer."""
-
-    def section(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the complete model section for a config.json."""
-
-    def configuration(self, section: Mapping[str, Any]) -> dict[str, Any]:
-        """Return config.json for a model section of ours."""
-
-    def matched(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
-        """Return the weights that our model has."""
-
-    def to_ours(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
-        """Return the weights of our model."""
-
-    def to_theirs(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
-        """Return the weights of transformers' model."""
 
 
 @dataclass(frozen=True)

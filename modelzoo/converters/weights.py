@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from modelzoo.models.registry import parameter_shapes
 from waferstream.core.errors import CheckpointError, did_you_mean
+from waferstream.workload.models import parameter_shapes
 
 Weights = dict[str, torch.Tensor]
 

@@ -1,57 +1,25 @@
-"""Where batches come from: samples, put in order, cut into global batches.
-
-A data processor describes a dataset in params.yaml; ``source()`` opens it. Every source has
-random access: batch ``step`` is a pure function of the configuration and the step, so that a
-resumed run, another number of systems, or another number of input workers sees the same batches.
-"""
+"""What data processors open: samples, put in order, cut into global batches."""
 
 from __future__ import annotations
 
 import glob
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import numpy as np
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field
 
 from modelzoo.data.order import SampleOrder
-from waferstream.core.config import Config, before
 from waferstream.core.errors import DataError
-from waferstream.core.program.loading import UNKNOWN_LOADING, LoaderKind, Loading
-
-Batch = dict[str, torch.Tensor]
-"""Contiguous tensors by name, the batch in the first dimension.
-
-Tokens for a model that predicts the next one: ``input_ids``, ``attention_mask`` (the loss mask) and
-``labels`` (already shifted), all int64 of shape (batch, max_sequence_length).
-"""
+from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
+from waferstream.workload.data import Batch
 
 EarlierKey = Annotated[Any, Field(description="A key of earlier releases, without effect.")]
 """A key that is accepted and not read."""
-
-
-class BatchSource(Protocol):
-    """Global batches by step."""
-
-    batch_size: int
-    """Samples of one step on all systems."""
-
-    loading: Loading
-    """Loader on the emulated machine; no value depends on it."""
-
-    def __len__(self) -> int:
-        """Return the whole global batches in an epoch."""
-
-    def batch(self, step: int) -> Batch:
-        """Return the global batch of a step, counted from 0; epochs follow each other."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Yield batches 0, 1, 2, ... without end."""
 
 
 class Samples(Protocol):
@@ -144,44 +112,6 @@ class RedrawnBatches(ABC):
 
     def __iter__(self) -> Iterator[Batch]:
         return (self.batch(step) for step in count())
-
-
-class DataProcessor(Config):
-    """Keys that every data processor has."""
-
-    data_processor: str
-    """Name of a registered class (modelzoo.data.registry)."""
-
-    batch_size: PositiveInt
-    """Global batch size: samples of one step on all systems, before micro-batching."""
-
-    shuffle_seed: Annotated[int, before(lambda seed: seed or 0, int | None)] = 0
-
-    loader: LoaderKind = "other"
-    """Loader of machine.input in cluster.yaml whose time loading takes on the emulated machine.
-
-    Synthetic data can represent files in this way.
-    """
-
-    num_workers: NonNegativeInt = 0
-    """Loader processes of an input worker of the emulated machine; 0: the worker loads."""
-
-    @property
-    def loading(self) -> Loading:
-        """Loader on the emulated machine."""
-        loading = Loading(self.loader, self.num_workers)
-        try:
-            return replace(loading, num_files=self.count_files())
-        except DataError:  # a simulation needs no data
-            return loading
-
-    def count_files(self) -> int:
-        """Return the files that hold the samples; DataError if they are missing or broken."""
-        return UNKNOWN_LOADING.num_files
-
-    @abstractmethod
-    def source(self) -> BatchSource:
-        """Open the dataset. Raises DataError if it is missing, broken or too short."""
 
 
 def next_token_batch(windows: np.ndarray) -> Batch:

@@ -13,13 +13,12 @@ import torch
 from pydantic import PositiveInt, model_validator
 
 from modelzoo.data.order import mix64, standard_normal
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, next_token_batch
+from modelzoo.data.source import OrderedBatches, next_token_batch
 from waferstream.core.config import Config
 from waferstream.core.rng import stream_key
+from waferstream.workload.data import Batch, BatchSource, DataProcessor
 
 
-@register_processor
 class DummyDataProcessor(DataProcessor):
     """Uniformly random tokens."""
 
@@ -38,7 +37,6 @@ class DummyDataProcessor(DataProcessor):
         )
 
 
-@register_processor
 class DummyIterableDataProcessor(DummyDataProcessor):
     """The same data under the name of the vendor's class that reads in order only."""
 
@@ -85,7 +83,6 @@ class SyntheticInput(Config):
         return torch.from_numpy(numbers).view(-1, *self.shape)
 
 
-@register_processor
 class SyntheticDataProcessor(DataProcessor):
     """Random tensors: ``synthetic_inputs`` gives their names and shapes."""
 

@@ -20,9 +20,9 @@ from modelzoo.models.blocks.initializers import NormalInitializer, ZerosInitiali
 from modelzoo.models.blocks.layers import LONGEST_WAVE, FeedForward
 from modelzoo.models.blocks.patches import check_patches, grid_of, to_images, to_patches
 from modelzoo.models.blocks.transformer_config import Nonlinearity, TransformerConfig
-from modelzoo.models.model_config import Feature
-from modelzoo.models.registry import register_model
 from waferstream.core.config import Config
+from waferstream.workload.model_config import Feature
+from waferstream.workload.models import ModelFamily
 
 
 class VaeConfig(Config):
@@ -131,7 +131,6 @@ _INITIALLY_ZERO = (
 Peebles and Xie 2023, section 3.2)."""
 
 
-@register_model("dit", config=DitConfig)
 class DitModel(nn.Module):
     """Diffusion transformer: latents of an image and noise to loss.
 
@@ -307,3 +306,6 @@ def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
     exponents = torch.arange(0, size, 2, dtype=torch.float32, device=positions.device) / size
     angles = positions[:, None] * LONGEST_WAVE**-exponents
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+DIT = ModelFamily(DitModel, DitConfig)

@@ -18,9 +18,9 @@ from modelzoo.models.blocks.language_loss import token_losses
 from modelzoo.models.gpt.config import FAMILIES, PARALLEL_FAMILIES, GptConfig, GptjConfig
 from modelzoo.models.gpt.model import GptModel
 from modelzoo.models.metrics import PreferenceMetrics
-from modelzoo.models.model_config import Feature, ModelConfig
-from modelzoo.models.registry import register_model
 from waferstream.core.config import Config
+from waferstream.workload.model_config import Feature, ModelConfig
+from waferstream.workload.models import ModelFamily
 
 SIDES = ("chosen", "rejected")
 """The responses of a pair."""
@@ -111,7 +111,6 @@ class DpoConfig(ModelConfig):
         return policy
 
 
-@register_model("dpo", config=DpoConfig)
 class DpoModel(nn.Module):
     """A policy, which is trained, and a frozen reference: pairs of responses to loss.
 
@@ -119,7 +118,7 @@ class DpoModel(nn.Module):
     """
 
     unadapted = ("ref_model",)
-    """The reference stays as it is where LoRA adapts the policy (modelzoo.models.lora)."""
+    """The reference stays as it is where LoRA adapts the policy."""
 
     def __init__(self, config: DpoConfig) -> None:
         super().__init__()
@@ -223,3 +222,6 @@ def preference_losses(
         lost = (reference[:, 0] - policy[:, 0]).clamp(min=0)
         margins = margins - config.dpop_penalty_weight * lost
     return -F.logsigmoid(config.beta * margins)
+
+
+DPO = ModelFamily(DpoModel, DpoConfig)

@@ -16,10 +16,10 @@ from torch import nn
 from modelzoo.models.bert.config import TunedConfig
 from modelzoo.models.bert.model import BertEncoder
 from modelzoo.models.metrics import RetrievalMetrics
-from modelzoo.models.model_config import Feature, ModelConfig
-from modelzoo.models.registry import register_model
 from waferstream.core.program.micro_batches import Cut, check_groups
 from waferstream.core.rng import stream_key
+from waferstream.workload.model_config import Feature, ModelConfig
+from waferstream.workload.models import ModelFamily
 
 PoolerType = Literal["mean", "cls", "ffn_pooler"]
 
@@ -126,7 +126,6 @@ class DprConfig(ModelConfig):
         return self
 
 
-@register_model("dpr", config=DprConfig)
 class DprModel(nn.Module):
     """Encoders of questions and of passages: texts to loss.
 
@@ -225,3 +224,6 @@ class TextEncoder(BertEncoder):
             return (encoded * counted).sum(1) / counted.sum(1).clamp(min=1)
         first = encoded[:, 0]
         return first if self.pooler is None else self.pooler(first).tanh()
+
+
+DPR = ModelFamily(DprModel, DprConfig)

@@ -12,9 +12,9 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import nn
 
 from cstorch.metrics import AccuracyMetric
-from modelzoo.models.model_config import Feature, ModelConfig
-from modelzoo.models.registry import register_model
 from waferstream.core.rng import stream_key
+from waferstream.workload.model_config import Feature, ModelConfig
+from waferstream.workload.models import ModelFamily
 
 IMAGE = (1, 28, 28)
 """Channels, height and width (LeCun et al. 1998, MNIST)."""
@@ -56,7 +56,6 @@ class FcMnistConfig(ModelConfig):
         return self
 
 
-@register_model("fc_mnist", config=FcMnistConfig)
 class FcMnistModel(nn.Module):
     """Fully connected classifier: images and classes to loss."""
 
@@ -96,3 +95,6 @@ class FcMnistModel(nn.Module):
                 parameter.uniform_(-most, most, generator=generator)
         if self.config.compute_eval_metrics:
             self.accuracy = AccuracyMetric("accuracy")
+
+
+FC_MNIST = ModelFamily(FcMnistModel, FcMnistConfig)

@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from torch import nn
 
-from modelzoo.published_names import published_name
 from waferstream.core.errors import ConfigError
+from waferstream.workload.published_names import published_name
 
 
 def _checked(pattern: str) -> str:

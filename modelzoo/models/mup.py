@@ -11,7 +11,6 @@ Hyper-parameters tuned on a model of ``mup_base_hidden_size`` hold for a wider o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from pydantic import Field, PositiveFloat, ValidationInfo
@@ -23,7 +22,6 @@ from modelzoo.models.blocks.initializers import (
     WeightInitializer,
 )
 from modelzoo.models.blocks.transformer_config import LanguageConfig, Scores
-from waferstream.core.errors import ConfigError, did_you_mean
 
 
 class MupConfig(LanguageConfig):
@@ -88,39 +86,6 @@ class MupConfig(LanguageConfig):
         return (self.output_logits_alpha or 1.0) / by_width
 
 
-_ATTENTION = tuple(f"attention.{part}.weight" for part in ("query", "key", "value", "output"))
-_INPUT = ("feed_forward.up.weight", "feed_forward.gate.weight")
-_OUTPUT = ("feed_forward.down.weight",)
-_EMBEDDING = (
-    "embedding.weight", "token.weight", "segment.weight", "position.weight", "table.weight",
-)  # fmt: skip
-
-LEARNING_RATE_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "embedding": ("", _EMBEDDING),
-    "pooler": ("", ("pooler.weight",)),
-    "lm_head": ("", ("head.weight",)),
-    **{
-        f"{stack}_{part}": (f"{stack}.", ends)
-        for stack in ("decoder", "encoder")
-        for part, ends in (
-            ("kernel", (*_ATTENTION, *_INPUT, *_OUTPUT)),
-            ("attention", _ATTENTION),
-            ("qkv_projection", _ATTENTION[:3]),
-            ("output_projection", _ATTENTION[3:]),
-            ("input_ffn", _INPUT),
-            ("output_ffn", _OUTPUT),
-        )
-    },
-}
-"""The stack and the ends of the names of the weights of each group with its own learning rate."""
-
-
-def _members(group: str, names: Collection[str]) -> list[str]:
-    """Return the parameters of a group; the stack may lie in a part of the model."""
-    stack, ends = LEARNING_RATE_GROUPS[group]
-    return [name for name in names if f".{stack}" in f".{name}" and name.endswith(ends)]
-
-
 def widened(initializer: WeightInitializer, factor: float) -> WeightInitializer:
     """Return an initializer whose values are ``factor`` times as large.
 
@@ -130,46 +95,3 @@ def widened(initializer: WeightInitializer, factor: float) -> WeightInitializer:
     if isinstance(initializer, NormalInitializer | TruncatedNormalInitializer):
         return initializer.scaled(factor)
     raise ValueError("muP scales the initializers normal and truncated_normal only")
-
-
-def learning_rate_factors(
-    names: Collection[str],
-    scales: Mapping[str, float],
-    adjusted: Mapping[str, float],
-    where: str,
-) -> dict[str, float]:
-    """Return the factor on the learning rate of each parameter that has one.
-
-    Args:
-        names: The parameters of the model.
-        scales: Factors by group, of the model.
-        adjusted: Factors by group, of the user: they replace those of the model.
-        where: The key path of the latter, for errors.
-
-    Raises:
-        ConfigError: There is no such group, or two groups give one parameter different factors.
-    """
-    known = [group for group in LEARNING_RATE_GROUPS if _members(group, names)]
-    for group in adjusted:
-        if group not in known:
-            raise ConfigError(
-                "adjust_learning_rate must name groups of parameters",
-                code="unknown-group",
-                where=where,
-                value=group,
-                rule=f"one of {', '.join(known)}",
-                remedy=did_you_mean(group, known),
-            )
-    found: dict[str, float] = {}
-    for group, factor in {**scales, **adjusted}.items():
-        for name in _members(group, names):
-            if found.setdefault(name, factor) != factor:
-                raise ConfigError(
-                    "two groups must not give a parameter different learning rates",
-                    code="learning-rates-differ",
-                    where=where,
-                    value=f"{name}: {found[name]} and {factor}",
-                    remedy="give the groups decoder_attention, decoder_input_ffn and "
-                    "decoder_output_ffn instead of decoder_kernel",
-                )
-    return {name: factor for name, factor in found.items() if factor != 1.0}

@@ -26,10 +26,10 @@ from modelzoo.models.blocks.patches import check_patches, grid_of, to_patches
 from modelzoo.models.blocks.residual_layers import transformer_layers
 from modelzoo.models.blocks.transformer_config import Residual, TransformerConfig
 from modelzoo.models.freezing import NamePattern, freeze
-from modelzoo.models.model_config import Feature
-from modelzoo.models.registry import register_model
-from modelzoo.published_names import published_vit_name
 from waferstream.core.errors import ConfigError
+from waferstream.workload.model_config import Feature
+from waferstream.workload.models import ModelFamily
+from waferstream.workload.published_names import published_vit_name
 
 
 class PatchEncoderConfig(TransformerConfig):
@@ -183,7 +183,6 @@ class PatchEncoder(nn.Module):
         return placed
 
 
-@register_model("vision_transformer", config=VitConfig)
 class VitModel(PatchEncoder):
     """Vision transformer: images and classes to loss.
 
@@ -256,3 +255,6 @@ def check_image_size(config: PatchEncoderConfig, images: torch.Tensor) -> None:
             value=f"{tuple(images.shape[1:])}, the model {stated}",
             remedy="change image_size of the model, or the transforms of the data",
         )
+
+
+VIT = ModelFamily(VitModel, VitConfig)

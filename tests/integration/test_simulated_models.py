@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from modelzoo.models.registry import MODELS
 from tests.support.models.zoo_runs import NAMES, write_model
 from tests.support.nightly import nightly
 from tests.support.runs.tiny_run import run_here
+from waferstream.workload.models import MODELS
 
 Capture = pytest.CaptureFixture[str]
 EVERY = pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.nightly) for n in NAMES])

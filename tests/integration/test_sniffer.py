@@ -12,10 +12,10 @@ import torch
 
 from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.network import refusal
-from modelzoo.models.registry import build_model
 from swarmx.links.certificates import make_authority, make_certificate
 from tests.support.runs.tiny_training import init_config
 from waferstream.checkpoint.reader import Reader
+from waferstream.workload.models import build_model
 
 pytestmark = [
     pytest.mark.ray,

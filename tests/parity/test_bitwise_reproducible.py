@@ -19,7 +19,6 @@ from appliance.elaboration.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from csnode.gradients import GradientSums, LeafMemory
 from memoryx.optim.rule import RULES
-from modelzoo.models.registry import build_model
 from scripts import reference_loop
 from scripts.reference_loop import tree_sum, weights_sha256
 from tests.support.nightly import nightly
@@ -56,6 +55,7 @@ from waferstream.core.roles.role import Job, Value
 from waferstream.machine.hardware import MachineSpec, SwarmXSpec
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.training.setup.model import make_optimizer
+from waferstream.workload.models import build_model
 
 DROPOUT = GPT | {
     **SHALLOW,

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from scripts import reference_loop
 from tests.support.nightly import nightly
 from tests.support.runs.tiny_training import (
@@ -20,6 +18,8 @@ from tests.support.runs.tiny_training import (
     train_on_cluster,
 )
 from waferstream.config.params import InitConfig
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 STEPS = 1  # the plain loop runs every op twice
 MODELS = {

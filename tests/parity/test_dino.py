@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import cstorch
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.models.tiny_dino import DINO, SPREAD, TRUNK, write_images
 from tests.support.nightly import nightly
@@ -19,6 +18,7 @@ from tests.support.runs.tiny_training import (
     init_config,
     train_on_cluster,
 )
+from waferstream.workload.data import build_source
 
 STEPS = 3
 

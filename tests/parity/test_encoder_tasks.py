@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.files import dataset_files
 from tests.support.models.model_sections import section_of
 from tests.support.models.multimodal import PATCHES, write_sequences
 from tests.support.nightly import nightly
 from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
+from waferstream.workload.data import build_source
 
 _WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(chr(97 + number) for number in range(26))]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import cstorch
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.runs.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from waferstream.config.params import InitConfig
+from waferstream.workload.data import build_source
 
 STEPS = 7
 # The first scales are far too large for float16; a good step or two later they grow again.

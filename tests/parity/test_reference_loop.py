@@ -8,10 +8,10 @@ import pytest
 import torch
 import yaml
 
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.runs.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from waferstream.training.setup.model import make_model
+from waferstream.workload.data import build_source
 
 
 def test_reference_loop_prints_the_digest_of_the_cluster(

@@ -12,11 +12,11 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from scripts.reference_update import SparseWeights
 from tests.support.runs.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from waferstream.config.params import InitConfig
+from waferstream.workload.data import build_source
 
 STEPS = 2
 MOST = 0.5

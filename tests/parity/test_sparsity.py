@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import cstorch
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.runs.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
+from waferstream.workload.data import build_source
 
 STEPS = 5
 SECTIONS: dict[str, Any] = {

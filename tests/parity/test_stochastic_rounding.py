@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.nightly import nightly
 from tests.support.runs.tiny_training import (
@@ -20,6 +19,7 @@ from tests.support.runs.tiny_training import (
     train_on_cluster,
 )
 from waferstream.config.params import InitConfig
+from waferstream.workload.data import build_source
 
 STEPS = 2
 """Steps of the GPT; others train one."""

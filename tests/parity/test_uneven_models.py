@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.models.tiny_models import TINY_MODELS, tiny
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
 from tests.support.runs.uneven_samples import OWN, random_data
+from waferstream.workload.data import build_source
 
 
 @pytest.mark.nightly

@@ -1,18 +1,18 @@
 """Every op kind has a closed form, and every captured op of a model costs cycles.
 
 Most ops have their test where they are compiled: those of the zoo's models, with dropout, in
-tests/unit/modelzoo/models/test_registry.py, those of torch.nn in tests/parity/test_torch_nn.py.
+tests/unit/modelzoo/models/test_every_model.py, those of torch.nn in tests/parity/test_torch_nn.py.
 """
 
 from __future__ import annotations
 
-from modelzoo.models.registry import training_example
 from tests.support.models.tiny_models import SIZES, TINY_MODELS
 from tests.support.timing.op_costs import check_costs
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.ops import KIND_OF
 from waferstream.machine.kernels.op_costs import COST_FUNCTIONS
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.models import training_example
 
 
 def test_every_op_kind_has_a_cost_function() -> None:

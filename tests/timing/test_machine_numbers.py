@@ -12,7 +12,6 @@ import pytest
 
 from appliance.spec import ClusterSpec
 from memoryx.optim.cost import UpdateCost
-from modelzoo.models.registry import training_example
 from tests.support.models.tiny_models import NO_DROPOUT
 from tests.support.timing.machine_sources import numbers
 from waferstream.compiler.compile import CompileRequest, compile_step
@@ -27,6 +26,7 @@ from waferstream.machine.start_up import checkpoint_ps
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulation.study import Study
 from waferstream.simulator.simulator import Simulator
+from waferstream.workload.models import training_example
 
 MODEL = {
     "name": "gpt2",

@@ -15,13 +15,13 @@ from itertools import repeat
 import torch
 
 from cstorch.sparse.filters import default_sparse_param_filter
-from modelzoo.published_names import published_name
 from validation.families.prediction import Family
 from validation.families.workloads import program_of
 from validation.rows.row import CannotPredict, Row
 from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.program.segment import ARITHMETIC_KINDS
 from waferstream.machine.densities import DENSE, Densities, op_densities
+from waferstream.workload.published_names import published_name
 
 
 def operations(program: Program, densities: Densities = DENSE) -> float:

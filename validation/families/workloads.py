@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from modelzoo.models.registry import parameter_shapes, training_example
 from validation.rows.row import CannotPredict, Row
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
@@ -27,6 +26,7 @@ from waferstream.core.program.loading import Loading
 from waferstream.core.program.program import Program, ProgramKind
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulation.study import training_loading
+from waferstream.workload.models import parameter_shapes, training_example
 
 _PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelzoo.models.blocks.transformer_config import LanguageConfig
-from modelzoo.models.registry import known_config
 from waferstream.baselines.gpu import (
     DGX_A100,
     DGX_H100,
@@ -18,6 +16,7 @@ from waferstream.baselines.gpu import (
 from waferstream.config.params import Params
 from waferstream.core.units import format_count
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
+from waferstream.workload.models import known_config
 
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)
 MOST_GPUS = 1024
@@ -89,17 +88,18 @@ def gpu_counts(batch_size: int) -> Sequence[int]:
 def workload_of(params: Params, parameters: int) -> Workload | None:
     """Return the training workload for the GPU model; None unless the model reads tokens."""
     config = known_config(params.trainer.init.model.dump(), "trainer.init.model")
+    sizes = None if config is None else config.language_sizes
     fit = params.trainer.fit
-    if fit is None or not isinstance(config, LanguageConfig):
+    if fit is None or sizes is None:
         return None
     length = fit.train_dataloader.dump().get("max_sequence_length")
     return Workload(
         parameters=parameters,
-        hidden=config.hidden_size,
-        layers=config.num_hidden_layers,
-        heads=config.num_heads,
-        seq_len=length or config.max_position_embeddings,
-        vocab=config.vocab_size,
-        tied_embeddings=config.share_embedding_weights,
-        learned_positions=config.position_embedding_type == "learned",
+        hidden=sizes.hidden,
+        layers=sizes.layers,
+        heads=sizes.heads,
+        seq_len=length or sizes.max_length,
+        vocab=sizes.vocab,
+        tied_embeddings=sizes.tied_embeddings,
+        learned_positions=sizes.learned_positions,
     )

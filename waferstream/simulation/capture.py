@@ -26,10 +26,6 @@ from appliance.input.batches import GlobalBatches, batch_leaves
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
-from modelzoo.data.registry import build_source, check_section
-from modelzoo.models.blocks.transformer_config import TransformerConfig
-from modelzoo.models.model_config import ModelConfig
-from modelzoo.models.registry import group_of_samples, known_config
 from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from waferstream.compiler.derivation.scale import ScalableProgram, captured_sizes
 from waferstream.config.params import InitConfig, Params, TrainerConfig
@@ -44,6 +40,9 @@ from waferstream.host.sources import sources_digest
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step
 from waferstream.version import VERSION
+from waferstream.workload.data import build_source, check_section
+from waferstream.workload.model_config import ModelConfig
+from waferstream.workload.models import group_of_samples, is_of_zoo, known_config
 
 log = logging.getLogger("waferstream")
 
@@ -135,7 +134,7 @@ def with_one_group(step: CapturedStep, params: Params, backend: Backend) -> Capt
 
 def _cache_file(trainer: TrainerConfig, backend: Backend, batch: Any) -> Path | None:
     """Return the file of a captured step, None if code of the user's decides what is captured."""
-    if _is_of_the_user(trainer):  # whose code may change, and is captured in seconds
+    if not _is_ours(trainer):  # other code may change, and is captured in seconds
         return None
     assert backend.session.settings.cache is not None, "a run has a compile_dir"
     return backend.session.settings.cache.root / f"step_{_digest(trainer.init, batch)}.json"
@@ -185,11 +184,11 @@ def with_rows(rows: int, tensor: torch.Tensor) -> torch.Tensor:
     return tensor[torch.arange(rows) % len(tensor)]
 
 
-def _is_of_the_user(trainer: TrainerConfig) -> bool:
-    """Tell whether model or data are made by a class of the user's."""
+def _is_ours(trainer: TrainerConfig) -> bool:
+    """Tell whether the model is the zoo's, and the data no class of the user's."""
     assert trainer.fit is not None
-    model, data = trainer.init.model, trainer.fit.train_dataloader
-    return model.class_path is not None or data.class_path is not None
+    model, data = trainer.init.model.dump(), trainer.fit.train_dataloader
+    return data.class_path is None and is_of_zoo(model, "trainer.init.model")
 
 
 def captured_step(small: AtSize, large: AtSize, batch: Any, model_class: str) -> CapturedStep:
@@ -252,10 +251,8 @@ def _capture_deepened(
 ) -> list[AtSize] | None:
     """Capture a few layers and replicate the middle one; None for few layers or unequal ones."""
     model = _config(init)
-    if not isinstance(model, TransformerConfig):  # layers of a single stack can be replicated
-        return None
-    num_layers = model.num_hidden_layers
-    if num_layers <= CAPTURED_LAYERS + 1:
+    num_layers = None if model is None else model.num_equal_layers
+    if num_layers is None or num_layers <= CAPTURED_LAYERS + 1:
         return None
     shallow = _capture_at(_with_layers(init, CAPTURED_LAYERS), backend, batch, sizes)
     one_more = _with_layers(init, CAPTURED_LAYERS + 1)

@@ -25,7 +25,6 @@ from cstorch.optim.group_spec import sparse_weights
 from cstorch.optim.optimizer import Optimizer
 from cstorch.sparse import SparsityAlgorithm
 from cstorch.trace import TracedStep
-from modelzoo.user_classes import compute_loss
 from waferstream.compiler.derivation.scale import captured_sizes
 from waferstream.config.sections.init import LoopConfig
 from waferstream.core.errors import ConfigError
@@ -39,6 +38,7 @@ from waferstream.simulation.session import Labels, simulate_study, write_simulat
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulation.study import Study
 from waferstream.simulator.simulator import Simulator
+from waferstream.workload.user_classes import compute_loss
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 Sparsity = SparsityAlgorithm | float | Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -88,8 +88,8 @@ def simulate(
         batch: A global batch: a tensor, a mapping or a sequence of tensors with equal rows. Model
             and batch may be on the meta device, where they take no memory.
         num_csx: Numbers of systems; the largest is reported in detail.
-        loss_fn: The loss of ``modelzoo.user_classes.compute_loss``; without it the model returns
-            its loss.
+        loss_fn: The loss of ``waferstream.workload.user_classes.compute_loss``; without it the
+            model returns its loss.
         optimizer: Function of the parameters that makes the optimizer, AdamW by default.
         cluster: The machine, or its YAML file; a CS-2 by default.
         weak_scaling: Whether every system gets a batch of the size of ``batch``.

@@ -21,8 +21,6 @@ import torch
 
 from appliance.spec import ClusterSpec
 from cstorch.flags import restored
-from modelzoo.models.blocks.transformer_config import LanguageConfig
-from modelzoo.models.registry import group_of_samples, known_config
 from waferstream.config.params import Params
 from waferstream.core.errors import ConfigError
 from waferstream.core.system_errors import remedy_of
@@ -46,6 +44,7 @@ from waferstream.simulation.study import Study, study_of
 from waferstream.training.setup.backend import make_backend
 from waferstream.training.trace_request import TraceRequest
 from waferstream.version import VERSION
+from waferstream.workload.models import group_of_samples, known_config
 
 CURVE_NAME = "simulation"
 
@@ -110,7 +109,7 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
         group = group_of_samples(init.model.dump(), "trainer.init.model")
         policy.check(fit.train_dataloader.batch_size * systems, num_csx, group)
     model = known_config(init.model.dump(), "trainer.init.model")
-    if model is not None and not isinstance(model, LanguageConfig):
+    if model is not None and model.language_sizes is None:
         _check_budget(request, reads_tokens=False)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from appliance.spec import ClusterSpec
-from modelzoo.data.registry import data_processor
-from modelzoo.models.registry import group_of_samples
 from waferstream.config.params import Params, TrainerConfig
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
@@ -42,6 +40,8 @@ from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulator.costed_program import CostedProgram
 from waferstream.simulator.exploration import explore, fastest
 from waferstream.simulator.simulator import Prediction, Simulator
+from waferstream.workload.data import data_processor
+from waferstream.workload.models import group_of_samples
 
 
 @dataclass(frozen=True)

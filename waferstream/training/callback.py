@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from modelzoo import user_classes
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import UserCallback
 from waferstream.core.errors import ConfigError
+from waferstream.workload import user_classes
 
 _WHERE = "trainer.init.callbacks"
 

@@ -44,7 +44,7 @@ _SETTINGS = ("PYTHON", "TORCH", "OMP_", "MKL_", "LD_", "CUDA_", "GRPC_")
 _SET_BY_RAY = "PYTHONBREAKPOINT"  # when it is entered; the server serves the next instance, too
 
 _ROLES = ("appliance.coordinator.coordinator", "memoryx.server", "swarmx.switch", "csnode.node")
-_FRONT_END = ("cstorch", "modelzoo.data.registry")  # roles unpickle parts of an installation
+_FRONT_END = ("cstorch", "waferstream.workload.data")  # roles unpickle parts of an installation
 
 _OF_RAY = ("filelock", "jsonschema", "msgpack", "requests")  # what Ray itself imports of others
 

@@ -17,9 +17,8 @@ from pydantic import Field, NonNegativeInt
 from modelzoo.data.files.csv_file import TSV, CsvRows, check_columns, inspect_csv, number
 from modelzoo.data.files.folders import FolderProcessor
 from modelzoo.data.language.vocabulary import Vocabulary, WordPieces
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch, BatchSource
 
 _FIRST, _END, _UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 _NUM_SPECIAL = 3
@@ -72,7 +71,6 @@ class GlueProcessor(FolderProcessor):
         return self.ordered(SentenceSamples(rows, self, vocabulary, len(files[0])))
 
 
-@register_processor
 class SST2DataProcessor(GlueProcessor):
     """Sentences of film reviews, which praise (1) or blame (0) (Socher et al. 2013, SST-2)."""
 
@@ -88,7 +86,6 @@ class SST2DataProcessor(GlueProcessor):
         return number(text, where)
 
 
-@register_processor
 class MNLIDataProcessor(GlueProcessor):
     """Pairs of sentences: does the first imply the second (Williams et al. 2018, MultiNLI).
 

@@ -33,10 +33,10 @@ from modelzoo.data.files.hdf5_samples import SideBySide
 from modelzoo.data.language.hdf5 import UncutHDF5DataProcessor
 from modelzoo.data.language.masking import WORDS, MaskedBatches, Masking
 from modelzoo.data.language.vocabulary import CONTINUES, Vocabulary
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, EarlierKey, Samples
+from modelzoo.data.source import EarlierKey, Samples
 from waferstream.core.errors import DataError
 from waferstream.core.program.loading import LoaderKind
+from waferstream.workload.data import Batch, BatchSource
 
 IGNORED = -100
 """Label of a token that does not count (torch.nn.CrossEntropyLoss, ignore_index)."""
@@ -75,7 +75,6 @@ class CsvProcessor(FolderProcessor):
         return sum(len(listed_files(Path(folder).expanduser())) for folder in self.folders)
 
 
-@register_processor
 class BertCSVDynamicMaskDataProcessor(CsvProcessor):
     """Sequences of words, whose tokens are masked when they are read.
 
@@ -193,7 +192,6 @@ class WordSamples:
         return found
 
 
-@register_processor
 class BertCSVDataProcessor(CsvProcessor):
     """Sequences that were masked when they were prepared.
 
@@ -256,7 +254,6 @@ def counted_labels(labels: torch.Tensor) -> Batch:
     return {"labels": labels.masked_fill(~counted, 0), "masked_lm_mask": counted.long()}
 
 
-@register_processor
 class BertHDF5DataProcessor(UncutHDF5DataProcessor):
     """Masked sequences, prepared as HDF5 files."""
 

@@ -13,9 +13,9 @@ from pydantic import NonNegativeInt, PositiveInt
 from modelzoo.data.bert.masked import CsvProcessor
 from modelzoo.data.files.csv_file import CsvRows, check_columns, numbers, open_folders
 from modelzoo.data.language.vocabulary import Vocabulary
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, padded
+from modelzoo.data.source import padded
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch, BatchSource
 
 _PADDING, _UNKNOWN = "[PAD]", "[UNK]"
 
@@ -37,7 +37,6 @@ class TaskProcessor(CsvProcessor):
         return Vocabulary(self.vocab_file, _UNKNOWN, self.do_lower)
 
 
-@register_processor
 class BertTokenClassifierDataProcessor(TaskProcessor):
     """Words with a class each, for instance the names in a text.
 
@@ -118,7 +117,6 @@ class LabelledWords:
         return list(map(self._vocabulary.number, cased)), [self._classes[n] for n in names[:most]]
 
 
-@register_processor
 class BertSumCSVDataProcessor(TaskProcessor):
     """Documents whose sentences belong to a summary or not.
 

@@ -11,10 +11,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cstorch import distributed
-from modelzoo.data.source import DataProcessor, OrderedBatches, Samples
+from modelzoo.data.source import OrderedBatches, Samples
 from waferstream.core.errors import DataError
 from waferstream.host.locks import locked
 from waferstream.host.user_state import make_private
+from waferstream.workload.data import DataProcessor
 
 Folders = str | Annotated[tuple[str, ...], Field(min_length=1)]
 

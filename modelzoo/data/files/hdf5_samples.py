@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from modelzoo.data.files.hdf5_file import Hdf5File
-from modelzoo.data.source import Batch, Samples, located, starts_of_parts
+from modelzoo.data.source import Samples, located, starts_of_parts
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch
 
 _SMALL_SHARE = 0.05
 """Datasets of at most this share of a mixture do not decide the length of an epoch."""

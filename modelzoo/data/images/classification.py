@@ -21,14 +21,13 @@ from modelzoo.data.images.transforms import (
     transformed,
 )
 from modelzoo.data.order import Draw, draws
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches
+from modelzoo.data.source import OrderedBatches, RedrawnBatches
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch, BatchSource
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".ppm", ".bmp", ".webp")
 
 
-@register_processor
 class ImageNet1KProcessor(FolderProcessor):
     """Images by class (Russakovsky et al. 2015, ImageNet); they are changed anew in each epoch."""
 

@@ -27,10 +27,10 @@ from modelzoo.data.images.transforms import (
     transformed,
 )
 from modelzoo.data.order import draws
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, RedrawnBatches
+from modelzoo.data.source import OrderedBatches, RedrawnBatches
 from waferstream.core.config import Config, before
 from waferstream.core.rng import stream_key
+from waferstream.workload.data import Batch, BatchSource, DataProcessor
 
 
 class ImageFolder(Config):
@@ -200,7 +200,6 @@ class Dinov2Transform(Config):
         return self
 
 
-@register_processor
 class DinoImageDataProcessor(DataProcessor):
     """Crops of images; every epoch has other ones.
 

@@ -17,12 +17,12 @@ from pydantic import field_validator as check
 
 from modelzoo.data.files.folders import FolderProcessor, Folders, cached, labelled_files
 from modelzoo.data.order import mix64, standard_normal
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, OrderedBatches, RedrawnBatches
+from modelzoo.data.source import OrderedBatches, RedrawnBatches
 from waferstream.core.errors import DataError
 from waferstream.core.program.loading import LoaderKind
 from waferstream.core.rng import stream_key
 from waferstream.core.units import MIB
+from waferstream.workload.data import Batch, BatchSource
 
 LATENT_SCALE = 0.18215
 """Factor that gives latents of the published autoencoder variance 1 (Rombach et al. 2022, section
@@ -33,7 +33,6 @@ _ARRAY = "vae_output"
 _MOST_BYTES = 64 * MIB  # of an array: 16 channels of 1024 x 1024 points
 
 
-@register_processor
 class DiffusionLatentImageNet1KProcessor(FolderProcessor):
     """Latents of images by class; each sample is drawn from one of the folders."""
 

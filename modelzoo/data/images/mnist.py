@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 
 from modelzoo.data.files.folders import FolderProcessor
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import Batch, BatchSource, EarlierKey
+from modelzoo.data.source import EarlierKey
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch, BatchSource
 
 _MEAN, _DEVIATION = 0.1307, 0.3081
 """Of all pixels of the training images, as numbers from 0 to 1."""
@@ -21,7 +21,6 @@ _IMAGES, _LABELS = 2051, 2049
 """First number of a file: bytes in three dimensions, and in one."""
 
 
-@register_processor
 class MNISTDataProcessor(FolderProcessor):
     """Images of digits, normalized, with their classes."""
 

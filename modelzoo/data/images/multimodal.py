@@ -32,10 +32,7 @@ from modelzoo.data.images.classification import changed_image, load_image
 from modelzoo.data.images.transforms import Transform, checked_order
 from modelzoo.data.language.hdf5 import UncutHDF5DataProcessor
 from modelzoo.data.order import Draw, draws
-from modelzoo.data.registry import register_processor
 from modelzoo.data.source import (
-    Batch,
-    BatchSource,
     EarlierKey,
     OrderedBatches,
     RedrawnBatches,
@@ -44,6 +41,7 @@ from modelzoo.data.source import (
     starts_of_parts,
 )
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch, BatchSource
 
 _TOKENS = ("text_input_ids", "loss_mask", "labels", "key_padding_mask")
 _LAYOUTS = [(*_TOKENS, "token_modality_idx"), _TOKENS]
@@ -171,7 +169,6 @@ def _wrong(path: Path, name: str, value: object, rule: str) -> DataError:
     )
 
 
-@register_processor
 class LlavaHDF5MapDataProcessor(UncutHDF5DataProcessor):
     """Sequences with an image each, at the place that the model states."""
 
@@ -199,7 +196,6 @@ class LlavaHDF5MapDataProcessor(UncutHDF5DataProcessor):
         return ImageTextBatches(self.ordered(), table, self)
 
 
-@register_processor
 class MultimodalSimpleHDF5MapDataProcessor(LlavaHDF5MapDataProcessor):
     """Sequences with images at any places, which the files state."""
 

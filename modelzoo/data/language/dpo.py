@@ -14,13 +14,11 @@ from pydantic import field_validator as check
 
 from modelzoo.data.files.hdf5_file import FEATURES, inspect_dataset
 from modelzoo.data.language.hdf5 import UncutHDF5DataProcessor
-from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Samples
 
 PAIR_FEATURES = tuple(f"{side}_{name}" for side in ("chosen", "rejected") for name in FEATURES)
 
 
-@register_processor
 class DpoHDF5DataProcessor(UncutHDF5DataProcessor):
     """Pairs of responses, prepared as HDF5 files.
 

@@ -15,7 +15,6 @@ from pydantic import PositiveInt
 from modelzoo.data.files.hdf5_file import inspect_dataset
 from modelzoo.data.files.hdf5_samples import SideBySide
 from modelzoo.data.language.hdf5 import UncutHDF5DataProcessor
-from modelzoo.data.registry import register_processor
 from modelzoo.data.source import Samples
 
 _PARTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -23,7 +22,6 @@ _QUESTIONS = tuple(f"questions_{part}" for part in _PARTS)
 _PASSAGES = tuple(f"ctx_{part}" for part in _PARTS)
 
 
-@register_processor
 class DPRHDF5DataProcessor(UncutHDF5DataProcessor):
     """Questions and their passages, prepared as HDF5 files.
 

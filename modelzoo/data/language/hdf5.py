@@ -26,19 +26,11 @@ from modelzoo.data.files.hdf5_samples import (
     check_alike,
     parse_subset,
 )
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import (
-    Batch,
-    BatchSource,
-    DataProcessor,
-    EarlierKey,
-    OrderedBatches,
-    Samples,
-    find_files,
-)
+from modelzoo.data.source import EarlierKey, OrderedBatches, Samples, find_files
 from waferstream.core.config import Config, before
 from waferstream.core.errors import DataError
 from waferstream.core.program.loading import LoaderKind
+from waferstream.workload.data import Batch, BatchSource, DataProcessor
 
 Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
 """Folders of ``*.h5`` files, files, or globs."""
@@ -120,7 +112,6 @@ class MixtureEntry(Config):
         return (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
 
 
-@register_processor
 class GptHDF5MapDataProcessor(DataProcessor):
     """Sequences for language models, prepared as HDF5 files."""
 
@@ -248,7 +239,6 @@ class GptHDF5MapDataProcessor(DataProcessor):
         return found
 
 
-@register_processor
 class GptHDF5DataProcessor(GptHDF5MapDataProcessor):
     """The iterable reader of earlier releases: the same files, read by random access.
 

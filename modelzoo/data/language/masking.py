@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from modelzoo.data.order import mix64
-from modelzoo.data.source import Batch, OrderedBatches, RedrawnBatches
+from modelzoo.data.source import OrderedBatches, RedrawnBatches
 from waferstream.core.rng import stream_key
+from waferstream.workload.data import Batch
 
 _MASKED, _MASKED_OR_RANDOM = 0.8, 0.9
 

@@ -16,10 +16,7 @@ from modelzoo.data.files.folders import FolderProcessor, Folders
 from modelzoo.data.files.token_lines import TokenLines
 from modelzoo.data.language.vocabulary import Vocabulary
 from modelzoo.data.order import Draw, draws
-from modelzoo.data.registry import register_processor
 from modelzoo.data.source import (
-    Batch,
-    BatchSource,
     EarlierKey,
     OrderedBatches,
     RedrawnBatches,
@@ -28,6 +25,7 @@ from modelzoo.data.source import (
     starts_of_parts,
 )
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch, BatchSource
 
 _NOISE_SHARE, _TOKENS_PER_SPAN = 0.15, 3
 """Share of tokens that are left out, and the mean of a span (Raffel et al. 2020, T5, 3.1.4)."""
@@ -121,7 +119,6 @@ class PairFormat:
         }
 
 
-@register_processor
 class TransformerDynamicDataProcessor(PairProcessor):
     """Translations: two text files with as many lines; those that are too long are left out."""
 
@@ -165,7 +162,6 @@ class Translations:
         return self._form.batch(list(zip(source, target, strict=True)))
 
 
-@register_processor
 class T5DynamicDataProcessor(PairProcessor):
     """Documents, cut into sequences of which spans are left out, anew in each epoch.
 

@@ -10,23 +10,15 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from modelzoo.data.registry import register_processor
-from modelzoo.data.source import (
-    Batch,
-    BatchSource,
-    DataProcessor,
-    OrderedBatches,
-    find_files,
-    next_token_batch,
-)
+from modelzoo.data.source import OrderedBatches, find_files, next_token_batch
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch, BatchSource, DataProcessor
 
 STDLIB = "stdlib"
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 _NEWLINE = np.frombuffer(b"\n", dtype=np.uint8)
 
 
-@register_processor
 class TextDataProcessor(DataProcessor):
     """Next-byte prediction on plain text."""
 

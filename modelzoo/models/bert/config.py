@@ -17,8 +17,8 @@ from pydantic import field_validator as check
 
 from modelzoo.models.blocks.initializers import NormalInitializer, WeightInitializer
 from modelzoo.models.blocks.transformer_config import Nonlinearity, Residual
-from modelzoo.models.model_config import Feature
 from modelzoo.models.mup import MupConfig
+from waferstream.workload.model_config import Feature
 
 _READING = ("query", "key", "value")
 _RATES = ("embedding_dropout_rate", "attention_dropout_rate")

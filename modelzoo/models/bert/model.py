@@ -19,8 +19,8 @@ from modelzoo.models.blocks.attention_mask import (
 from modelzoo.models.blocks.initializers import fill_parameters
 from modelzoo.models.blocks.layers import LearnedPosition, check_length, norm, position_embedding
 from modelzoo.models.blocks.residual_layers import transformer_layers
-from modelzoo.models.registry import register_model
 from waferstream.core.errors import DataError
+from waferstream.workload.models import ModelFamily
 
 _MASKED_IN_TRAINING = 0.15 * 0.8
 """Share of tokens that the mask token replaces: 15 % are chosen, 80 % of those masked."""
@@ -200,8 +200,6 @@ def weighted_loss(
     return (losses * counted.flatten().to(losses.dtype)).sum() * (weight / labels.shape[0])
 
 
-@register_model("esm2", config=EsmConfig)
-@register_model("bert", config=BertConfig)
 class BertModel(BertEncoder):
     """Bidirectional transformer: partly masked tokens to loss.
 
@@ -280,3 +278,7 @@ class MaskedTokenHead(nn.Module):
         """Return scores (B, P, vocab_size) of activations (B, P, C)."""
         scores: torch.Tensor = self.head(self.norm(self._nonlinearity(self.transform(x))))
         return scores
+
+
+BERT = ModelFamily(BertModel, BertConfig)
+ESM2 = ModelFamily(BertModel, EsmConfig)

@@ -17,10 +17,9 @@ from modelzoo.models.bert.config import (
 )
 from modelzoo.models.bert.model import BertEncoder, SequenceHead, gathered, weighted_loss
 from modelzoo.models.metrics import ClassifierMetrics
-from modelzoo.models.registry import register_model
+from waferstream.workload.models import ModelFamily
 
 
-@register_model("bert/classifier", config=ClassifierConfig)
 class ClassifierModel(BertEncoder):
     """Classes of sequences, from the first position."""
 
@@ -58,7 +57,6 @@ class ClassifierModel(BertEncoder):
             self.metrics = ClassifierMetrics(self.config.num_labels)
 
 
-@register_model("bert/token_classifier", config=TokenClassifierConfig)
 class TokenClassifierModel(BertEncoder):
     """Classes of tokens."""
 
@@ -90,7 +88,6 @@ class TokenClassifierModel(BertEncoder):
         return weighted_loss(self.classifier(self.dropout(encoded)), labels, loss_mask, weight)
 
 
-@register_model("bert/extractive_summarization", config=SummarizationConfig)
 class SummarizationModel(BertEncoder):
     """Sentences of a summary: those of a document that belong to it, from their first tokens."""
 
@@ -120,3 +117,8 @@ class SummarizationModel(BertEncoder):
         encoded = self.encode(input_ids, attention_mask, token_type_ids)
         scores = self.classifier(gathered(encoded, cls_indices))
         return weighted_loss(scores, labels, cls_weights, self.config.loss_weight)
+
+
+CLASSIFIER = ModelFamily(ClassifierModel, ClassifierConfig)
+TOKEN_CLASSIFIER = ModelFamily(TokenClassifierModel, TokenClassifierConfig)
+SUMMARIZATION = ModelFamily(SummarizationModel, SummarizationConfig)

@@ -20,8 +20,8 @@ from pydantic import field_validator as check
 
 from modelzoo.models.blocks.initializers import InitializerKey
 from modelzoo.models.blocks.rotary import RopeScaling
-from modelzoo.models.model_config import ModelConfig
 from waferstream.core.config import Config, before
+from waferstream.workload.model_config import LanguageSizes, ModelConfig
 
 NoneIsZero = Annotated[NonNegativeInt, before(lambda v: v or 0, NonNegativeInt | None)]
 """A number for which null stands for 0."""
@@ -158,6 +158,10 @@ class TransformerConfig(ModelConfig):
     """Standard deviation of the initial weights."""
 
     @property
+    def num_equal_layers(self) -> int | None:
+        return self.num_hidden_layers
+
+    @property
     def attention_width(self) -> int:
         """Elements of all query heads together."""
         return self.attention_inner_dim or self.hidden_size
@@ -262,6 +266,18 @@ class LanguageConfig(TransformerConfig):
     rotary_dim: PositiveInt | None = None
     """Leading elements of each head that are rotated; all of them by default."""
     rope_theta: PositiveFloat = 10000.0
+
+    @property
+    def language_sizes(self) -> LanguageSizes | None:
+        return LanguageSizes(
+            hidden=self.hidden_size,
+            layers=self.num_hidden_layers,
+            heads=self.num_heads,
+            max_length=self.max_position_embeddings,
+            vocab=self.vocab_size,
+            tied_embeddings=self.share_embedding_weights,
+            learned_positions=self.position_embedding_type == "learned",
+        )
 
     @property
     def rope_scaling(self) -> RopeScaling:

@@ -18,10 +18,10 @@ from pydantic import field_validator as check
 
 from modelzoo.models.dino.parts_config import HeadConfig, KoLeoLossConfig, Loss, TrunkConfig
 from modelzoo.models.freezing import NamePattern
-from modelzoo.models.model_config import Feature, ModelConfig
 from waferstream.core.config import Config, before
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.core.hyper_schedules.decays import CosineDecayLR, LinearLR
+from waferstream.workload.model_config import Feature, ModelConfig
 
 INPUTS = ("global_view", "local_view", "collated_masks")
 """The inputs of the model: large crops, small ones, and which patches of the large are hidden."""

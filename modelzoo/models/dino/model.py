@@ -23,10 +23,10 @@ from modelzoo.models.dino.config import (
 )
 from modelzoo.models.dino.parts import DinoLoss, Distillation, Head, KoLeoLoss, PatchLoss, Trunk
 from modelzoo.models.freezing import freeze
-from modelzoo.models.registry import register_model
 from waferstream.core.optimizer.weight_averages import average_weights
 from waferstream.core.program.micro_batches import Cut, check_groups
 from waferstream.core.rng import stream_key
+from waferstream.workload.models import ModelFamily
 
 _LOSSES = {
     "DinoDistillationLoss": DinoLoss,
@@ -39,7 +39,6 @@ _ATTRIBUTES = {TRUNKS: "trunk", HEADS: "head"}
 Outputs = dict[Output, torch.Tensor]
 
 
-@register_model("dino", config=DinoConfig)
 class DinoModel(nn.Module):
     """Trunks, heads and losses, wired as the configuration says: crops of images to loss.
 
@@ -144,3 +143,6 @@ def _values(
         for each in given
         if each is not None
     ]
+
+
+DINO = ModelFamily(DinoModel, DinoConfig)

@@ -9,9 +9,9 @@ from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag
 
 from modelzoo.data.images.transforms import Size
 from modelzoo.models.blocks.initializers import InitializerKey
-from modelzoo.models.model_config import Feature
 from modelzoo.models.vit import PatchEncoderConfig
 from waferstream.core.config import Config
+from waferstream.workload.model_config import Feature
 
 
 class InterpolationConfig(Config):

@@ -13,7 +13,7 @@ from modelzoo.models.blocks.transformer_config import (
     Scores,
     TransformerConfig,
 )
-from modelzoo.models.model_config import Feature, ModelConfig
+from waferstream.workload.model_config import Feature, ModelConfig
 
 Activation = Literal["relu", "gelu", "reglu", "geglu", "swiglu"]
 

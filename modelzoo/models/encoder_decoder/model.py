@@ -28,14 +28,13 @@ from modelzoo.models.blocks.layers import FeedForward, FixedPosition, NoPosition
 from modelzoo.models.blocks.residual_layers import transformer_layers
 from modelzoo.models.encoder_decoder.config import EncoderDecoderConfig, StackConfig
 from modelzoo.models.metrics import LanguageMetrics
-from modelzoo.models.registry import register_model
 from waferstream.core.errors import ConfigError
+from waferstream.workload.models import ModelFamily
 
 Initializers = dict[str, WeightInitializer]
 """By the end of a parameter's name; the first that fits."""
 
 
-@register_model("t5", "transformer", config=EncoderDecoderConfig)
 class EncoderDecoderModel(nn.Module):
     """Encoder-decoder transformer: tokens of a source and a target to loss.
 
@@ -240,3 +239,6 @@ def _of_2017(config: EncoderDecoderConfig) -> Initializers:
 def _spread(gain: float) -> WeightInitializer:
     """Return uniform weights of variance 2 gain^2 / (inputs + outputs)."""
     return XavierInitializer(name="xavier_uniform", gain=gain)
+
+
+ENCODER_DECODER = ModelFamily(EncoderDecoderModel, EncoderDecoderConfig)

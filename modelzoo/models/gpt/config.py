@@ -23,9 +23,9 @@ from modelzoo.models.blocks.transformer_config import (
     Residual,
     Scores,
 )
-from modelzoo.models.model_config import Feature
 from modelzoo.models.mup import MupConfig, widened
 from waferstream.core.config import before
+from waferstream.workload.model_config import Feature
 
 FAMILIES = (
     "gpt2", "gpt3", "llama", "mistral", "mixtral", "gemma2", "bloom", "btlm", "jais",

@@ -24,14 +24,12 @@ from modelzoo.models.blocks.layers import Routing, check_length, norm, position_
 from modelzoo.models.blocks.residual_layers import transformer_layers
 from modelzoo.models.blocks.rotary import Rotation
 from modelzoo.models.gpt.config import (
-    FAMILIES,
-    PARALLEL_FAMILIES,
     DecoderConfig,
     GptConfig,
     GptjConfig,
 )
 from modelzoo.models.metrics import LanguageMetrics
-from modelzoo.models.registry import register_model
+from waferstream.workload.models import ModelFamily
 
 
 class Decoder(nn.Module):
@@ -171,8 +169,6 @@ def _distance_bias(config: DecoderConfig) -> AlibiBias | RelativeBias | None:
     return None
 
 
-@register_model(*PARALLEL_FAMILIES, config=GptjConfig)
-@register_model(*FAMILIES, config=GptConfig)
 class GptModel(Decoder):
     """Decoder-only transformer: tokens to loss, which is fp32."""
 
@@ -215,3 +211,7 @@ class GptModel(Decoder):
         super().initialize(seed, prefix)
         if self.config.compute_eval_metrics:
             self.metrics = LanguageMetrics()
+
+
+GPT = ModelFamily(GptModel, GptConfig)
+GPTJ = ModelFamily(GptModel, GptjConfig)

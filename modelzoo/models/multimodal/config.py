@@ -12,9 +12,9 @@ from pydantic import field_validator as check
 from modelzoo.models.blocks.language_loss import LanguageLossConfig
 from modelzoo.models.freezing import NamePattern
 from modelzoo.models.gpt.config import DecoderConfig
-from modelzoo.models.model_config import Feature, ModelConfig
 from modelzoo.models.vit import PatchEncoderConfig
 from waferstream.core.config import Config
+from waferstream.workload.model_config import Feature, ModelConfig
 
 
 class ImageModelConfig(PatchEncoderConfig):

@@ -32,9 +32,9 @@ from modelzoo.models.multimodal.config import (
     MultimodalSimpleConfig,
     ProjectorConfig,
 )
-from modelzoo.models.registry import register_model
 from modelzoo.models.vit import PatchEncoder, check_image_size, fill_encoder
 from waferstream.core.errors import DataError
+from waferstream.workload.models import ModelFamily
 
 _XAVIER = XavierInitializer(name="xavier_uniform")
 
@@ -99,7 +99,6 @@ class MultimodalModel(nn.Module):
         return self.text_model.repeated_layers
 
 
-@register_model("llava", config=LlavaConfig)
 class LlavaModel(MultimodalModel):
     """LLaVA: an image and a text with places for it to loss."""
 
@@ -154,7 +153,6 @@ class LlavaModel(MultimodalModel):
         freeze(self, self.config.freeze or ())
 
 
-@register_model("multimodal_simple", config=MultimodalSimpleConfig)
 class MultimodalSimpleModel(MultimodalModel):
     """Images and a text with places for them, anywhere, to loss."""
 
@@ -269,3 +267,7 @@ class ImageEncoders(nn.Module):
 
 def _projector(config: ProjectorConfig | None) -> Projector | None:
     return None if config is None else Projector(config)
+
+
+LLAVA = ModelFamily(LlavaModel, LlavaConfig)
+MULTIMODAL_SIMPLE = ModelFamily(MultimodalSimpleModel, MultimodalSimpleConfig)

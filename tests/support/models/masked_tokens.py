@@ -8,13 +8,13 @@ import torch
 
 import cstorch
 from cstorch import backends
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.programs.cstorch_program import executor, loader, running_backend
 from tests.support.runs.tiny_training import LOADER, Shape, shared_compiles
 from waferstream.config.params import InitConfig
 from waferstream.training.setup.model import make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 
 class Masked:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from modelzoo.models.registry import group_of_samples
 from tests.support.models.model_sections import section_of
 from tests.support.models.tiny_dino import DINO
 from tests.support.models.tiny_models import TINY_MODELS, tiny
 from tests.support.runs.tiny_run import write_run
 from tests.support.runs.uneven_samples import OWN, random_data
+from waferstream.workload.models import group_of_samples
 
 NAMES = (
     *TINY_MODELS,

@@ -5,10 +5,10 @@ from functools import cache, partial
 
 import pytest
 
-from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.runs.tiny_training import LOADER, Shape, init_config
 from waferstream.config.params import InitConfig
+from waferstream.workload.data import build_source
 
 STEPS = 3
 SHALLOW = {"num_hidden_layers": 1}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.programs.plain_steps import backward_step
 from tests.support.roles.local_machine import FP32
 from tests.support.runs.tiny_training import GPT, LOADER
 from waferstream.compiler.capture.capture import capture
 from waferstream.compiler.capture.captured import Captured
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 
 def captured(config: dict[str, Any] = GPT, precision: StreamPrecision = FP32) -> Captured:

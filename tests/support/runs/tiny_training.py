@@ -14,12 +14,12 @@ from typing import Any
 import cstorch
 from appliance.spec import AutoRestart, ClusterSpec
 from cstorch import amp, backends
-from modelzoo.data.registry import build_source
 from tests.support.models.tiny_models import NO_DROPOUT, SIZES
 from waferstream.config.params import InitConfig
 from waferstream.core.config import validate
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step
+from waferstream.workload.data import build_source
 
 GPT = {"name": "gpt2", **SIZES, **NO_DROPOUT, "vocab_size": 64, "max_position_embeddings": 8}
 LLAMA = GPT | {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modelzoo.models.registry import model_config
+from waferstream.workload.models import model_config
 
 # A mean over labels and the loss of unevenly chosen experts have no weight in common.
 OWN = {"mixtral": {"loss_scaling": "batch_size"}}

@@ -15,8 +15,6 @@ import torch
 
 import cstorch
 from cstorch import backends
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.nightly import nightly
 from tests.support.programs.cstorch_program import (
@@ -36,6 +34,8 @@ from waferstream.core.errors import (
 from waferstream.core.program.micro_batches import Explore, SizeRange
 from waferstream.machine.hardware import CS2
 from waferstream.machine.sram import SramPlan, code_bytes, recomputable, recompute
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 Sizes = Callable[[], list[int]]
 """Returns the micro-batch sizes that were compiled, in order."""

@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import modelzoo
 from waferstream.cli.tools.command import (
     TABLE_FLAGS,
     Command,
@@ -24,29 +23,29 @@ from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.core.config import dump_yaml, load_yaml
 from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.core.plugins import Plugins
 from waferstream.host.files import replacing
 
-STOCK = Path(modelzoo.__file__).parent / "params"
-"""Folder of the params files that ``pull`` copies."""
 
-
-def stock_variants() -> list[str]:
-    """Return the names of the params files that come with the program."""
-    return sorted(path.stem for path in STOCK.glob("*.yaml"))
+def stock_files() -> dict[str, Path]:
+    """Return the params files that ``pull`` copies, by name."""
+    folders = Plugins[Path]("params").values()
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
 def _pull(given: argparse.Namespace) -> int:
     variant = given.variant.removesuffix(".yaml").removeprefix("params_")
-    if variant not in stock_variants():
+    files = stock_files()
+    if variant not in files:
         raise ConfigError(
             "the variant must be that of a params file that comes with the program",
             code="unknown-variant",
             value=given.variant,
-            rule=f"one of {', '.join(stock_variants())}",
-            remedy=did_you_mean(variant, stock_variants()),
+            rule=f"one of {', '.join(files)}",
+            remedy=did_you_mean(variant, files),
         )
-    name = f"{variant}.yaml"
-    return _write(given, (STOCK / name).read_text(encoding="utf-8"), name)
+    path = files[variant]
+    return _write(given, path.read_text(encoding="utf-8"), path.name)
 
 
 def _convert_legacy(given: argparse.Namespace) -> int:
@@ -86,8 +85,8 @@ def _validate(given: argparse.Namespace) -> int:
 def _check_registered(params: Params) -> None:
     """Validate model and data loaders with the classes that they name; raise ConfigError."""
     # Importing torch takes seconds: report a wrong file before that.
-    from modelzoo.data.registry import check_section  # noqa: PLC0415
-    from modelzoo.models.registry import check_model  # noqa: PLC0415
+    from waferstream.workload.data import check_section  # noqa: PLC0415
+    from waferstream.workload.models import check_model  # noqa: PLC0415
 
     check_model(params.trainer.init.model.dump(), "trainer.init.model")
     for where, loader in params.trainer.dataloaders():
@@ -140,7 +139,7 @@ _COLUMNS = ("name", "shape", "parameters", "percent")
 
 def _stats(given: argparse.Namespace) -> int:
     """Show the parameters of a model with their shapes and counts."""
-    from modelzoo.models.registry import parameter_shapes  # noqa: PLC0415
+    from waferstream.workload.models import parameter_shapes  # noqa: PLC0415
 
     order = given.order_by.split(",") if given.order_by else []
     for name in order:
@@ -184,7 +183,7 @@ COMMANDS = (
         "copy a params file that comes with the program",
         _pull,
         (
-            argument("variant", help=f"one of {', '.join(stock_variants())}"),
+            argument("variant", help=f"one of {', '.join(stock_files())}"),
             _OUT,
         ),
     ),

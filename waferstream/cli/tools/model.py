@@ -8,13 +8,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from modelzoo.models.registry import MODELS, model_family
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
-from waferstream.cli.tools.config import STOCK, stock_variants
+from waferstream.cli.tools.config import stock_files
 from waferstream.config.phases import load_params
 from waferstream.core.config import Config, load_yaml
 from waferstream.training.setup.model import make_model
+from waferstream.workload.models import MODELS, model_family
 
 
 def _list(given: argparse.Namespace) -> int:
@@ -29,8 +29,8 @@ def _list(given: argparse.Namespace) -> int:
 def _variants() -> dict[str, list[str]]:
     """Return the params files that come with the program, by model."""
     found = defaultdict[str, list[str]](list)
-    for variant in stock_variants():
-        data = load_yaml(STOCK / f"{variant}.yaml")
+    for variant, path in stock_files().items():
+        data = load_yaml(path)
         found[data["trainer"]["init"]["model"]["name"]].append(variant)
     return found
 

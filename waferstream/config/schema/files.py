@@ -116,8 +116,8 @@ def _sourced(section: Schema, presets: Mapping[str, Preset[Any]]) -> None:
 
 def _params_schema() -> Schema:
     # Importing torch takes seconds, and only the schema of params.yaml needs the models.
-    from modelzoo.data.registry import DATA_PROCESSORS  # noqa: PLC0415
-    from modelzoo.models.registry import MODELS  # noqa: PLC0415
+    from waferstream.workload.data import DATA_PROCESSORS  # noqa: PLC0415
+    from waferstream.workload.models import MODELS  # noqa: PLC0415
 
     schema = _generated(Params)
     definitions = schema["$defs"]

@@ -20,8 +20,8 @@ from pydantic import (
     Tag,
 )
 
-from modelzoo.lora_config import LoraConfig
 from waferstream.config.sections.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
+from waferstream.config.sections.lora import LoraConfig
 from waferstream.config.sections.section import Named, Section, class_name, one_or_many
 from waferstream.core.config import before
 
@@ -145,7 +145,7 @@ class SkipSamples(Named):
 
 
 class Lora(Named):
-    """Train small matrices beside frozen weights (``modelzoo.models.lora``)."""
+    """Train small matrices beside frozen weights (``waferstream.training.setup.lora``)."""
 
     lora_params: Annotated[tuple[LoraConfig, ...], one_or_many, Field(min_length=1)]
 

@@ -62,7 +62,7 @@ class Optimizer(Named):
     lr: Annotated[NonNegativeFloat | None, _LR] = None
     """Learning rate; null where a scheduler, or the rule itself, gives it."""
     adjust_learning_rate: dict[str, NonNegativeFloat] = Field(default_factory=dict)
-    """Factors on the learning rate, by group of parameters (modelzoo.models.mup)."""
+    """Factors on the learning rate, by group of parameters: embedding, decoder_attention, ..."""
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the class by name."""

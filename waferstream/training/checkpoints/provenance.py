@@ -16,14 +16,14 @@ from typing import Any
 
 from torch import nn
 
-from modelzoo.data.registry import data_processor
-from modelzoo.models.registry import known_config
-from modelzoo.user_classes import CLASS, LOSS, import_class
 from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import CheckpointError
 from waferstream.training.checkpoints.fingerprints import code_digest, file_digest
+from waferstream.workload.data import data_processor
+from waferstream.workload.models import known_config
+from waferstream.workload.user_classes import CLASS, LOSS, import_class
 
 log = logging.getLogger("waferstream")
 
@@ -58,7 +58,7 @@ def record_of(
     record[f"{_MODEL} code"] = code_digest(_code_of_model(init, model))
     if data is not None:
         record |= _flat(_DATA, _data_section(data))
-        record[f"{_DATA} code"] = code_digest(_named_code(data.dump()))
+        record[f"{_DATA} code"] = code_digest(_code_of_data(data.dump()))
         dumped = init.dump()
         for name in _SETTINGS:
             record |= _flat(name, dumped.get(name))
@@ -148,6 +148,13 @@ def _code_of_model(init: InitConfig, model: nn.Module) -> Iterator[str]:
     section = init.model.dump()
     yield from _named_code(section)
     yield from _named_code(section.get(LOSS) or {})
+
+
+def _code_of_data(section: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the modules that a data loader is written in."""
+    yield from _named_code(section)
+    if CLASS not in section:
+        yield type(data_processor(section, "trainer.fit.train_dataloader")).__module__
 
 
 def _named_code(section: Mapping[str, Any]) -> Iterator[str]:

@@ -14,13 +14,13 @@ import cstorch
 from appliance.input.batches import GlobalBatches
 from cstorch.sparse.configuration import build as build_sparsity
 from cstorch.sparse.filters import FilterCallable, default_sparse_param_filter
-from modelzoo.data.registry import build_source, check_section
-from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig, Params
 from waferstream.core.errors import ConfigError
 from waferstream.training.checkpoints.restoring import load_weights
 from waferstream.training.setup.model import make_model
 from waferstream.training.setup.steps import make_loss_of
+from waferstream.workload.data import build_source, check_section
+from waferstream.workload.published_names import published_name
 
 _LOADER = "trainer.fit.train_dataloader"
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 import cstorch
-from modelzoo.data.registry import build_source, check_section
-from modelzoo.models.model_config import ModelConfig
-from modelzoo.models.registry import group_of_samples, known_config
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import DataError
+from waferstream.workload.data import build_source, check_section
+from waferstream.workload.model_config import ModelConfig
+from waferstream.workload.models import group_of_samples, known_config
 
 _MODEL = "trainer.init.model"
 

@@ -12,9 +12,6 @@ from cstorch.amp import GradScaler
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from cstorch.sparse.configuration import build as build_sparsity
-from modelzoo.models.lora import add_lora
-from modelzoo.models.registry import build_model
-from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
 from waferstream.config.sections.section import MAX_STEP
@@ -22,7 +19,10 @@ from waferstream.core.hyper_schedules.base import scheduler_name
 from waferstream.core.hyper_schedules.build import argument_names
 from waferstream.core.hyper_schedules.composed import ScalePerParamLR
 from waferstream.core.messages.watch import Watch
+from waferstream.training.setup.lora import add_lora
 from waferstream.training.setup.parameter_groups import parameter_groups
+from waferstream.workload.models import build_model
+from waferstream.workload.published_names import published_name
 
 log = logging.getLogger("waferstream")
 

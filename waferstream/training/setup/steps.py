@@ -14,11 +14,11 @@ from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from cstorch.trace import TracedStep
 from cstorch.tracing.forward import Forward
-from modelzoo.models.registry import known_config
-from modelzoo.user_classes import compute_loss, make_loss
 from waferstream.config.params import InitConfig
 from waferstream.host.sources import sources_digest
 from waferstream.training.callback import NO_CALLBACKS, Callbacks
+from waferstream.workload.models import is_of_zoo
+from waferstream.workload.user_classes import compute_loss, make_loss
 
 Step = Callable[[Any], Any]
 """A traced step: from a batch to its loss."""
@@ -28,7 +28,7 @@ SOURCES = (
     *("appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx"),
     "waferstream",
 )
-"""Packages whose code decides the program of a step: this module imports them, or theirs do."""
+"""Packages whose code decides the program of a step: what this module imports, and the zoo."""
 
 
 def training_step(
@@ -114,12 +114,12 @@ def evaluation_step(init: InitConfig, model: nn.Module) -> Step:
 
 
 def make_forward(init: InitConfig, model: nn.Module) -> Forward:
-    """Return the function from a batch to its loss; its identity is that of a registered model.
+    """Return the function from a batch to its loss; its identity is that of a model of the zoo.
 
-    The code of a class of the user's may read anything, so such a model has none.
+    The code of others, such as a class of the user's, may read anything: they have none.
     """
     identity = None
-    if known_config(init.model.dump(), _MODEL) is not None:
+    if is_of_zoo(init.model.dump(), _MODEL):
         sections = init.model_dump_json(include={"model", "precision"})
         identity = f"{sources_digest(*SOURCES)} {sections}"
     return Forward(make_loss_of(init, model), identity)

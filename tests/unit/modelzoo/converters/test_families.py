@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from modelzoo.converters.families import DECODERS
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.workload.models import build_model
 
 TOKENS: dict[str, Any] = {"vocab_size": 13, "bos_token_id": 1, "eos_token_id": 2}
 GPT = {**TOKENS, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}

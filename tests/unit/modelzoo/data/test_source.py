@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from modelzoo.data.source import Batch, OrderedBatches, find_files, next_token_batch
+from modelzoo.data.source import OrderedBatches, find_files, next_token_batch
 from tests.support.errors import raises
 from waferstream.core.errors import DataError
+from waferstream.workload.data import Batch
 
 
 class Counted:

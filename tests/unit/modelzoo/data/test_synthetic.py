@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import Batch, BatchSource
 from modelzoo.data.synthetic import DummyDataProcessor, SyntheticDataProcessor
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
+from waferstream.workload.data import Batch, BatchSource, build_source
 
 INPUTS: dict[str, Any] = {
     "tokens": {"shape": [64], "low": 3, "high": 13},

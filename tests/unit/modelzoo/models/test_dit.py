@@ -15,9 +15,9 @@ from modelzoo.models.dit import (
     noised,
     sinusoids,
 )
-from modelzoo.models.registry import build_model
 from tests.support.models.tiny_models import NO_DROPOUT, SIZES
 from waferstream.core.errors import ConfigError
+from waferstream.workload.models import build_model
 
 SECTION = {
     "name": "dit",

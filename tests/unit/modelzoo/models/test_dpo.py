@@ -12,20 +12,20 @@ from torch import nn
 from cstorch.metrics.metric import Metric
 from modelzoo.converters.llama_families import LLAMA
 from modelzoo.converters.weights import to_ours
-from modelzoo.lora_config import LoraConfig
 from modelzoo.models.dpo import DpoConfig, DpoModel, log_probabilities
 from modelzoo.models.gpt.model import GptModel
-from modelzoo.models.lora import LoraLinear, add_lora
-from modelzoo.models.mup import learning_rate_factors
-from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
 from tests.support.models.tiny_models import SIZES
 from tests.support.models.tiny_models import TOKENS as VOCABULARY
 from tests.support.models.transformers_llama import LLAMA_KEYS, THEIR_SIZES, theirs
 from tests.support.runs.tiny_training import WIDE_GPT
 from waferstream.compiler.compile import CompileRequest, compile_step
+from waferstream.config.sections.lora import LoraConfig
 from waferstream.core.errors import ConfigError
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.training.setup.lora import LoraLinear, add_lora
+from waferstream.training.setup.parameter_groups import learning_rate_factors
+from waferstream.workload.models import build_model, model_config, training_example
 
 GENERATOR = torch.Generator().manual_seed(0)
 TOKENS = torch.randint(40, (3, 2, 9), generator=GENERATOR)

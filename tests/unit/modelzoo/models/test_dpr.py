@@ -10,13 +10,13 @@ import torch.nn.functional as F
 import transformers
 
 from modelzoo.models.dpr import DprModel, TextEncoder
-from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
 from tests.support.models.encoder_names import transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.core.errors import ConfigError
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.models import build_model, model_config, training_example
 
 ENCODER = {**FOUR_HEADS, **NO_DROPOUT, **TOKENS}
 NUM_QUESTIONS, GROUP, NUM_PASSAGES = 4, 2, 3

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from modelzoo.models.fc_mnist import FcMnistModel
-from modelzoo.models.registry import build_model, training_example
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.core.errors import ConfigError
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.models import build_model, training_example
 
 SECTION = {"name": "fc_mnist", "depth": 2, "hidden_size": 20, "activation_fn": "relu"}
 IMAGES = torch.randn(4, 1, 28, 28, generator=torch.Generator().manual_seed(0))

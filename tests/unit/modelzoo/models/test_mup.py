@@ -9,11 +9,11 @@ import torch
 
 from modelzoo.models.gpt.config import GptConfig
 from modelzoo.models.gpt.model import GptModel
-from modelzoo.models.mup import learning_rate_factors
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.runs.tiny_training import GPT, WIDE_GPT
 from waferstream.core.errors import ConfigError
+from waferstream.training.setup.parameter_groups import learning_rate_factors
+from waferstream.workload.models import build_model
 
 
 def spread(model: torch.nn.Module, end: str) -> float:

@@ -7,12 +7,12 @@ import torch
 import transformers
 
 from modelzoo.models.blocks.attention import SoftmaxFp32Attention
-from modelzoo.models.registry import build_model
 from modelzoo.models.vit import VitModel
 from tests.support.errors import raises
 from tests.support.models.encoder_names import DINO_RULES, VIT_RULES, transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT
 from waferstream.core.errors import ConfigError
+from waferstream.workload.models import build_model
 
 SECTION = {
     "name": "vision_transformer",

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import modelzoo
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import model_config
 from waferstream.config.phases import load_params
+from waferstream.workload.data import build_source
+from waferstream.workload.models import model_config
 
 FILES = sorted((Path(modelzoo.__file__).parent / "params").glob("*.yaml"))
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.roles.local_machine import BF16, compile_model
 from tests.support.runs.tiny_training import GPT, LOADER
 from waferstream.core.program.program import Program
 from waferstream.core.program.segment import Footprint
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 
 def captured(samples: int, **changes: object) -> Program:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.programs.kernels import run_kernels
 from tests.support.roles.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from tests.support.runs.tiny_training import GPT, LOADER
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.core.program.label_means import SEED_INPUT
 from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 Returned = Callable[[Regression, torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from memoryx.optim.cost import UpdateCost
-from modelzoo.models.registry import build_model, model_config
 from tests.support.models.tiny_models import SIZES, TINY_MODELS
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like
@@ -24,6 +23,7 @@ from waferstream.simulation.capture import (
     load_captured,
     store_captured,
 )
+from waferstream.workload.models import build_model, model_config
 
 
 def captured(name: str, num_layers: int, size: int = 2) -> Program:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelzoo.models.registry import build_model
 from tests.support.files.event_files import scalars
 from tests.support.nightly import nightly
 from tests.support.runs.tiny_run import TINY, digest_of, run_here, write_run
 from waferstream.checkpoint.reader import Reader
+from waferstream.workload.models import build_model
 
 SHORT: dict[str, Any] = {"init__loop": {"max_steps": 2}}
 TRAIN = "--mode=train"

@@ -8,13 +8,10 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from modelzoo.converters.families import FAMILIES
-from modelzoo.converters.family import Conversion
-from modelzoo.converters.weights import Weights
 from waferstream.checkpoint import MODEL
 from waferstream.checkpoint.reader import Reader
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
@@ -22,17 +19,51 @@ from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, 
 from waferstream.config.phases import load_params
 from waferstream.core.config import dump_yaml
 from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.core.plugins import Plugins
 from waferstream.host.files import replacing, write_json
+
+Weights = dict[str, torch.Tensor]
 
 HF = "hf"
 OURS = ("cs-auto", "cs-current")
 _INDEX = ".index.json"
 
 
+class Conversion(Protocol):
+    """What converts configurations and weights of one kind of model."""
+
+    @property
+    def name(self) -> str:
+        """Our model."""
+
+    @property
+    def architecture(self) -> str:
+        """Class of transformers with the output layer."""
+
+    def section(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the complete model section for a config.json."""
+
+    def configuration(self, section: Mapping[str, Any]) -> dict[str, Any]:
+        """Return config.json for a model section of ours."""
+
+    def matched(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
+        """Return the weights that our model has."""
+
+    def to_ours(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
+        """Return the weights of our model."""
+
+    def to_theirs(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
+        """Return the weights of transformers' model."""
+
+
+CONVERSIONS = Plugins[Conversion]("converters")
+"""By the name of ``--model``: ``model_type`` of transformers, or a model of ours."""
+
+
 def _list(given: argparse.Namespace) -> int:
     rows = [
         {"model": name, "ours": family.name, "formats": "hf, cs-current", "as": family.architecture}
-        for name, family in sorted(FAMILIES.items())
+        for name, family in sorted(CONVERSIONS.items())
         if given.model in (None, name)
     ]
     return show(given, rows)
@@ -40,7 +71,7 @@ def _list(given: argparse.Namespace) -> int:
 
 def _convert(given: argparse.Namespace) -> int:
     """Convert weights and configuration; print the files that were written."""
-    family, folder = FAMILIES[given.model], given.output_dir or given.checkpoint.parent
+    family, folder = CONVERSIONS[given.model], given.output_dir or given.checkpoint.parent
     folder.mkdir(parents=True, exist_ok=True)
     if _direction(given) == HF:
         section, config = _to_hf_config(family, given.config, folder)
@@ -57,7 +88,7 @@ def _convert(given: argparse.Namespace) -> int:
 
 
 def _convert_config(given: argparse.Namespace) -> int:
-    family, folder = FAMILIES[given.model], given.output_dir or given.config.parent
+    family, folder = CONVERSIONS[given.model], given.output_dir or given.config.parent
     folder.mkdir(parents=True, exist_ok=True)
     make = _to_hf_config if _direction(given) == HF else _to_our_config
     return tell_paths(given, make(family, given.config, folder)[1])
@@ -249,7 +280,7 @@ def _num_bytes(text: str) -> int:
 
 
 _FORMATS = (
-    argument("--model", required=True, choices=sorted(FAMILIES), help="family of the model"),
+    argument("--model", required=True, choices=sorted(CONVERSIONS), help="family of the model"),
     argument("--src-fmt", required=True, choices=(HF, *OURS), help="format of the source"),
     argument("--tgt-fmt", required=True, choices=(HF, *OURS), help="format of the target"),
     argument("--output-dir", type=Path, help="folder of the target (default: of the source)"),

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from waferstream.core.errors import DataError
+from waferstream.workload.data import BatchSource, build_source
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b", "c", '"']
 PAIRS = "index\tsentence1\tsentence2\tgold_label\n"

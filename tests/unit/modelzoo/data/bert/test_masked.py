@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from modelzoo.data.bert.masked import BertHDF5DataProcessor
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from tests.support.files.dataset_files import write_csv
 from waferstream.core.errors import ConfigError, DataError
+from waferstream.workload.data import BatchSource, build_source
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY = [*SPECIAL, *(f"w{number}" for number in range(5, 40)), "##s"]

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from tests.support.files.dataset_files import write_csv
 from waferstream.core.errors import DataError
+from waferstream.workload.data import BatchSource, build_source
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"]
 CLASSES = {"O": 1, "B-Chemical": 2, "X": 3}

@@ -10,10 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError, DataError
+from waferstream.workload.data import BatchSource, build_source
 
 TO_TENSOR = {"name": "to_tensor"}
 RAMP = np.arange(8 * 6, dtype=np.uint8).reshape(8, 6)

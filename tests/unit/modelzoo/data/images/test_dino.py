@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from modelzoo.data.images.dino import MultiCrop, PatchMasks
-from modelzoo.data.registry import build_source
 from tests.support.errors import raises
 from tests.support.models.tiny_dino import DATA, write_images
 from waferstream.core.errors import ConfigError
+from waferstream.workload.data import build_source
 
 KEYS: dict[str, Any] = {
     "image_size": 224,

@@ -14,9 +14,9 @@ from modelzoo.data.images.latents import (
     DiffusionLatentImageNet1KProcessor,
     read_latent,
 )
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError, DataError
+from waferstream.workload.data import BatchSource
 
 SIZE = 4
 

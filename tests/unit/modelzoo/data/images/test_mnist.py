@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from tests.support.files.dataset_files import DIGITS, write_digits
 from waferstream.core.errors import DataError
+from waferstream.workload.data import BatchSource, build_source
 
 
 def source(folder: Path, **keys: Any) -> BatchSource:

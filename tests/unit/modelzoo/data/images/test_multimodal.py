@@ -11,12 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
-from modelzoo.models.registry import model_config
 from tests.support.errors import raises
 from tests.support.models.multimodal import LENGTH, LLAVA, SIMPLE, TO_TENSORS, write_sequences
 from waferstream.core.errors import ConfigError, DataError
+from waferstream.workload.data import BatchSource, build_source
+from waferstream.workload.models import model_config
 
 PLACES = [[1, 2, 3, 4], [5, 6, 7, 0]]
 

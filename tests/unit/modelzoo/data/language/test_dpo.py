@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from modelzoo.data.language.dpo import PAIR_FEATURES, DpoHDF5DataProcessor
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError, DataError
+from waferstream.workload.data import BatchSource
 
 
 def write_pairs(path: Path, first: int = 0, count: int = 4, rows: int = 6) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from modelzoo.data.language.dpr import DPRHDF5DataProcessor
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError, DataError
+from waferstream.workload.data import BatchSource
 
 
 def write_texts(path: Path, count: int = 4, num_passages: int = 2, questions: int = 4) -> None:

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from modelzoo.data.files.hdf5_samples import parse_subset
 from modelzoo.data.language.hdf5 import GptHDF5MapDataProcessor
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.core.program.loading import Loading
+from waferstream.workload.data import BatchSource, build_source
 
 
 def write_samples(path: Path, first: int, count: int, length: int = 4) -> None:

@@ -11,10 +11,9 @@ import torch
 
 from modelzoo.data.language.sequence_pairs import longest_sequence, spans
 from modelzoo.data.order import draws
-from modelzoo.data.registry import build_source
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from waferstream.core.errors import DataError
+from waferstream.workload.data import BatchSource, build_source
 
 VOCABULARY = ["<pad>", "</s>", "<unk>", "<s>", *(f"w{number}" for number in range(4, 120))]
 LAST = 120 + 8 - 1

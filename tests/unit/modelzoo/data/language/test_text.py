@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from modelzoo.data.language.text import TextDataProcessor, stdlib_files
-from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from waferstream.core.errors import DataError
+from waferstream.workload.data import BatchSource
 
 
 def open_text(path: Path | str, **keys: object) -> BatchSource:

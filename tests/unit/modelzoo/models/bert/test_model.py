@@ -8,11 +8,11 @@ import transformers
 
 from modelzoo.models.bert.config import BertConfig
 from modelzoo.models.bert.model import BertModel, drop_masked
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.models.encoder_names import transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from waferstream.core.errors import ConfigError, DataError
+from waferstream.workload.models import build_model
 
 BERT = {"name": "bert", **TOKENS, **FOUR_HEADS, **NO_DROPOUT, "initializer_range": 0.2}
 ESM = BERT | {"name": "esm2", "mask_token_id": 1}

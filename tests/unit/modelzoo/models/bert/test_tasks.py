@@ -12,10 +12,10 @@ from torch import nn
 
 from modelzoo.models.bert.config import SummarizationConfig, TunedConfig
 from modelzoo.models.bert.tasks import ClassifierModel, SummarizationModel, TokenClassifierModel
-from modelzoo.models.registry import build_model, model_config
 from tests.support.models.encoder_names import transformers_names
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TINY_MODELS
 from waferstream.core.errors import ConfigError
+from waferstream.workload.models import build_model, model_config
 
 IDS = torch.randint(2, 40, (3, 8), generator=torch.Generator().manual_seed(0))
 MASK = torch.tensor([[1] * 8, [1] * 5 + [0] * 3, [1] * 8])

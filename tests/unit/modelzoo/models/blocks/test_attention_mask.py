@@ -6,8 +6,8 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from modelzoo.models.blocks.attention_mask import RelativeBias, as_term, distances, readable_keys
 from modelzoo.models.gpt.model import GptModel
-from modelzoo.models.registry import build_model
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
+from waferstream.workload.models import build_model
 
 CPU = torch.device("cpu")
 

@@ -22,14 +22,14 @@ from modelzoo.models.dino.parts_config import (
     PatchLossConfig,
     TrunkConfig,
 )
-from modelzoo.models.registry import build_model, example_inputs
-from modelzoo.published_names import published_name
 from tests.support.errors import raises
 from tests.support.models.encoder_names import DINO_RULES, transformers_names
 from tests.support.models.tiny_dino import DATA, DINO, HEAD, LOSS, SPREAD, TRUNK
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
 from waferstream.core.optimizer.weight_averages import averages_among
+from waferstream.workload.models import build_model, example_inputs
+from waferstream.workload.published_names import published_name
 
 GENERATOR = torch.Generator().manual_seed(0)
 LARGE, SMALL = torch.randn(3, 2, 3, 12, 12), torch.randn(3, 3, 3, 8, 8)

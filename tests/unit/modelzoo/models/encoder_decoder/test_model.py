@@ -11,13 +11,13 @@ import transformers
 from torch import nn
 
 from modelzoo.models.encoder_decoder.model import EncoderDecoderModel
-from modelzoo.models.mup import LEARNING_RATE_GROUPS
-from modelzoo.models.registry import build_model, training_example
 from tests.support.errors import raises
 from tests.support.nightly import nightly
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.core.errors import ConfigError
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.training.setup.parameter_groups import LEARNING_RATE_GROUPS
+from waferstream.workload.models import build_model, training_example
 
 T5: dict[str, Any] = {
     "name": "t5",

@@ -10,10 +10,10 @@ from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from modelzoo.models.gpt.model import GptModel
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.models.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from waferstream.core.errors import ConfigError
+from waferstream.workload.models import build_model
 
 GPT = {"name": "gpt2", **TOKENS, **FOUR_HEADS, **NO_DROPOUT}
 LLAMA = GPT | {

@@ -11,9 +11,9 @@ import torch
 from modelzoo.converters.llama_families import LLAMA
 from modelzoo.converters.weights import Rule, rule, to_ours
 from modelzoo.models.gpt.model import GptModel
-from modelzoo.models.registry import build_model, model_config
 from tests.support.models.tiny_models import NO_DROPOUT
 from tests.support.models.transformers_llama import LLAMA_KEYS, OUR_SIZES, THEIR_SIZES, theirs
+from waferstream.workload.models import build_model, model_config
 
 
 def assert_same_scores(

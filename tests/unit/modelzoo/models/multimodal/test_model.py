@@ -9,9 +9,7 @@ import torch
 import transformers
 from torch import nn
 
-from modelzoo.models.model_config import ModelConfig
 from modelzoo.models.multimodal.model import LlavaModel, MultimodalSimpleModel
-from modelzoo.models.registry import build_model, model_config, training_example
 from tests.support.errors import raises
 from tests.support.models.multimodal import (
     IMAGE_MODEL,
@@ -26,6 +24,8 @@ from tests.support.nightly import nightly
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.model_config import ModelConfig
+from waferstream.workload.models import build_model, model_config, training_example
 
 _IMAGE_TOKEN = 39  # which the batch has at no other place
 _LLAMA = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from modelzoo.data.registry import DATA_PROCESSORS
 from tests.support.host.tools import fields, rows, tool
 from tests.support.runs.tiny_run import write_run
+from waferstream.workload.data import DATA_PROCESSORS
 
 
 def test_catalogue_of_data_processors_is_complete(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modelzoo.models.registry import MODELS, build_model
 from tests.support.host.tools import fields, rows, tool
 from tests.support.runs.tiny_run import TINY, digest_of, write_run
 from waferstream.checkpoint.reader import Reader
+from waferstream.workload.models import MODELS, build_model
 
 
 def test_catalogue_of_models_is_complete(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.nightly import nightly
 from tests.support.programs.kernels import run_eagerly, run_kernels
@@ -17,6 +15,8 @@ from waferstream.compiler.capture.capture import capture
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.program.program import TensorSpec
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 NUM_MICRO_BATCHES = 3
 ONE_LAYER = {"num_hidden_layers": 1}

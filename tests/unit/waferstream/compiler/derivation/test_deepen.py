@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from modelzoo.models.registry import training_example
 from tests.support.models.tiny_models import SIZES, TINY_MODELS
 from tests.support.programs.plain_steps import backward_step
 from tests.support.roles.local_machine import BF16
@@ -17,6 +16,7 @@ from waferstream.compiler.compile import CompileRequest, compile_recorded
 from waferstream.compiler.derivation.deepen import is_like
 from waferstream.compiler.derivation.depth import Stack
 from waferstream.compiler.derivation.recording import Recording, record
+from waferstream.workload.models import training_example
 
 LAYERS = 8
 REQUEST = CompileRequest(BF16, 3, 4, "target", recomputed_layers=("layers.4",), num_short=1)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import fx
 
-from modelzoo.models.registry import training_example
 from tests.support.errors import raises
 from tests.support.models.tiny_models import SIZES, TINY_MODELS
 from tests.support.programs.plain_steps import backward_step
@@ -16,6 +15,7 @@ from waferstream.compiler.capture.captured import Captured
 from waferstream.compiler.derivation.recording import Recording, record
 from waferstream.compiler.storages import tensors_of
 from waferstream.core.errors import ApplianceCompilationError
+from waferstream.workload.models import training_example
 
 
 class Changed(Regression):

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from tests.support.runs.tiny_training import GPT, LLAMA, LOADER
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.passes.layers import layer_name
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 
 def names(compiled: Compiled) -> list[str]:

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import fx, nn
 
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.programs.captured_steps import captured
 from tests.support.programs.kernels import run_eagerly, run_kernels
 from tests.support.programs.plain_steps import backward_step
@@ -21,6 +19,8 @@ from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.passes.pipeline import OPTIONAL, run_passes
 from waferstream.numerics.keyed_random import KEY_INPUT
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 

@@ -12,8 +12,6 @@ import torch
 from torch import nn
 from torch.fx import Node
 
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.programs.kernels import run_eagerly, run_kernels
 from tests.support.programs.plain_steps import backward_step
 from tests.support.roles.local_machine import BF16, FP32
@@ -26,6 +24,8 @@ from waferstream.core.program.program import Program
 from waferstream.core.program.segment import Segment
 from waferstream.machine.sram import moments, recompute
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.data import build_source
+from waferstream.workload.models import build_model
 
 WIDTH = 6
 Reshape = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from modelzoo.models.registry import build_model
 from tests.support.runs.tiny_training import GPT, init_config
 from waferstream.training.setup.model import make_optimizer
+from waferstream.workload.models import build_model
 
 DECAY: dict[str, Any] = {
     "initial_learning_rate": 0.1,

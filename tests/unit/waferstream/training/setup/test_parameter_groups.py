@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.runs.tiny_training import GPT, init_config
 from waferstream.config.params import InitConfig
 from waferstream.core.errors import ConfigError
 from waferstream.training.setup.parameter_groups import parameter_groups
+from waferstream.workload.models import build_model
 
 
 def groups(*params: dict[str, Any]) -> dict[tuple[str, ...], set[str]]:

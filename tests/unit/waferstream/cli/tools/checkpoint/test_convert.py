@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from modelzoo.converters.families import FAMILIES
 from modelzoo.models.dpo import DpoModel
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.host.tools import rows, tool
 from waferstream.checkpoint.reader import Reader
 from waferstream.cli.main import main
-from waferstream.cli.tools.checkpoint.convert import read_hf, write_hf
+from waferstream.cli.tools.checkpoint.convert import CONVERSIONS, read_hf, write_hf
 from waferstream.config.phases import load_params
 from waferstream.core.errors import CheckpointError
 from waferstream.training.checkpoints.restoring import load_weights
+from waferstream.workload.models import build_model
 
 CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
 TO_OURS = ("--model=gpt2", "--src-fmt=hf", "--tgt-fmt=cs-current")
@@ -100,7 +99,7 @@ def test_configuration_is_converted_alone(
 
 
 def test_list_names_the_families(capsys: pytest.CaptureFixture[str]) -> None:
-    assert {row["model"] for row in rows(capsys, "checkpoint", "list")} == set(FAMILIES)
+    assert {row["model"] for row in rows(capsys, "checkpoint", "list")} == set(CONVERSIONS)
     assert len(rows(capsys, "checkpoint", "list", "gpt2")) == 1
 
 
@@ -142,7 +141,7 @@ def test_file_of_other_things_is_refused(tmp_path: Path, content: object) -> Non
 
 def test_weight_of_another_size_is_refused_before_it_takes_memory() -> None:
     """A terabyte of equal elements, which a small file can state."""
-    family = FAMILIES["gpt2"]
+    family = CONVERSIONS["gpt2"]
     section = family.section(CONFIG | {"n_positions": 8})
     weights = {"transformer.wte.weight": torch.ones(1).expand(2**40)}
     with raises(CheckpointError, "tensor-mismatch"):

@@ -1,4 +1,4 @@
-"""The registry of models, and every model: it trains, compiles, and has the published size."""
+"""Every model: it trains, compiles, and has the published size."""
 
 from __future__ import annotations
 
@@ -7,17 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from modelzoo.models.gpt.config import GptConfig
-from modelzoo.models.gpt.model import GptModel
-from modelzoo.models.model_config import ModelConfig
-from modelzoo.models.registry import (
-    MODELS,
-    build_model,
-    example_inputs,
-    model_config,
-    register_model,
-    training_example,
-)
 from tests.support.errors import raises
 from tests.support.models.tiny_models import TINY_MODELS, tiny
 from tests.support.nightly import nightly
@@ -25,6 +14,13 @@ from tests.support.timing.op_costs import check_costs
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.core.errors import ConfigError
 from waferstream.numerics.precision import StreamPrecision
+from waferstream.workload.model_config import ModelConfig
+from waferstream.workload.models import (
+    build_model,
+    example_inputs,
+    model_config,
+    training_example,
+)
 
 LLAMA = {
     "vocab_size": 32000,
@@ -259,10 +255,3 @@ def test_wrong_model_key_is_refused(change: dict[str, object], key: str) -> None
         build_model(SMALL | change, seed=0, where="trainer.init.model")
     assert f"'{key}'" in caught.value.what
     assert caught.value.where == "trainer.init.model"
-
-
-def test_register_model_adds_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new model needs the decorator only."""
-    monkeypatch.setattr("modelzoo.models.registry.MODELS", dict(MODELS))
-    register_model("mine", config=GptConfig)(GptModel)
-    assert isinstance(build_model(SMALL | {"name": "mine"}, seed=0), GptModel)

@@ -1,7 +1,6 @@
-"""Models by name: the registry, and the construction of a model from a section of params.yaml.
+"""Models by name, and the construction of a model from a section of params.yaml.
 
-A module of this package registers its models with ``register_model``; ``modelzoo.models`` imports
-every module, so that a new model is one new file.
+Packages offer models as entry points (``waferstream.core.plugins``), as the zoo does.
 """
 
 from __future__ import annotations
@@ -9,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from modelzoo import user_classes
-from modelzoo.models.model_config import ModelConfig
 from waferstream.core.config import validate
-from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
-
-Model = TypeVar("Model", bound=nn.Module)
+from waferstream.core.errors import ConfigError, WaferStreamError
+from waferstream.core.plugins import Plugins
+from waferstream.workload import user_classes
+from waferstream.workload.model_config import ModelConfig
 
 Inputs = list[tuple[str, torch.Tensor]]
 """Named tensors of one micro-batch."""
@@ -34,18 +32,8 @@ class ModelFamily:
     config: type[ModelConfig]
 
 
-MODELS: dict[str, ModelFamily] = {}
+MODELS = Plugins[ModelFamily]("models")
 """Several names may be one class with different values, as in the vendor's model zoo."""
-
-
-def register_model(*names: str, config: type[ModelConfig]) -> Callable[[type[Model]], type[Model]]:
-    """Register a model class, which takes a ``config``, under ``names`` of params.yaml."""
-
-    def register(module: type[Model]) -> type[Model]:
-        MODELS.update(dict.fromkeys(names, ModelFamily(module, config)))
-        return module
-
-    return register
 
 
 def model_config(config: Mapping[str, Any], where: str = "model") -> ModelConfig:
@@ -56,21 +44,21 @@ def model_config(config: Mapping[str, Any], where: str = "model") -> ModelConfig
             "key 'name' is missing",
             code="model-name-missing",
             where=where,
-            rule=f"one of {', '.join(MODELS)}",
+            rule=MODELS.rule,
         )
     return validate(model_family(str(name), where).config, config, where)
 
 
 def model_family(name: str, where: str) -> ModelFamily:
-    """Return the registered model of a name, found at ``where``; or ConfigError."""
+    """Return the model of a name, found at ``where``; or ConfigError."""
     if name not in MODELS:
         raise ConfigError(
             "name must be that of a model",
             code="unknown-model",
             where=where,
             value=name,
-            rule=f"one of {', '.join(MODELS)}",
-            remedy=did_you_mean(name, MODELS),
+            rule=MODELS.rule,
+            remedy=MODELS.remedy(name),
         )
     return MODELS[name]
 
@@ -78,6 +66,15 @@ def model_family(name: str, where: str) -> ModelFamily:
 def known_config(config: Mapping[str, Any], where: str = "model") -> ModelConfig | None:
     """Return the validated section of a registered model; None for a class of the user's."""
     return None if user_classes.CLASS in config else model_config(config, where)
+
+
+def is_of_zoo(config: Mapping[str, Any], where: str = "model") -> bool:
+    """Return whether a section's model is the zoo's: caches know its code, and no other's."""
+    known = known_config(config, where)
+    if known is None:
+        return False
+    parts = (MODELS[known.name].module, type(known))
+    return all(part.__module__.startswith("modelzoo.") for part in parts)
 
 
 def group_of_samples(config: Mapping[str, Any], where: str = "model") -> int:

@@ -1,4 +1,4 @@
-"""Configuration of low-rank adaptation (``modelzoo.models.lora``), which is read without torch."""
+"""Configuration of low-rank adaptation (``waferstream.training.setup.lora``)."""
 
 from __future__ import annotations
 

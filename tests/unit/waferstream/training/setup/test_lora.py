@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from modelzoo.lora_config import LoraConfig
-from modelzoo.models.lora import LoraEmbedding, LoraLinear, add_lora
-from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.models.tiny_dino import DINO
 from tests.support.runs.tiny_run import run_here, write_run
 from tests.support.runs.tiny_training import GPT
 from waferstream.checkpoint.reader import Reader
+from waferstream.config.sections.lora import LoraConfig
 from waferstream.core.errors import ConfigError
+from waferstream.training.setup.lora import LoraEmbedding, LoraLinear, add_lora
+from waferstream.workload.models import build_model
 
 
 def gpt() -> nn.Module:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.lora_config import LoraConfig
+from waferstream.config.sections.lora import LoraConfig
 from waferstream.core.errors import ConfigError
 from waferstream.core.optimizer.weight_averages import averages_among
 from waferstream.core.rng import stream_key

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from appliance.user_code import USER_CODE, importing_from
-from modelzoo.data.registry import build_source, check_section
-from modelzoo.models.registry import build_model, check_model, parameter_shapes
-from modelzoo.user_classes import compute_loss, make_loss
 from tests.support.errors import raises
 from tests.support.programs.user_programs import CROSS_ENTROPY, SOURCE
 from waferstream.core.errors import ConfigError
+from waferstream.workload.data import build_source, check_section
+from waferstream.workload.models import build_model, check_model, parameter_shapes
+from waferstream.workload.user_classes import compute_loss, make_loss
 
 LINEAR = {"class": "torch.nn:Linear", "in_features": 4, "out_features": 3}
 

@@ -27,21 +27,44 @@ class Feature:
         return torch.float32 if self.below is None else torch.int64
 
 
+@dataclass(frozen=True)
+class LanguageSizes:
+    """Sizes of a transformer over tokens, by which a cluster of GPUs is modelled."""
+
+    hidden: int
+    layers: int
+    heads: int
+    max_length: int
+    vocab: int
+    tied_embeddings: bool
+    learned_positions: bool
+
+
 class ModelConfig(Config):
-    """Configuration of a registered model."""
+    """Configuration of a model that has a name."""
 
     name: str
-    """Name of a registered model (modelzoo.models.registry)."""
+    """Name of an entry point of models (waferstream.core.plugins)."""
 
     @property
     def learning_rate_scales(self) -> dict[str, float]:
-        """Factors on the learning rate, by group of parameters (modelzoo.models.mup)."""
+        """Factors on the learning rate, by group of ``LEARNING_RATE_GROUPS``."""
         return {}
 
     @property
     def group_of_samples(self) -> int:
         """Consecutive samples that share a loss; micro-batches are multiples of it."""
         return 1
+
+    @property
+    def num_equal_layers(self) -> int | None:
+        """``num_hidden_layers``, if the layers are a single stack of equals; None otherwise."""
+        return None
+
+    @property
+    def language_sizes(self) -> LanguageSizes | None:
+        """Sizes of a transformer over tokens; None for all other models."""
+        return None
 
     @abstractmethod
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:

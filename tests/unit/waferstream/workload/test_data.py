@@ -6,20 +6,15 @@ from functools import partial
 import pytest
 import torch
 
-from modelzoo.data.registry import (
-    DATA_PROCESSORS,
-    build_source,
-    data_processor,
-    register_processor,
-)
 from modelzoo.data.synthetic import DummyDataProcessor
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
+from waferstream.workload.data import DATA_PROCESSORS, build_source, data_processor
 
 DUMMY = {"data_processor": "DummyDataProcessor", "batch_size": 2, "max_sequence_length": 8}
 
 
-def test_processors_are_registered_by_class_name() -> None:
+def test_processors_have_the_name_of_their_class() -> None:
     """The name in a dataloader section is that of the class."""
     assert DATA_PROCESSORS["DummyDataProcessor"] is DummyDataProcessor
     assert all(name == kind.__name__ for name, kind in DATA_PROCESSORS.items())
@@ -61,14 +56,3 @@ def test_wrong_dataloader_key_is_refused(change: dict[str, object], key: str) ->
     with pytest.raises(ConfigError) as caught:
         data_processor(DUMMY | change, "fit.train_dataloader")
     assert f"'{key}'" in caught.value.what
-
-
-def test_register_processor_adds_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new processor needs the decorator only."""
-    monkeypatch.setattr("modelzoo.data.registry.DATA_PROCESSORS", {})
-
-    @register_processor
-    class Mine(DummyDataProcessor):
-        """Another name for dummy data."""
-
-    assert isinstance(data_processor(DUMMY | {"data_processor": "Mine"}, "here"), Mine)

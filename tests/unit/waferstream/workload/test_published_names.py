@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modelzoo.models.registry import build_model
-from modelzoo.published_names import published_name
 from tests.support.runs.tiny_training import GPT, LLAMA
+from waferstream.workload.models import build_model
+from waferstream.workload.published_names import published_name
 
 
 def test_matrices_of_gpt_have_published_names() -> None:
