@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from waferstream.core.error_status import OF_CLASS, Status, status_of
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "errors"
 
@@ -17,12 +19,15 @@ _INDEX = """\
 Every error has a stable code, printed in brackets after its text. Programs and tests compare codes;
 texts may change. With `--json`, standard output is `{"error": ...}` with all fields of the error.
 
-| code | kind |
-|---|---|
+A server answers an error with the status of its row, in HTTP and in gRPC.
+
+| code | kind | status |
+|---|---|---|
 """
 _FIELDS = ("value", "rule", "remedy")
 _QUOTED = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
 """Words with hyphens in quotes, as all codes are."""
+_DERIVED = re.compile(r"^class (\w+)\((\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,22 +46,30 @@ class ErrorCode:
 
     raised: list[RaisedError] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
+    statuses: set[Status] = field(default_factory=set)
     tests: list[str] = field(default_factory=list)
 
     def page(self, code: str) -> str:
         """Return the page of the code as Markdown."""
         parts = [f"# {code}", f"Raised as {_codes(sorted(self.kinds))}."]
+        if self.statuses:
+            parts.append(f"A server answers {self.answers()}.")
         parts += [_paragraph(each) for each in self.raised]
         if self.tests:
             parts.append("Shown by " + ", ".join(f"`{test}`" for test in self.tests) + ".")
         return "\n\n".join(parts) + "\n"
+
+    def answers(self) -> str:
+        """Return the statuses in words."""
+        return " or ".join(f"{each.http} `{each.grpc}`" for each in sorted(self.statuses))
 
 
 def error_pages() -> dict[str, str]:
     """Return the pages of all codes, and their index, by the names of their files."""
     codes = dict(sorted(error_codes().items()))
     rows = (
-        f"| [{code}]({code}.md) | {_codes(sorted(each.kinds))} |" for code, each in codes.items()
+        f"| [{code}]({code}.md) | {_codes(sorted(each.kinds))} | {each.answers()} |"
+        for code, each in codes.items()
     )
     pages = {f"{FOLDER}/{code}.md": each.page(code) for code, each in codes.items()}
     return {f"{FOLDER}/index.md": _INDEX + "\n".join(rows) + "\n", **pages}
@@ -66,12 +79,16 @@ def error_codes() -> dict[str, ErrorCode]:
     """Return every code that the packages state or a test expects."""
     codes: dict[str, ErrorCode] = {}
     stated: set[str] = set()
+    classes = {each.__name__: each for each in OF_CLASS}
     for package in sorted(path.parent for path in ROOT.glob("*/__init__.py")):
         if package.name == "tests":
             continue
         for path in sorted(package.rglob("*.py")):
             source = path.read_text(encoding="utf-8")
             stated.update(_QUOTED.findall(source))
+            for name, base in _DERIVED.findall(source):
+                if base in classes:
+                    classes.setdefault(name, classes[base])
             for code, raised in _raised_in(source, str(path.relative_to(ROOT))):
                 codes.setdefault(code, ErrorCode()).raised.append(raised)
                 codes[code].kinds.add(raised.kind)
@@ -79,6 +96,9 @@ def error_codes() -> dict[str, ErrorCode]:
         source = path.read_text(encoding="utf-8")
         if not stated.isdisjoint(_QUOTED.findall(source)):
             _add_tests(source, str(path.relative_to(ROOT)), codes, stated)
+    for code, each in codes.items():
+        known = each.kinds & classes.keys()
+        each.statuses = {status_of(classes[kind], code) for kind in known}
     return codes
 
 

@@ -46,6 +46,8 @@ from swarmx.links.wire.messages import (
     payload_of,
     stamped,
 )
+from waferstream.core.error_status import status_of
+from waferstream.core.errors import ApplianceRuntimeServerError
 from waferstream.core.messages.messages import Envelope
 from waferstream.core.messages.payload import Payload
 from waferstream.core.units import MIB
@@ -54,6 +56,7 @@ _FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message
 _LOOK_S = 1.0  # between two looks at a connection that does not come about
 _HANDSHAKE_S = 5.0  # a peer refuses handshakes until it knows the directory
 _CLOSE_S = 5.0  # how long close() waits for peers to read what was sent
+_REFUSED = grpc.StatusCode[status_of(ApplianceRuntimeServerError, "peer-refuses").grpc]
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ class GrpcEndpoint:
         peer = str(dict(context.invocation_metadata()).get("role", ""))
         if not self._is_of_peer(peer, context):
             self.refused += 1
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a role of this cluster")
+            context.abort(_REFUSED, "not a role of this cluster")
         try:
             for encoded in frames:
                 if not self._inbox.put(self._read(peer, encoded, frames)):

@@ -20,6 +20,13 @@ def test_page_says_what_the_error_says(codes: dict[str, ErrorCode]) -> None:
     assert "test_data_executor.py::test_two_loops_at_a_time_are_refused`" in page
 
 
+def test_page_says_what_a_server_answers(codes: dict[str, ErrorCode]) -> None:
+    """Also for a class that is defined elsewhere; codes of reports have no status."""
+    assert "A server answers 504 `DEADLINE_EXCEEDED`." in codes["role-stalled"].page("role-stalled")
+    assert codes["bits-disputed"].answers() == "500 `DATA_LOSS` or 500 `INTERNAL`"
+    assert codes["shape-not-stated"].answers() == ""
+
+
 def test_values_of_a_text_are_expressions_in_braces(codes: dict[str, ErrorCode]) -> None:
     page = codes["model-exceeds-host"].page("model-exceeds-host")
     assert "training needs at least {format_bytes(needs.total)} of memory on one host" in page
