@@ -32,7 +32,7 @@ from waferstream.core.roles.role import (
     RunningJob,
     Waiting,
 )
-from waferstream.host.log_file import LogFile
+from waferstream.host.standard_streams import LogFile
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -23,9 +23,9 @@ from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.current import backend_of, current_backend
 from cstorch.session.session import Session
+from waferstream.compiler.artifact import schedule_listing
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import capture_both, captured_sizes
-from waferstream.compiler.listing import schedule_listing
 from waferstream.core.errors import ApplianceCompilationError, ConfigError
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.loading import Loading

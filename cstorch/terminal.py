@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 
 from waferstream.core.units import format_ps, format_rate
+from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.start_up import StartUp
-from waferstream.machine.timed_steps import TimedSteps
 
 log = logging.getLogger("waferstream")
 

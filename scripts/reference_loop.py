@@ -27,7 +27,7 @@ from scripts.reference_update import (
     place_eps,
 )
 from waferstream.compiler.capture.autocast import autocast
-from waferstream.compiler.half_tensor import HalfMode, to_half
+from waferstream.compiler.lower_half import HalfMode, to_half
 from waferstream.compiler.results.step_means import close_step
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.phases import load_params

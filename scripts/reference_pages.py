@@ -20,7 +20,7 @@ from waferstream.cli.arguments import build_parser
 from waferstream.cli.check import check_parser
 from waferstream.cli.execute import exec_parser
 from waferstream.cli.flags.run import RUN_COMMANDS
-from waferstream.cli.tools.groups import TOOLS, tool_commands
+from waferstream.cli.tools.command import TOOLS, tool_commands
 from waferstream.config.schema.files import FileKind, schema_of
 from waferstream.config.schema.keys import ConfigKey, keys_of
 

@@ -21,7 +21,7 @@ from typing import Literal
 
 from appliance.placement.host_memory import free_bytes
 from waferstream.core.program.program import MASTER_BYTES, Program
-from waferstream.machine.sram.liveness import lives
+from waferstream.machine.sram.space import lives
 
 _FP32_PER_HALF = 2
 """Host bytes per planned byte where kernels hold the half type in fp32."""

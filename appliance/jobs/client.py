@@ -19,7 +19,7 @@ from waferstream.core.errors import (
     ClusterJobScheduleError,
     ConfigError,
 )
-from waferstream.host.log_file import LINE_FORMAT, LogFile
+from waferstream.host.standard_streams import LINE_FORMAT, LogFile
 from waferstream.host.user_state import STATE_FOLDER, open_private
 
 log = logging.getLogger("waferstream")

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from waferstream.compiler.capture.captured import Captured
-from waferstream.compiler.capture.earlier_gradients import (
+from waferstream.compiler.capture.live_weights import (
     PendingGradient,
     is_pending,
     pending_gradient,

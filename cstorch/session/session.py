@@ -35,8 +35,8 @@ from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import Place
 from waferstream.core.roles.installation import InputFeed
+from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.program_report import ProgramReport
-from waferstream.machine.timed_steps import TimedSteps
 
 
 class Session:

@@ -36,7 +36,7 @@ from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.repeated_layers import RepeatedLayers
 from waferstream.compiler.artifact import ArtifactCache
 from waferstream.compiler.capture.capture import masters_of
-from waferstream.compiler.capture.host_draws import refuse_host_draws
+from waferstream.compiler.capture.host_reads import refuse_host_draws
 from waferstream.compiler.compile import CompileRequest, compile_recorded, recorded_digest
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.depth import CAPTURED_LAYERS

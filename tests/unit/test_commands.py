@@ -12,7 +12,7 @@ import pytest
 from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import parse_check
 from waferstream.cli.execute import parse_exec
-from waferstream.cli.tools.groups import TOOLS, tool_parser
+from waferstream.cli.tools.command import TOOLS, tool_parser
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [

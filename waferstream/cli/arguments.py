@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.flag import Flag
 from waferstream.cli.flags.run import RUN_COMMANDS, RUN_FLAGS
-from waferstream.cli.tools.groups import TOOLS
+from waferstream.cli.tools.command import TOOLS
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.core.config import validate

@@ -21,7 +21,7 @@ from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import check, parse_check
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.run import log_to_terminal, run
-from waferstream.cli.tools.groups import TOOLS, run_tool
+from waferstream.cli.tools.command import TOOLS, run_tool
 from waferstream.core.errors import WaferStreamError
 from waferstream.core.system_errors import file_error
 from waferstream.host import tracebacks

@@ -13,13 +13,12 @@ from waferstream.compiler.artifact import ArtifactCache
 from waferstream.compiler.capture.annotations import recompute_marks
 from waferstream.compiler.capture.capture import Step
 from waferstream.compiler.capture.captured import Captured, separated
-from waferstream.compiler.capture.constants import own_constants
+from waferstream.compiler.capture.known_values import own_constants
 from waferstream.compiler.capture.traced_buffers import TracedBuffers
 from waferstream.compiler.compiled import Compiled, program_digest
 from waferstream.compiler.derivation.recording import Recording, record
-from waferstream.compiler.derivation.step_inputs import MARK, replace_marked
+from waferstream.compiler.derivation.step_inputs import MARK, fill_from_input, replace_marked
 from waferstream.compiler.lower_half import lowering_of
-from waferstream.compiler.passes.inputs import fill_from_input
 from waferstream.compiler.passes.pipeline import run_passes
 from waferstream.compiler.passes.rematerialize import recompute_layers, recompute_regions
 from waferstream.compiler.results.shares import Shared, share_batch

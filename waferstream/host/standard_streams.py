@@ -1,4 +1,4 @@
-"""Standard output and standard error that may not be writable until the program ends.
+"""Standard output, standard error and log files that may not be writable until the program ends.
 
 A reader goes away (``| head``), a terminal is closed, the disk of a log is full.
 """
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 log = logging.getLogger("waferstream")
@@ -20,6 +21,9 @@ _OUT, _ERR = "standard output", "standard error"
 
 _READER_GONE = (errno.EPIPE, errno.EIO)
 """Of a pipe that was closed; of a terminal that was closed."""
+
+LINE_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
+"""The form of a line of the log of a run or of a job."""
 
 
 class _Stream:
@@ -130,3 +134,37 @@ def _bare(stream: TextIO) -> TextIO:
 def _named(error: OSError) -> OSError:
     error.filename = _OUT
     return error
+
+
+class LogFile(logging.Handler):
+    """Handler that appends lines to a file, which is open only while a line is written.
+
+    A line that cannot be written is lost; standard error says so, once.
+
+    Args:
+        path: The file.
+        form: The form of a line, as of ``logging.Formatter``.
+        opener: What opens the file, as of ``open``.
+    """
+
+    def __init__(
+        self, path: Path, form: str, opener: Callable[[str, int], int] | None = None
+    ) -> None:
+        super().__init__()
+        self._path = path
+        self._opener = opener
+        self._has_failed = False
+        self.setFormatter(logging.Formatter(form))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record) + "\n"
+        try:
+            with open(
+                self._path, "a", encoding="utf-8", errors="backslashreplace", opener=self._opener
+            ) as file:
+                file.write(line)
+        except OSError as error:
+            if not self._has_failed:
+                self._has_failed = True
+                reason = error.strerror or error
+                print(f"Warning: {self._path}: {reason}. The run goes on.", file=sys.stderr)

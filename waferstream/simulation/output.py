@@ -13,7 +13,7 @@ from waferstream.machine.trace import Activities, write_trace
 from waferstream.reports.amounts import energy_facts, format_duration, format_energy
 from waferstream.reports.curve.result import CurvePoint, CurveResult, PointDetail
 from waferstream.reports.curve.text import headline, table_text
-from waferstream.reports.machine.layer_groups import LAYER_HEADER, layer_row
+from waferstream.reports.machine.use import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
 
 log = logging.getLogger("waferstream")

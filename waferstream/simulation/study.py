@@ -19,9 +19,9 @@ from waferstream.core.program.micro_batches import (
     rounds_of,
 )
 from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
+from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.sram import data_bytes, describe
 from waferstream.machine.start_up import start_up
-from waferstream.machine.timed_steps import TimedSteps
 from waferstream.reports.curve.result import (
     CurvePoint,
     FilledWafer,
@@ -31,8 +31,7 @@ from waferstream.reports.curve.result import (
     efficiencies,
 )
 from waferstream.reports.economics import TrainingBill
-from waferstream.reports.machine.layer_groups import group_layers
-from waferstream.reports.machine.use import MachineUse
+from waferstream.reports.machine.use import MachineUse, group_layers
 from waferstream.reports.run.summary import Emulated
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import CapturedStep

@@ -30,9 +30,8 @@ from waferstream.core.program.program import Program
 from waferstream.core.program.segment import Segment
 from waferstream.host.files import replacing
 from waferstream.reports.wafer_trace.kernel_trace import KernelTrace
-from waferstream.reports.wafer_trace.moving_picture import moving_picture
 from waferstream.reports.wafer_trace.page import trace_page
-from waferstream.reports.wafer_trace.picture import trace_picture
+from waferstream.reports.wafer_trace.picture import moving_picture, trace_picture
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.wafer_trace_request import FLAG, WaferTraceRequest
 from waferstream.training.setup.backend import make_backend

@@ -29,17 +29,15 @@ from waferstream.core.program.schedule import Rounds
 from waferstream.core.program.segment import ARITHMETIC_KINDS
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.sparsity.spec import WeightSparsity
-from waferstream.machine.attribution import StepTiming
+from waferstream.machine.attribution import StepTiming, TimedSteps
 from waferstream.machine.densities import StepSparsity
 from waferstream.machine.hardware import EVEN, MachineSpec
 from waferstream.machine.record import Record
 from waferstream.machine.sram import SramPlan
 from waferstream.machine.stalls import StreamCheck
-from waferstream.machine.timed_steps import TimedSteps
 from waferstream.machine.timeline import State
 from waferstream.simulator.cluster_timing import ClusterTiming, RoundCache
-from waferstream.simulator.costed_program import DENSE_STEP, CostedProgram
-from waferstream.simulator.costed_sizes import CostedSizes
+from waferstream.simulator.costed_program import DENSE_STEP, CostedProgram, CostedSizes
 from waferstream.simulator.periodicity import run_until_periodic
 from waferstream.simulator.stream_checks import checked_streams
 

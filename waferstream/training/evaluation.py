@@ -18,7 +18,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.training.callback import Callbacks
 from waferstream.training.observers.observer import EvaluationLog, Observer
 from waferstream.training.run_plan import steps_of_epoch
-from waferstream.training.setup.flags import scoped_flags
+from waferstream.training.setup.backend import scoped_flags
 from waferstream.training.setup.loaders import make_loader
 from waferstream.training.setup.steps import Step, evaluation_step
 

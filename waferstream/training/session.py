@@ -25,8 +25,7 @@ from waferstream.training.observers.observer import Observer
 from waferstream.training.observers.progress import Progress
 from waferstream.training.results.run_folder import RunFolder, claimed, writable_or_temporary
 from waferstream.training.results.summary import log_places, log_throughput, summarize
-from waferstream.training.setup.backend import COMPILED, make_backend
-from waferstream.training.setup.flags import global_flags
+from waferstream.training.setup.backend import COMPILED, global_flags, make_backend
 from waferstream.training.trace_request import TraceRequest
 from waferstream.training.trainer import Outcome, Trainer
 

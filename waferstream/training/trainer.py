@@ -42,7 +42,7 @@ from waferstream.training.observers.logger import Logger
 from waferstream.training.observers.observer import Observer
 from waferstream.training.observers.reporter import TrainingReporter
 from waferstream.training.run_plan import RunPlan, plan_run
-from waferstream.training.setup.flags import scoped_flags
+from waferstream.training.setup.backend import scoped_flags
 from waferstream.training.setup.loaders import make_loader
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler, make_watch
 from waferstream.training.setup.steps import training_step

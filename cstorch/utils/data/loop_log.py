@@ -10,8 +10,7 @@ from cstorch.progress import eval_line, train_line
 from cstorch.session.session import Session
 from cstorch.utils.data.profiler import Profiler
 from waferstream.core.program.program import ProgramKind
-from waferstream.host.progress_bar import ProgressBar
-from waferstream.host.terminal import shows_bars
+from waferstream.host.terminal import ProgressBar, shows_bars
 
 log = logging.getLogger("waferstream")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from appliance.coordinator.step_results import StepResult
-from waferstream.machine.timed_steps import TimedSteps
+from waferstream.machine.attribution import TimedSteps
 
 SMOOTHING = 0.4  # weight of the newest measurement, the vendor's
 

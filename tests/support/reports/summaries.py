@@ -20,7 +20,7 @@ from waferstream.reports.curve.runs import curve_of_runs
 from waferstream.reports.economics import StepEnergy, TrainingBill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.host import Host
-from waferstream.reports.machine.layer_groups import LayerGroup
+from waferstream.reports.machine.use import LayerGroup
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
 
 HOST = Host("Xeon <2>", cores=2, memory_bytes=8 << 30, python="3.11.2", torch="2.13.0")

@@ -7,7 +7,14 @@ software stacks (``software``) are tables of presets. Fitted on the calibration 
 table only.
 """
 
-from waferstream.baselines.gpu.curve import KINDS, CurvePolicy, GpuPoint, gpu_curve
+from waferstream.baselines.gpu.curve import (
+    KINDS,
+    CurvePolicy,
+    GpuMemory,
+    GpuPoint,
+    gpu_curve,
+    training_memory,
+)
 from waferstream.baselines.gpu.hardware import (
     A100_40,
     A100_80,
@@ -27,7 +34,6 @@ from waferstream.baselines.gpu.hardware import (
     NetworkSpec,
 )
 from waferstream.baselines.gpu.inference import decode_s_per_token, prefill_s, request_s
-from waferstream.baselines.gpu.memory import GpuMemory, training_memory
 from waferstream.baselines.gpu.software import (
     AUTOCAST_DDP,
     DEEPSPEED,

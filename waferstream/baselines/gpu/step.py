@@ -7,6 +7,11 @@ for m micro-batches and p pipeline stages of v parts. A stage is compute and the
 compute does not hide. ``(p - 1) / v`` stage times are the bubble (Narayanan et al., 2021);
 transfers between stages are hidden. Communication once per step hides behind at most one
 micro-batch.
+
+A layer takes the sum of three terms: matrix products at a share of the peak, attention at the share
+of its kernel, and activation traffic at the bandwidth of HBM. Small layers are therefore less
+efficient without a fitted curve: arithmetic grows with the square of the hidden size, traffic
+linearly.
 """
 
 from __future__ import annotations
@@ -14,11 +19,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from waferstream.baselines.gpu.communication import Group, data_traffic, tensor_traffic_s
-from waferstream.baselines.gpu.compute import head_s, launch_s, layer_s, optimizer_s
-from waferstream.baselines.gpu.hardware import GpuClusterSpec
+from waferstream.baselines.gpu.hardware import GpuClusterSpec, GpuSpec, HostSpec
 from waferstream.baselines.gpu.software import SoftwareSpec
-from waferstream.baselines.gpu.workload import Parallelism, Workload
+from waferstream.baselines.gpu.workload import Parallelism, Recompute, Workload
 from waferstream.core.errors import ConfigError
+
+_ALIGNED = 8
+"""Elements of 16 bit in the 16 bytes to which tensor cores want every row aligned."""
+
+_MATMUL_PASSES: dict[Recompute, float] = {"none": 3, "selective": 3.5, "full": 4}
+_OTHER_PASSES: dict[Recompute, float] = {"none": 3, "selective": 4, "full": 4}
+"""Equivalent forward passes of a step: forward (1), backward (2) and recomputation."""
+
+_FLASH_PASSES: dict[Recompute, float] = {"none": 3.5, "selective": 3.5, "full": 4.5}
+"""Equivalent forward passes of fused attention, whose backward pass recomputes the scores: five
+matrix products against two. Selective recomputation keeps its result."""
+
+_LAYER_KERNELS: dict[Recompute, int] = {"none": 21, "selective": 21, "full": 29}
+"""Kernels of a layer, forward and backward, that no software stack fuses into others.
+
+Forward 8: four matrix products, attention, two norms, activation. Backward 13: two products for
+each of the four, attention and the row sums before it (Dao, 2023: FlashAttention-2), two norms,
+activation. Full recomputation repeats the forward ones. Biases, residual sums, head, optimizer and
+communication are left out, so the number is a lower bound.
+"""
 
 
 @dataclass(frozen=True)
@@ -150,3 +174,102 @@ def _check_stages(workload: Workload, parallelism: Parallelism) -> None:
             value=stages,
             rule=f"at most {workload.layers}",
         )
+
+
+def layer_s(
+    workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
+) -> float:
+    """Return the seconds of one layer, forward and backward, for one micro-batch on one GPU.
+
+    Tensor parallelism divides everything except the passes that every rank makes over whole
+    vectors (``whole_passes``).
+    """
+    arithmetic = _matmul_s(workload, parallelism, gpu, software) + _attention_s(
+        workload, parallelism, gpu, software
+    )
+    traffic = _traffic_s(workload, parallelism, gpu, software)
+    return arithmetic / parallelism.tensor + traffic
+
+
+def head_s(
+    workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
+) -> float:
+    """Return the seconds of output projection and loss, in 16 bit and never recomputed."""
+    tokens = parallelism.micro_batch * workload.seq_len
+    flops = 6 * workload.head_parameters * tokens
+    moved = software.vocabulary_bytes * workload.vocab * tokens
+    rate = _matmul_flops_per_s(gpu, software)
+    return (flops / rate + moved / _hbm(gpu)) / parallelism.tensor
+
+
+def launch_s(layers: int, parallelism: Parallelism, host: HostSpec) -> float:
+    """Return the least seconds in which a host launches the kernels of a micro-batch."""
+    return layers * _LAYER_KERNELS[parallelism.recompute] * host.launch_s
+
+
+def optimizer_s(owned_parameters: float, threads: int, cluster: GpuClusterSpec) -> float:
+    """Return the seconds of an Adam update: gradient in, 12 bytes of state in and out, weight out.
+
+    Args:
+        owned_parameters: Parameters that one rank updates; gradients and weights have 16 bit.
+        threads: Host threads that run the update; gradient and weight then pass PCIe. 0: the GPU.
+        cluster: The hardware.
+    """
+    if not threads:
+        return owned_parameters * (2 + 2 * 12 + 2) / _hbm(cluster.gpu)
+    host = cluster.host
+    update_s = 1 / (threads * host.adam_per_core_s)
+    return owned_parameters * (update_s + (2 + 2) / host.pcie_bandwidth_bytes_per_s)
+
+
+def _matmul_s(
+    workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
+) -> float:
+    """Return the seconds of all matrix products of one layer, without tensor parallelism."""
+    tokens = parallelism.micro_batch * workload.seq_len
+    flops = _MATMUL_PASSES[parallelism.recompute] * 2 * workload.layer_parameters * tokens
+    rate = _matmul_flops_per_s(gpu, software)
+    if parallelism.float8:
+        rate *= gpu.flops_8bit_per_s / gpu.flops_16bit_per_s * software.float8_share
+    return flops / (rate * _alignment(workload.hidden, gpu))
+
+
+def _attention_s(
+    workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
+) -> float:
+    """Return the seconds of attention of one layer, without tensor parallelism."""
+    scores = parallelism.micro_batch * workload.scores_per_sequence / workload.layers
+    flops = 4 * scores * workload.hidden / workload.heads
+    if software.flash_attention:
+        # Masked scores, half of all, are skipped.
+        share = gpu.flash_share * software.attention_speed
+        passes = _FLASH_PASSES[parallelism.recompute]
+        return passes * flops / 2 / (gpu.flops_16bit_per_s * share)
+    passes = _OTHER_PASSES[parallelism.recompute]
+    rate = _matmul_flops_per_s(gpu, software) * _alignment(workload.head_size, gpu)
+    return passes * flops / rate + passes / 3 * software.score_bytes * scores / _hbm(gpu)
+
+
+def _traffic_s(
+    workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
+) -> float:
+    """Return the seconds that one layer moves activations through HBM."""
+    tokens = parallelism.micro_batch * workload.seq_len
+    divided = (software.hidden_passes - software.whole_passes) / parallelism.tensor
+    passes = _OTHER_PASSES[parallelism.recompute] / 3 * (divided + software.whole_passes)
+    return passes * 2 * workload.hidden * tokens / _hbm(gpu)
+
+
+def _matmul_flops_per_s(gpu: GpuSpec, software: SoftwareSpec) -> float:
+    """Return the sustained 16-bit rate of matrix products."""
+    return gpu.flops_16bit_per_s * gpu.matmul_share * software.matmul_speed
+
+
+def _alignment(extent: int, gpu: GpuSpec) -> float:
+    """Return the relative speed of a matrix product with this extent."""
+    return gpu.misaligned_share if extent % _ALIGNED else 1.0
+
+
+def _hbm(gpu: GpuSpec) -> float:
+    """Return the sustained HBM bandwidth in bytes per second."""
+    return gpu.hbm_bandwidth_bytes_per_s * gpu.hbm_share

@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from typing import get_args
 
-from waferstream.cli.flags.flag import NUMBER, SWITCH, WORDS, Flag, key_flag
-from waferstream.cli.flags.values import key_value, levels, setting
+from waferstream.cli.flags.flag import (
+    NUMBER,
+    SWITCH,
+    WORDS,
+    Flag,
+    key_flag,
+    key_value,
+    levels,
+    setting,
+)
 from waferstream.config.overrides import (
     BACKEND,
     CALLBACKS,

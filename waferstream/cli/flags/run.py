@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from waferstream.cli.flags.flag import NUMBER, SWITCH, WORDS, Flag
-from waferstream.cli.flags.values import count
+from waferstream.cli.flags.flag import NUMBER, SWITCH, WORDS, Flag, count
 from waferstream.config.params import Mode
 from waferstream.machine.hardware.wafer import SYSTEMS
 from waferstream.machine.record import DEFAULT_LIMIT

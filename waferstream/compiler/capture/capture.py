@@ -45,11 +45,13 @@ from waferstream.compiler.capture.annotations import (
 )
 from waferstream.compiler.capture.capture_errors import explain, recorded_lines
 from waferstream.compiler.capture.captured import Captured
-from waferstream.compiler.capture.constants import own_constants
-from waferstream.compiler.capture.earlier_gradients import EarlierGradients
 from waferstream.compiler.capture.host_reads import RefuseHostReads
-from waferstream.compiler.capture.known_values import KnownValues
-from waferstream.compiler.capture.live_weights import live_weights, refuse_views_of_weights
+from waferstream.compiler.capture.known_values import KnownValues, own_constants
+from waferstream.compiler.capture.live_weights import (
+    EarlierGradients,
+    live_weights,
+    refuse_views_of_weights,
+)
 from waferstream.compiler.capture.shape_rules import own_shape_rules
 from waferstream.compiler.capture.traceable import traceable_forms
 from waferstream.compiler.capture.traced_buffers import TracedBuffers

@@ -1,4 +1,4 @@
-"""Values that are known while a step is traced: those computed from constants alone.
+"""Constants of a traced step, and values that follow from them and are known while it is traced.
 
 A traced tensor has no value, so ``x.item()``, ``if x.max() > 4`` and ``y[x > 4]`` fail. Where ``x``
 follows from constants, as positions made by ``torch.arange`` do, its value is the same in every
@@ -8,7 +8,7 @@ Buffers of the model do not count as constants, because a step may write to them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -97,3 +97,22 @@ class KnownValues(TorchDispatchMode):
             return False
         read = [values[operand] for operand in operands if operand in values]
         return not any(value is buffer for value in read for buffer in self._buffers)
+
+
+def own_constants(module: fx.GraphModule, are_copied: Callable[[torch.Tensor], bool]) -> None:
+    """Copy the memory of constants, since the user's program may write to its tensors."""
+    copies: dict[int, torch.UntypedStorage] = {}
+    for node in module.graph.find_nodes(op="get_attr"):
+        constant = getattr(module, str(node.target))
+        if isinstance(constant, torch.Tensor) and are_copied(constant):
+            with torch.no_grad():
+                setattr(module, str(node.target), _copy(constant, copies))
+
+
+def _copy(constant: torch.Tensor, copies: dict[int, torch.UntypedStorage]) -> torch.Tensor:
+    """Return a tensor of the same form in a copied storage, which ``copies`` has by address."""
+    storage = constant.untyped_storage()
+    if storage._cdata not in copies:
+        copies[storage._cdata] = storage.clone()
+    place = (constant.storage_offset(), constant.shape, constant.stride())
+    return torch.empty(0, dtype=constant.dtype).set_(copies[storage._cdata], *place)

@@ -36,8 +36,13 @@ from waferstream.compiler.results.batch_forms import (
     term,
 )
 from waferstream.compiler.results.label_counts import MEAN, NLL, NONE, SUM, LabelCounts, nll_of
-from waferstream.compiler.results.row_places import COPIES, RowPlaces, are_places
-from waferstream.compiler.results.sample_relations import base_name, relates_samples
+from waferstream.compiler.results.sample_relations import (
+    COPIES,
+    RowPlaces,
+    are_places,
+    base_name,
+    relates_samples,
+)
 from waferstream.compiler.results.two_sizes import TwoSizes
 
 _SAME_VALUES = COPIES | {"neg"}

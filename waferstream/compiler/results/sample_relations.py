@@ -1,15 +1,19 @@
-"""Tell ops that relate the samples of a batch to each other along a dimension."""
+"""Tell ops that relate the samples of a batch to each other, and ops that take rows by number.
+
+As a number a value such as ``arange(batch)`` is that of the whole batch. As an index it picks a row
+of the micro-batch.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import isclose
 from typing import Any
 
 from torch import fx
 
-from waferstream.compiler.ops import op_name
+from waferstream.compiler.ops import op_kind, op_name
 from waferstream.compiler.results.two_sizes import TwoSizes
 from waferstream.compiler.storages import tensors_of
 
@@ -21,6 +25,8 @@ _ALONG = {
 """Ops in which the elements along a dimension meet, with the position of that dimension."""
 
 _LAST = 2**62  # ends of slices beyond are those of the tensor
+
+COPIES = frozenset({"clone", "_to_copy", "contiguous", "lift_fresh_copy"})
 
 
 def base_name(node: fx.Node) -> str:
@@ -90,3 +96,53 @@ def _cuts(sizes: TwoSizes, node: fx.Node, samples: Sequence[int]) -> bool:
 
 def _ndim(node: Any) -> int:
     return max(tensors_of(node)[0].ndim, 1)
+
+
+class RowPlaces:
+    """Tells how ops read numbers of rows.
+
+    Args:
+        sizes: The step at two sizes.
+        of_inputs: The values that follow from inputs alone.
+    """
+
+    def __init__(self, sizes: TwoSizes, of_inputs: Collection[fx.Node]) -> None:
+        self._sizes = sizes
+        self._of_inputs = of_inputs
+
+    def picks(self, reader: fx.Node, place: fx.Node) -> bool:
+        """Return whether an op picks or writes something of each sample, by its row's number.
+
+        Numbers that are written at rows which the micro-batch has put in order say where these
+        were (``back[order] = arange(len(order))``).
+        """
+        name = base_name(reader)
+        if name.startswith("_embedding_bag"):  # of its own indices
+            return True
+        if name not in {"index", "index_put"}:
+            return False
+        source, index, *values = _arguments(reader)
+        samples = self._sizes.samples(source)
+        parts = {dim: part for dim, part in enumerate(index) if part is not None}
+        if values[:1] == [place]:
+            rows = [part for dim, part in parts.items() if dim in samples]
+            return bool(rows) and not any(part in self._of_inputs for part in rows)
+        return all(dim in samples for dim, part in parts.items() if part is place)
+
+    def keeps(self, node: fx.Node, place: fx.Node) -> bool:
+        """Return whether an op may read numbers of rows of a micro-batch."""
+        is_same = op_kind(node) == "view" or base_name(node) in COPIES
+        return is_same or node in self._of_inputs or self.picks(node, place)
+
+
+def are_places(node: fx.Node, places: Sequence[fx.Node]) -> bool:
+    """Return whether a value is numbers of rows, as some operands of its op are."""
+    name = base_name(node)
+    if name == "index_put":
+        return _arguments(node)[2] in places
+    is_picked = name == "index" or name.startswith("_embedding_bag")
+    return bool(places) and not is_picked
+
+
+def _arguments(node: fx.Node) -> list[Any]:
+    return list(node.args)

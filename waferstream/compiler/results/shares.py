@@ -22,8 +22,7 @@ from waferstream.compiler.ops import RANDOM_OPS, op_name
 from waferstream.compiler.results.batch_forms import Form, Share, Term, Value
 from waferstream.compiler.results.form_rules import FormRules
 from waferstream.compiler.results.label_counts import LabelCounts
-from waferstream.compiler.results.loss_guards import cut_guard
-from waferstream.compiler.results.term_edits import TermEdits
+from waferstream.compiler.results.term_edits import TermEdits, cut_guard
 from waferstream.compiler.results.two_sizes import Again, TwoSizes
 from waferstream.compiler.results.whole_values import given_whole
 from waferstream.core.errors import ApplianceCompilationError

@@ -22,8 +22,7 @@ from torch import fx
 
 from waferstream.compiler.capture.traced_buffers import TracedBuffers
 from waferstream.compiler.ops import op_kind
-from waferstream.compiler.results.batch_norm import split_batch_norms
-from waferstream.compiler.results.state_cut import StateCut, varying
+from waferstream.compiler.results.state_cut import StateCut, split_batch_norms, varying
 from waferstream.compiler.storages import overwritten
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.program.kernel_source import KernelSource

@@ -1,4 +1,10 @@
-"""Edit the terms of a step's sums, forward and backward, until all of them are sums."""
+"""Edit the terms of a step's sums, forward and backward, until all of them are sums.
+
+Ops that keep a loss within limits (``nan_to_num``, ``clamp``, ``where(isfinite(loss), ...)``) act
+on the loss of the batch, which no micro-batch knows. As long as the loss is within the limits they
+change nothing. So they are cut out of the step, and the coordinator runs them on the loss of the
+batch: a step whose loss they would have changed ends the run.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,15 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_map_only
 
+from waferstream.compiler.capture.capture_errors import line_of_node
+from waferstream.compiler.capture.captured import Captured
 from waferstream.compiler.derivation.step_inputs import MARK
 from waferstream.compiler.ops import op_name
 from waferstream.compiler.results.batch_forms import Addend, Form, LabelCount, Share, Term
 from waferstream.compiler.results.form_rules import FormRules
-from waferstream.compiler.results.gradient_paths import backward_of, entering
 from waferstream.compiler.results.label_counts import SUM, counter, nll_of
 from waferstream.compiler.results.two_sizes import TwoSizes
+from waferstream.core.program.kernel_source import KernelSource, kernel_source
 
 _NLL_BACKWARD = frozenset({"nll_loss_backward", "nll_loss2d_backward"})
 _aten = torch.ops.aten
@@ -125,3 +133,70 @@ def _inserted_count(made: fx.Node) -> list[fx.Node]:
         operands = tree_map_only(fx.Node, lambda each: each.meta["val"], node.args)
         node.meta = {**made.meta, "seq_nr": None, "val": node.target(*operands)}  # type: ignore[operator]
     return added
+
+
+def backward_of(node: fx.Node) -> list[fx.Node]:
+    """Return the ops of the backward pass of a value of the forward pass, in order."""
+    made = nll_of(node) or node
+    number = made.meta["seq_nr"]
+    same = [
+        each
+        for each in node.graph.nodes
+        if each.op == "call_function" and each.meta.get("seq_nr") == number
+    ]
+    # An op without a gradient has the number of the op before.
+    if next((each for each in same if not each.meta["backward"]), None) is not made:
+        return []
+    return [each for each in same if each.meta["backward"] and not each.meta.get("is_gradient_acc")]
+
+
+def entering(backward: Collection[fx.Node]) -> list[fx.Node]:
+    """Return the gradients that the backward pass of a value starts from."""
+    read = (operand for node in backward for operand in node.all_input_nodes)
+    return [
+        operand
+        for operand in dict.fromkeys(read)
+        if operand not in backward and (operand.meta["backward"] or operand.meta["seed"])
+    ]
+
+
+def cut_guard(part: Captured, guard: fx.Node, value: fx.Node) -> tuple[KernelSource, str] | None:
+    """Cut an op that guards a sum out of a step.
+
+    Args:
+        part: The step, which is edited.
+        guard: The op.
+        value: The sum.
+
+    Returns:
+        The kernel from the sum to what the op makes of it, and the op with its line; None if the op
+        reads more than the sum and constants.
+    """
+    cone = _cone(guard, value)
+    if any(node.op == "placeholder" for node in cone):
+        return None
+    ordered = [node for node in part.graph.nodes if node in cone and node.op == "call_function"]
+    kernel = kernel_source(part.module, ordered, [value], [guard])
+    own = backward_of(guard)
+    gradients = entering(own)
+    for node in own:
+        for user in [user for user in node.users if user not in own]:
+            user.replace_input_with(node, gradients[0])
+    for node in reversed(own):
+        part.graph.erase_node(node)
+    guard.replace_all_uses_with(value)
+    part.graph.erase_node(guard)
+    line = line_of_node(guard.meta.get("stack_trace")) or "outside the model"
+    return kernel, f"{op_name(guard)}, {line}"
+
+
+def _cone(guard: fx.Node, value: fx.Node) -> set[fx.Node]:
+    """Return the nodes that an op is computed from, down to the sum."""
+    found: set[fx.Node] = set()
+    waiting = [guard]
+    while waiting:
+        node = waiting.pop()
+        if node not in found and node is not value:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found

@@ -1,14 +1,11 @@
 """Numbers of the emulated machine, each with status and source (see ``sourced``)."""
 
-from waferstream.machine.hardware.defects import DefectSpec
 from waferstream.machine.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from waferstream.machine.hardware.inputs import InputSpec
-from waferstream.machine.hardware.jitter import EVEN, JitterSpec
-from waferstream.machine.hardware.machine import MachineSpec
+from waferstream.machine.hardware.machine import EVEN, JitterSpec, MachineSpec, StartUpSpec
 from waferstream.machine.hardware.sourced import override
-from waferstream.machine.hardware.start_up import StartUpSpec
 from waferstream.machine.hardware.streams import MemoryXSpec, SwarmXSpec
-from waferstream.machine.hardware.wafer import CS2, CS3, WaferSpec
+from waferstream.machine.hardware.wafer import CS2, CS3, DefectSpec, WaferSpec
 
 __all__ = [
     "CS2",

@@ -1,24 +1,130 @@
-"""The whole machine of cluster.yaml: a CS system, MemoryX, SwarmX, inputs, start-up and jitter."""
+"""The whole machine of cluster.yaml: a CS system, MemoryX, SwarmX, inputs, start-up and jitter.
+
+Times around the steps are bytes over bandwidth plus a fixed time, each constant from one
+calibration row. Two runs of the same job differ as much as the model errs: 13.2 to 20.5 s for the
+same initial weights (T0092), 464 to 584 s for the same checkpoint (T0098), of which the rows state
+the shortest. The site guide's "60 s per billion parameters" of a checkpoint are 200 MB/s. See
+``waferstream.machine.start_up`` for the model, and ``waferstream.machine.jitter`` for that of roles
+that are slower than others.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from waferstream.core.config import Config, before
 from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.core.units import PS_PER_MS, PS_PER_S
 from waferstream.machine.hardware.inputs import InputSpec
-from waferstream.machine.hardware.jitter import JitterSpec
-from waferstream.machine.hardware.sourced import merged
-from waferstream.machine.hardware.start_up import StartUpSpec
+from waferstream.machine.hardware.sourced import merged, sourced
 from waferstream.machine.hardware.streams import MemoryXSpec, SwarmXSpec
 from waferstream.machine.hardware.wafer import CS2, SYSTEMS, WaferSpec
 
 MOST, LEAST = 10**30, 1e-30
 """Limits of every number but zero: a number beyond is a typing error, and floats overflow soon."""
+
+_ROLE = re.compile(r"(csx|br|wgt)-(0|[1-9]\d*)")
+
+SLOWEST = 1_000_000
+"""Largest factor by which a role may be slower."""
+
+
+class JitterSpec(Config):
+    """Slow roles and random variation of times; by default none.
+
+    ``stragglers`` maps a CS system, a SwarmX switch or a weight server (``csx-3``, ``br-0``,
+    ``wgt-1``) to the factor by which it is slower; roles that a cluster lacks are ignored, so that
+    one machine serves a sweep. The sigmas are standard deviations of the logarithm of a
+    time, whose median stays what it is without jitter.
+    """
+
+    seed: NonNegativeInt = sourced(0, "assumed", "any; one seed gives one run, to the picosecond")
+    kernel_sigma: NonNegativeFloat = sourced(
+        0.0, "assumed", "no spread of kernel times published", le=1
+    )
+    transfer_sigma: NonNegativeFloat = sourced(
+        0.0, "assumed", "no spread of transfers published", le=1
+    )
+    stragglers: Mapping[str, PositiveFloat] = sourced({}, "assumed", "no slow role published")
+
+    @field_validator("stragglers")
+    @classmethod
+    def _name_slow_roles(cls, stragglers: Mapping[str, float]) -> Mapping[str, float]:
+        for role, factor in stragglers.items():
+            if not _ROLE.fullmatch(role):
+                raise ConfigError(
+                    "a straggler must be a role of the cluster",
+                    code="unknown-role",
+                    where="jitter.stragglers",
+                    value=role,
+                    rule="csx-N, br-N or wgt-N",
+                )
+            if not 1 <= factor <= SLOWEST:
+                raise ConfigError(
+                    f"the factor of {role} must be from 1 to {SLOWEST}; got {factor}",
+                    code="straggler-factor-out-of-range",
+                    where="jitter.stragglers",
+                    value=factor,
+                    rule=f"1 to {SLOWEST}",
+                )
+        return stragglers
+
+    @property
+    def varies(self) -> bool:
+        """Whether times vary from step to step; stragglers are always slow by the same factor."""
+        return bool(self.kernel_sigma or self.transfer_sigma)
+
+    def slowest(self, kind: str, count: int) -> float:
+        """Return the factor of the slowest of the roles ``kind-0`` to ``kind-(count - 1)``."""
+        factors = (f for role, f in self.stragglers.items() if self._is_in(role, kind, count))
+        return max(factors, default=1.0)
+
+    def of(self, role: str) -> float:
+        """Return the factor by which one role is slower."""
+        return self.stragglers.get(role, 1.0)
+
+    @staticmethod
+    def _is_in(role: str, kind: str, count: int) -> bool:
+        name, index = role.split("-")
+        return name == kind and int(index) < count
+
+
+EVEN = JitterSpec()
+
+
+class StartUpSpec(Config):
+    """The user node and its connection to MemoryX."""
+
+    compile_ps: NonNegativeInt = sourced(
+        120 * PS_PER_S, "assumed", "per job; the site guide says minutes to an hour"
+    )
+    compile_segment_ps: NonNegativeInt = sourced(
+        10 * PS_PER_S, "assumed", "per segment; 24 layers take 10 minutes, 96 half an hour"
+    )
+    transfer_start_ps: NonNegativeInt = sourced(
+        2_300 * PS_PER_MS,
+        "assumed",
+        "a process that sends imports PyTorch first, 2.3 s of CPU time",
+    )
+    transfer_bandwidth_bytes_per_s: PositiveInt = sourced(
+        2_473_394_495, "fitted", "T0092: 6.74 B fp32 weights, less transfer_start_ps"
+    )
+    storage_bandwidth_bytes_per_s: PositiveInt = sourced(
+        174_310_345, "fitted", "T0098: 6.74 B fp32 masters with two moments, one writer of HDF5"
+    )
 
 
 def _from_name(value: object) -> object:

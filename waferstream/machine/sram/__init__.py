@@ -1,6 +1,5 @@
 """Plan the SRAM of a wafer: what it holds during a step, and whether that fits."""
 
-from waferstream.machine.sram.liveness import Moment, moments, stash_by_layer
 from waferstream.machine.sram.plan import (
     SramPlan,
     check_fits,
@@ -16,7 +15,14 @@ from waferstream.machine.sram.report import (
     report_text,
     sram_report,
 )
-from waferstream.machine.sram.space import code_bytes, data_bytes, describe
+from waferstream.machine.sram.space import (
+    Moment,
+    code_bytes,
+    data_bytes,
+    describe,
+    moments,
+    stash_by_layer,
+)
 
 __all__ = [
     "LayerReport",

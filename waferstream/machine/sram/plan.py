@@ -10,9 +10,8 @@ from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.program.program import Program
 from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import WaferSpec
-from waferstream.machine.sram.liveness import Moment, moments
 from waferstream.machine.sram.recompute import capacities, recomputable, recompute
-from waferstream.machine.sram.space import buffer_bytes, data_bytes
+from waferstream.machine.sram.space import Moment, buffer_bytes, data_bytes, moments
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ import numpy.typing as npt
 from waferstream.core.program.program import Program
 from waferstream.core.program.segment import Footprint, Segment, Stash
 from waferstream.machine.hardware import WaferSpec
-from waferstream.machine.sram.liveness import Life, lives, moments_of, output_head
-from waferstream.machine.sram.space import Buffers, data_bytes
+from waferstream.machine.sram.space import Buffers, Life, data_bytes, lives, moments_of, output_head
 
 Lines = npt.NDArray[np.int64]
 """Footprints of all segments, [segments, 2]: fixed bytes, and bytes for each sample."""

@@ -10,9 +10,8 @@ from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
 from waferstream.core.program.segment import OpWork, Segment
 from waferstream.core.units import aligned, format_bytes
 from waferstream.machine.kernels import Grid
-from waferstream.machine.sram.liveness import lives
 from waferstream.machine.sram.plan import SramPlan, largest_with_recompute
-from waferstream.machine.sram.space import code_bytes, data_bytes, describe
+from waferstream.machine.sram.space import code_bytes, data_bytes, describe, lives
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from waferstream.core.units import format_rate, format_short, seconds
 from waferstream.host.files import replacing, write_json
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.amounts import energy_facts, format_duration, format_energy
-from waferstream.reports.curve.gpu_table import TITLE, gpu_table
 from waferstream.reports.curve.result import CurvePoint, CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve.text import (
+    TITLE,
     curve_table,
     extrapolation_texts,
     footnotes,
+    gpu_table,
     headline,
     own_footnotes,
     verdict,

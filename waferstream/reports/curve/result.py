@@ -44,7 +44,7 @@ from waferstream.machine.start_up import StartUp
 from waferstream.reports.activation_zeros import ActivationZeros
 from waferstream.reports.economics import StepEnergy, TrainingBill
 from waferstream.reports.evidence import ErrorBar
-from waferstream.reports.machine.layer_groups import LayerGroup
+from waferstream.reports.machine.use import LayerGroup
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary
 
 

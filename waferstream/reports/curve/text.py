@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from waferstream.core.units import (
+    aligned,
     counted,
     folded,
     format_bytes,
@@ -16,8 +17,14 @@ from waferstream.core.units import (
 )
 from waferstream.machine.attribution import CAUSES, OVERHEAD_NOTE
 from waferstream.reports.amounts import format_duration, format_energy
-from waferstream.reports.curve.gpu_table import gpu_text
-from waferstream.reports.curve.result import CurvePoint, CurveResult, TrainingInfo, sweet_spots
+from waferstream.reports.curve.result import (
+    CurvePoint,
+    CurveResult,
+    GpuComparison,
+    GpuCurve,
+    TrainingInfo,
+    sweet_spots,
+)
 from waferstream.reports.economics import TrainingBill
 from waferstream.reports.evidence import error_bar_text
 
@@ -30,6 +37,10 @@ MOST_ROWS = 25
 MOST_SPOTS = 8
 """Numbers of systems named as efficient ones."""
 _WORTH_SAYING = 1.1  # less is within the error of a prediction
+
+TITLE = "Samples/s of GPU clusters with the same model and batch, modelled"
+NOTHING = "-"
+"""The cell of a count at which the model does not fit, or a GPU would have no sample."""
 
 
 def headline(result: CurveResult) -> str:
@@ -244,3 +255,27 @@ def verdict(training: TrainingInfo, num_runs: int) -> str:
     if training.weights_sha256 is None:
         return "Bitwise reproducible: NO. The runs end with different weights."
     return f"Bitwise reproducible: yes. All {num_runs} runs end with the same weights."
+
+
+def gpu_table(gpus: GpuComparison) -> list[tuple[str, ...]]:
+    """Return a header and one row for each count of GPUs at which a curve has a point.
+
+    Curves without any point are left out; the note of the comparison names them.
+    """
+    curves = [curve for curve in gpus.curves if curve.fitting]
+    rates = [_rates(curve) for curve in curves]
+    counts = sorted({count for rate in rates for count in rate})
+    rows = [(f"{count:,}", *(rate.get(count, NOTHING) for rate in rates)) for count in counts]
+    return [("GPUs", *(curve.name for curve in curves)), *rows]
+
+
+def gpu_text(gpus: GpuComparison) -> str:
+    """Return the table as aligned lines with its note; the note alone without a curve."""
+    header, *rows = gpu_table(gpus)
+    if not rows:
+        return gpus.note
+    return "\n".join([TITLE, *aligned([header, *rows]), gpus.note])
+
+
+def _rates(curve: GpuCurve) -> dict[int, str]:
+    return {point.gpus: format_rate(point.samples_per_s) for point in curve.fitting}

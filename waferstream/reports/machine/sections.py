@@ -16,14 +16,14 @@ from waferstream.reports.machine.drawings import (
     sram_drawing,
     tree_drawing,
 )
-from waferstream.reports.machine.layer_groups import (
+from waferstream.reports.machine.use import (
     LAYER_HEADER,
     NUMBER,
     LayerGroup,
+    MachineUse,
     joint_path,
     layer_row,
 )
-from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import Block, Figures, Section, Sentence, Table
 
 

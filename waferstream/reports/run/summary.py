@@ -9,10 +9,9 @@ from typing import Any, Literal
 from pydantic import ConfigDict, TypeAdapter
 
 from csnode.engine.spec import LayerRegion
-from waferstream.machine.attribution import Attribution
+from waferstream.machine.attribution import Attribution, TimedSteps
 from waferstream.machine.program_report import ProgramReport
 from waferstream.machine.start_up import StartUp
-from waferstream.machine.timed_steps import TimedSteps
 from waferstream.reports.host import Host
 
 SUMMARY_NAME = "run_summary.json"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from waferstream.machine.timed_steps import TimedSteps
+from waferstream.machine.attribution import TimedSteps
 from waferstream.reports.run.history import HistoryFile
 from waferstream.reports.run.summary import Evaluation
 from waferstream.training.observers.observer import EvaluationLog, TrainingLog

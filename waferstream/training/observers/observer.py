@@ -8,8 +8,7 @@ from typing import Protocol
 
 from waferstream.core.messages.watch import TensorNorms, global_norms
 from waferstream.core.units import seconds
-from waferstream.machine.attribution import StepTiming
-from waferstream.machine.timed_steps import TimedSteps
+from waferstream.machine.attribution import StepTiming, TimedSteps
 
 TRAIN_LOSS, EVAL_LOSS = "train/loss", "eval/loss"
 

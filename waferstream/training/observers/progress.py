@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from cstorch.progress import eval_line, train_line
-from waferstream.host.progress_bar import ProgressBar
+from waferstream.host.terminal import ProgressBar
 from waferstream.training.observers.observer import EvaluationLog, TrainingLog
 
 

@@ -5,9 +5,14 @@ The libraries of pictures and pages take a second to import: a run imports this 
 
 from __future__ import annotations
 
+import math
 import shutil
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from appliance.elaboration.elaborate import costed_program
 from appliance.spec import ClusterSpec
@@ -15,15 +20,17 @@ from waferstream.core.roles.installation import Installation
 from waferstream.core.units import format_count
 from waferstream.host.files import replacing, write_json
 from waferstream.machine.hardware import MachineSpec
+from waferstream.reports import style
 from waferstream.reports.host import git_commit
 from waferstream.reports.machine.use import MachineUse
 from waferstream.reports.page import render
 from waferstream.reports.run.history import Curves
-from waferstream.reports.run.loss_picture import loss_picture
 from waferstream.reports.run.page import REPORT_NAME, Origin, run_page
-from waferstream.reports.run.summary import SUMMARY_NAME, RunSummary
+from waferstream.reports.run.summary import SUMMARY_NAME, Loss, RunSummary
 from waferstream.training.results.run_folder import RunFolder
 from waferstream.training.results.summary import PICTURE_NAME
+
+_SMOOTH_FROM = 100  # a curve of more steps is noisy
 
 
 def write_results(folder: RunFolder, summary: RunSummary, curves: Curves) -> None:
@@ -101,3 +108,70 @@ def write_report(
 def _own_commit() -> str | None:
     """Return the commit of this program; asking git takes some milliseconds."""
     return git_commit(Path(__file__).parent)
+
+
+def loss_picture(path: Path, train: Sequence[Loss], evaluation: Sequence[Loss], title: str) -> None:
+    """Draw training and evaluation losses over steps, as PNG; either may be empty.
+
+    Losses that are not finite are left out. A long training curve is drawn twice: faintly as it is,
+    and smoothed.
+    """
+    curve = _finite(train)
+    note = " (pale: each training step, dark: smoothed)" if len(curve) > _SMOOTH_FROM else ""
+    with style.picture(path, title, 8.0, 4.5) as figure:
+        axes = figure.add_subplot()
+        axes.set_title(f"Loss{note}", color=style.FAINT_INK)
+        axes.set_xlabel("step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.margins(x=0.02)
+        labels = [*_train_curve(axes, curve), *_eval_curve(axes, _finite(evaluation))]
+        figure.draw_without_rendering()
+        style.label_ends(axes, labels)
+
+
+def _finite(losses: Sequence[Loss]) -> list[Loss]:
+    return [(step, loss) for step, loss in losses if math.isfinite(loss)]
+
+
+def _train_curve(axes: Axes, losses: Sequence[Loss]) -> list[style.EndLabel]:
+    if not losses:
+        return []
+    steps, values = zip(*losses, strict=True)
+    if len(losses) > _SMOOTH_FROM:
+        axes.plot(steps, values, color=style.BLUE, alpha=0.25, linewidth=1.0)
+        values = tuple(_smooth(values))
+    axes.plot(steps, values, color=style.BLUE, marker="o" if len(losses) == 1 else None)
+    return [style.EndLabel(values[-1], f"train {values[-1]:.3f}", style.BLUE)]
+
+
+def _eval_curve(axes: Axes, losses: Sequence[Loss]) -> list[style.EndLabel]:
+    if not losses:
+        return []
+    steps, values = zip(*losses, strict=True)
+    axes.plot(
+        steps,
+        values,
+        color=style.VERMILION,
+        linewidth=1.2,
+        marker="o",
+        markersize=6,
+        markeredgecolor="white",
+    )
+    return [style.EndLabel(values[-1], f"eval {values[-1]:.3f}", style.VERMILION)]
+
+
+def _smooth(values: Sequence[float]) -> list[float]:
+    """Return the double exponential mean, which does not lag behind a trend (Mulloy 1994)."""
+    once = _exponential_mean(values)
+    twice = _exponential_mean(once)
+    return [2 * first - second for first, second in zip(once, twice, strict=True)]
+
+
+def _exponential_mean(values: Sequence[float]) -> list[float]:
+    """Return the exponential mean over a thirtieth of the values, without bias at the start."""
+    keep = 1 - 30 / len(values)
+    means, total, weight = [], 0.0, 0.0
+    for value in values:
+        total, weight = keep * total + value, keep * weight + 1
+        means.append(total / weight)
+    return means

@@ -40,7 +40,7 @@ from waferstream.core.system_errors import remedy_of
 from waferstream.host.files import replacing, write_json
 from waferstream.host.interrupts import ending
 from waferstream.host.locks import locked
-from waferstream.host.log_file import LINE_FORMAT, LogFile
+from waferstream.host.standard_streams import LINE_FORMAT, LogFile
 from waferstream.reports.run.summary import RunSummary
 from waferstream.version import VERSION
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.support.errors import raises
 from waferstream.cli.arguments import Arguments, check_names, parse_arguments
 from waferstream.cli.flags.config import CONFIG_FLAGS, REAL_MACHINE_FLAGS
+from waferstream.cli.flags.flag import parse_scalar
 from waferstream.cli.flags.run import RUN_FLAGS
-from waferstream.cli.flags.values import parse_scalar
 from waferstream.cli.run import cluster_of
 from waferstream.config.overrides import apply_overrides
 from waferstream.config.phases import load_params

@@ -17,7 +17,7 @@ from tests.support.host.tools import rows, tool
 from tests.support.runs.tiny_run import TINY, write_run
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.files import write_weights
-from waferstream.cli.tools.groups import TOOLS, tool_commands
+from waferstream.cli.tools.command import TOOLS, tool_commands
 
 _OURS = "--model=gpt2 --src-fmt=hf --tgt-fmt=cs-current"
 _THEIRS = "--model=gpt2 --src-fmt=cs-current --tgt-fmt=hf"

@@ -19,7 +19,7 @@ from tests.support.roles.local_machine import (
     start,
 )
 from waferstream.compiler.compiled import Compiled
-from waferstream.compiler.half_tensor import HalfMode, to_half
+from waferstream.compiler.lower_half import HalfMode, to_half
 from waferstream.core.program.program import ProgramKind
 from waferstream.numerics.cbfloat16 import rounded
 from waferstream.numerics.precision import StreamPrecision

@@ -1,6 +1,9 @@
 """Programs go on, or end, when nobody reads what they print."""
 
+from __future__ import annotations
+
 import errno
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +13,7 @@ from typing import TextIO
 
 import pytest
 
-from waferstream.host.standard_streams import ended_by_reader, outlasting_readers
+from waferstream.host.standard_streams import LogFile, ended_by_reader, outlasting_readers
 
 
 @contextmanager
@@ -88,3 +91,31 @@ def test_table_on_a_full_disk_is_an_error() -> None:
 
     with pytest.raises(OSError, match="standard output"):
         work()
+
+
+def logger_to(path: Path) -> logging.Logger:
+    logger = logging.Logger("role")
+    logger.addHandler(LogFile(path, "%(levelname)s %(message)s"))
+    return logger
+
+
+def test_lines_are_appended(tmp_path: Path) -> None:
+    """Also a line with the name of a file that is no text."""
+    path = tmp_path / "wgt-0.log"
+    logger_to(path).info("first")
+    logger_to(path).info("second \udcff")
+    assert path.read_text() == "INFO first\nINFO second \\udcff\n"
+
+
+def test_line_that_cannot_be_written_is_reported_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the next one is written once there is a place for it."""
+    path = tmp_path / "roles" / "wgt-0.log"
+    logger = logger_to(path)
+    for _ in range(3):
+        logger.error("lost")
+    assert capsys.readouterr().err.count("The run goes on") == 1
+    path.parent.mkdir()
+    logger.error("kept")
+    assert path.read_text() == "ERROR kept\n"

@@ -14,7 +14,7 @@ from waferstream.baselines.gpu import (
     SoftwareSpec,
     Workload,
 )
-from waferstream.baselines.gpu.compute import head_s, layer_s, optimizer_s
+from waferstream.baselines.gpu.step import head_s, layer_s, optimizer_s
 
 GPU = GpuSpec(
     name="round numbers",

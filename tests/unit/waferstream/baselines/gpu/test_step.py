@@ -27,7 +27,7 @@ from waferstream.baselines.gpu import (
     training_memory,
 )
 from waferstream.baselines.gpu.communication import Group, data_traffic, tensor_traffic_s
-from waferstream.baselines.gpu.compute import head_s, layer_s
+from waferstream.baselines.gpu.step import head_s, layer_s
 from waferstream.core.errors import ConfigError
 
 MPT_7B = Workload(

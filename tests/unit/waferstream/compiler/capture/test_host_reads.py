@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from tests.support.errors import raises
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
+from waferstream.compiler.capture.host_reads import refuse_host_draws
 from waferstream.core.errors import ApplianceCompilationError
 
 READS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -66,3 +68,24 @@ def test_host_reads_are_allowed_after_the_trace(capsys: pytest.CaptureFixture[st
         compile_model(Reads(READS["print()"]), random_batches(1, 4)[0], 2)
     print(torch.ones(1).cpu())
     assert "tensor" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [random.random, np.random.rand, lambda: np.random.permutation(4)[0]],
+    ids=["random", "numpy", "permutation"],
+)
+def test_host_draw_is_refused(draw: Callable[[], float]) -> None:
+    """Where Python runs once for all steps, every step would get the same numbers."""
+    with (
+        raises(ApplianceCompilationError, "host-random-in-step") as caught,
+        refuse_host_draws(),
+    ):
+        draw()
+    assert "random" in str(caught.value.value)
+
+
+def test_draw_by_torch_is_allowed() -> None:
+    """It is keyed by step and micro-batch."""
+    with refuse_host_draws():
+        torch.rand(())

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
+from tests.support.timing.gpu_points import gpu_points
 from waferstream.machine.attribution import OVERHEAD_NOTE, Attribution
-from waferstream.reports.curve.result import FilledWafer, RefusedPoint
+from waferstream.reports.curve.result import FilledWafer, GpuComparison, GpuCurve, RefusedPoint
 from waferstream.reports.curve.text import (
     MOST_ROWS,
     curve_table,
     footnotes,
+    gpu_table,
+    gpu_text,
     headline,
     shown_points,
     table_text,
@@ -22,6 +25,15 @@ RUNS = run_curve(summary(1), summary(4, reduce_ps=2_000_000))
 DIFFERENT = run_curve(summary(1), with_digest(summary(2), "cd" * 32))
 STEP = Attribution(compute=999 * 10**9, weights=10**9)
 SIMULATION = simulated_curve((1, 4), STEP)
+
+GPUS = GpuComparison(
+    (
+        GpuCurve("A100", "ddp", gpu_points({1: 2.0, 8: 16.0})),
+        GpuCurve("H100", "zero3", gpu_points({8: 0.0})),
+        GpuCurve("H100", "tensor+pipeline", gpu_points({8: 40.0, 1024: 3000.0})),
+    ),
+    "a note",
+)
 
 
 def test_curve_table_of_runs_has_a_row_for_each_point() -> None:
@@ -148,3 +160,17 @@ def test_footnotes_say_which_points_are_extrapolated() -> None:
     column = header.index("evidence")
     assert [row[column] for row in rows] == ["published runs", "extrapolated"]
     assert "evidence" not in curve_table(SIMULATION)[0]
+
+
+def test_gpu_table_has_a_row_for_each_count_with_a_point() -> None:
+    assert gpu_table(GPUS) == [
+        ("GPUs", "A100 DDP", "H100 3D"),
+        ("1", "2", "-"),
+        ("8", "16", "40"),
+        ("1,024", "-", "3,000"),
+    ]
+
+
+def test_gpu_text_ends_with_the_note() -> None:
+    assert gpu_text(GPUS).splitlines()[-1] == "a note"
+    assert gpu_text(GpuComparison((), "no curves")) == "no curves"

@@ -18,13 +18,12 @@ from waferstream.machine.hardware import CS2, MachineSpec
 from waferstream.machine.sram import SramPlan, data_bytes
 from waferstream.machine.stalls import StreamCheck
 from waferstream.reports.machine.drawings import tree_drawing
-from waferstream.reports.machine.layer_groups import group_layers
 from waferstream.reports.machine.sections import (
     attribution_section,
     machine_sections,
     region_section,
 )
-from waferstream.reports.machine.use import LinkLoad, MachineUse
+from waferstream.reports.machine.use import LinkLoad, MachineUse, group_layers
 from waferstream.reports.page import Page
 
 STALLED = StreamCheck("layer.0", "forward", 1 << 30, 0, 10**10, 10**11)

@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.reports.summaries import summary
 from waferstream.host.files import write_json
-from waferstream.machine.attribution import Attribution, StepTiming
-from waferstream.machine.timed_steps import TimedSteps
+from waferstream.machine.attribution import Attribution, StepTiming, TimedSteps
 from waferstream.reports.run.summary import Emulated, RunSummary
 
 

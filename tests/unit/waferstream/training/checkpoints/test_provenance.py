@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.runs.tiny_run import TINY, run_here, write_run
-from waferstream.training.checkpoints.fingerprints import code_digest, file_digest
+from waferstream.training.checkpoints.provenance import code_digest, file_digest
 
 SHORT: dict[str, Any] = {"init__loop": {"max_steps": 1}, "init__checkpoint": {"steps": 1}}
 LONGER: dict[str, Any] = {**SHORT, "init__loop": {"max_steps": 2}}

@@ -9,8 +9,7 @@ import pytest
 from tqdm import tqdm
 
 from tests.support.host.terminals import terminal_of_test
-from waferstream.host.progress_bar import ProgressBar
-from waferstream.host.terminal import TerminalHandler, spinning
+from waferstream.host.terminal import ProgressBar, TerminalHandler, spinning
 
 
 def test_progress_bar_is_absent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.faults.strike import full_disk
 from tests.support.files.event_files import events, scalars
-from waferstream.reports.run.event_writer import EventWriter
+from waferstream.training.observers.events import EventWriter
 
 
 def test_event_writer_writes_scalars_on_close(tmp_path: Path) -> None:

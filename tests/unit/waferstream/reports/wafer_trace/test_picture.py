@@ -9,7 +9,7 @@ import pytest
 
 from waferstream.reports import style
 from waferstream.reports.wafer_trace.kernel_trace import KernelTrace
-from waferstream.reports.wafer_trace.moving_picture import COLORS, moving_picture
+from waferstream.reports.wafer_trace.picture import COLORS, moving_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from waferstream.machine.stalls import StreamCheck
-from waferstream.reports.machine.layer_groups import LAYER_HEADER, group_layers, layer_row
+from waferstream.reports.machine.use import LAYER_HEADER, group_layers, layer_row
 
 
 def check(layer: str, compute_ps: int = 10**9) -> StreamCheck:

@@ -11,7 +11,7 @@ import cstorch
 from tests.support.runs.tiny_run import run_here, write_run
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.flags import Flags
-from waferstream.training.setup.flags import global_flags, scoped_flags
+from waferstream.training.setup.backend import global_flags, scoped_flags
 
 FLAGS: Any = cstorch.backends.csx
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from waferstream.cli.main import main
-from waferstream.cli.tools.command import table
-from waferstream.cli.tools.groups import TOOLS
+from waferstream.cli.tools.command import TOOLS, table
 
 
 @pytest.mark.parametrize("group", TOOLS)

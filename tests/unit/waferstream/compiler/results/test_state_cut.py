@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from waferstream.compiler.results.batch_norm import Rounding, native_batch_norm, update_running
+from waferstream.compiler.results.state_cut import Rounding, native_batch_norm, update_running
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "contiguous": torch.Tensor.contiguous,
