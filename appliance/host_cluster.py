@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from appliance.coordinator.coordinator import Coordinator
-from appliance.coordinator.step_checks import check_skipped
+from appliance.coordinator.step_results import check_skipped
 from appliance.local import LocalRoles
 from memoryx.job.collector import all_finite
 from memoryx.job.gradient_changes import LossScaling

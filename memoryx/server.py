@@ -17,9 +17,8 @@ from memoryx.job.bucket_work import BucketWork, cast, first_use, followers
 from memoryx.job.collector import GradientCollector, NormExchange
 from memoryx.job.commitment import Commitment
 from memoryx.job.gradient_changes import GradientChanges, LossScaling
-from memoryx.job.norms import NormNotes
 from memoryx.job.streamer import Streamer
-from memoryx.job.watcher import Watcher
+from memoryx.job.watcher import NormNotes, Watcher
 from memoryx.memory.flash_spec import FlashSpec
 from memoryx.sparsity.masks import SparseStreams
 from waferstream.core.messages.messages import (

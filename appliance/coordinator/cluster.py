@@ -12,7 +12,7 @@ from typing import Protocol
 
 import torch
 
-from appliance.coordinator.emulated_clock import EmulatedClock, MeasuredRecord
+from appliance.coordinator.times import EmulatedClock, MeasuredRecord
 from waferstream.core.errors import ApplianceRuntimeServerError
 from waferstream.core.roles.role import Command, Result
 

@@ -37,13 +37,16 @@ from appliance.coordinator.commands import (
     Settle,
     TakeOver,
 )
-from appliance.coordinator.emulated_clock import EmulatedClock, MeasuredRecord
-from appliance.coordinator.installed_programs import InstalledPrograms
+from appliance.coordinator.installed_programs import InstalledPrograms, steps_per_job
 from appliance.coordinator.roles import FailureLimit, Owners, Roles
 from appliance.coordinator.speeds import Shares, Stragglers
-from appliance.coordinator.step_checks import check_findings, check_result, check_skipped
-from appliance.coordinator.step_results import StepResult
-from appliance.coordinator.step_state import steps_per_job
+from appliance.coordinator.step_results import (
+    StepResult,
+    check_findings,
+    check_result,
+    check_skipped,
+)
+from appliance.coordinator.times import EmulatedClock, MeasuredRecord
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.writer import reserve_tensors
 from waferstream.core.digest import weights_digest

@@ -1,7 +1,11 @@
 """The programs of a running cluster, and what their steps change in the coordinator.
 
 The reports of the roles say what each micro-batch has returned. From them come the results of the
-steps, the buffers that steps write, and the emulated time.
+steps, the buffers that steps write (the step state), and the emulated time.
+
+Micro-batches are computed side by side; what they contribute to a buffer comes back with their
+results. The coordinator applies the contributions of one micro-batch after the other, in index
+order, as a plain loop over the micro-batches does: the cluster's shape cannot change a bit.
 """
 
 from __future__ import annotations
@@ -11,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
-from appliance.coordinator.emulated_clock import EmulatedClock
 from appliance.coordinator.speeds import Stragglers
 from appliance.coordinator.step_results import StepResult, combine, guarded
-from appliance.coordinator.step_state import StateHolder
+from appliance.coordinator.times import EmulatedClock
 from appliance.health.link_waits import longest_waits
 from memoryx.optim.cost import update_cost
+from waferstream.compiler.results.step_means import closed
 from waferstream.core.errors import DataError
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.program import NormInput, Program, ProgramKind
@@ -26,6 +31,11 @@ from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Job, Report, Value
 
 Norms = Mapping[NormInput, float]
+
+Update = Callable[..., tuple[Any, ...]]
+
+MOST_BYTES = 64 * 2**20
+"""Contributions of a job; a longer run is cut into several jobs, which changes no result."""
 
 
 class LossGuards:
@@ -161,3 +171,71 @@ class _NormKernels:
         outputs = self._kernels[program.kind](*inputs)
         values = (value if value.ndim else float(value) for value in outputs)
         return dict(zip(wanted.results, values, strict=True))
+
+
+class StateHolder:
+    """The buffers that installed programs read or write, by name."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, torch.Tensor] = {}
+        self._updates: dict[ProgramKind, list[Update]] = {}  # of each size of micro-batches
+
+    def install(self, installation: Installation) -> None:
+        """Keep the update of a program."""
+        updates = [sized.state_update for sized in installation.sized]
+        self._updates[installation.kind] = [update.build() for update in updates if update]
+
+    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Copy values of buffers."""
+        self.values.update({name: value.detach().clone() for name, value in values.items()})
+
+    def arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return copies of buffers; half dtypes become fp32, as numpy lacks one of them."""
+        return {
+            name: (value.float() if value.dtype == torch.bfloat16 else value).numpy().copy()
+            for name in names
+            if (value := self.values.get(name)) is not None
+        }
+
+    def read_by(self, program: Program) -> dict[str, torch.Tensor]:
+        """Return the buffers that the kernels of a program read, and the inputs of the step."""
+        names = [spec.name for spec in program.state.reads]
+        names += [each.name for each in program.step_inputs]
+        return {name: self.values[name] for name in names}
+
+    def advance(self, program: Program, parts: Sequence[Sequence[Value]]) -> dict[int, Value]:
+        """Apply the contributions of a step; return the step results that depend on the buffers.
+
+        Args:
+            program: The program of the step.
+            parts: What each micro-batch has returned, in index order.
+        """
+        state = program.state
+        if not state.writes:
+            return {}
+        returned: tuple[Any, ...] = ()
+        for index, part in enumerate(parts):
+            update = self._updates[program.kind][program.is_short(index)]
+            arguments = [self.values[name] for name in state.arguments]
+            contributions = part[program.num_results : program.guarded.start]
+            returned = update(*arguments, *contributions)
+            news = dict(zip((spec.name for spec in state.writes), returned, strict=False))
+            # A copy, since a value may be a view of a contribution or of another buffer.
+            self.values.update({name: new.clone() for name, new in news.items()})
+        for mean in state.means:
+            self.values.update(closed(mean, self.values))
+        return dict(zip(state.results, returned[len(state.writes) :], strict=True))
+
+
+def steps_per_job(program: Program) -> int | None:
+    """Return how many steps a job may have, None for any.
+
+    Its contributions have to stay small, and nodes learn the values of buffers when it begins.
+    """
+    state = program.state
+    if state.means:  # the next step reads them
+        return 1
+    if not state.contributions:
+        return None
+    num_bytes = sum(spec.num_bytes for spec in state.contributions) * program.num_micro_batches
+    return max(1, MOST_BYTES // max(1, num_bytes))

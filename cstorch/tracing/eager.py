@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from appliance.coordinator.step_checks import check_scale, check_values
+from appliance.coordinator.step_results import check_scale, check_values
 from cstorch.amp import stream_precision
 from cstorch.cluster.config import computing_around, current_witness
 from cstorch.compile import model_of

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from memoryx.job.gradient_changes import GradientChanges
-from memoryx.job.norms import NormNotes
+from memoryx.job.watcher import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks, SparseStreams
 from waferstream.core.errors import ApplianceCorruptionError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memoryx.job.collector import Collected, GradientCollector, NormExchange
 from memoryx.job.gradient_changes import GradientChanges
-from memoryx.job.norms import NormNotes
+from memoryx.job.watcher import NormNotes
 from memoryx.memory.memory import Dram
 from memoryx.optim.clip import gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from memoryx.job.watcher import Watcher
+from memoryx.job.watcher import NormNotes, Watcher
 from tests.support.programs.small_programs import PARAMETERS, program
 from waferstream.core.messages.watch import NOTHING, Finding, Watch
-from waferstream.core.program.program import ProgramKind
+from waferstream.core.program.program import NormInput, NormResults, ProgramKind
 from waferstream.core.roles.role import Job, Report
 
 NAME = "last.weight"
 LAST_STEP = 3
+
+WEIGHT = NormInput("weight", "first.weight")
+FROZEN = NormInput("weight", "last.frozen")
+SQUARE = NormInput("gradient", "first.bias", is_squared=True)
+PROGRAM = replace(program(), norms=NormResults((WEIGHT, FROZEN, SQUARE), (0,)))
+MASTERS = {"first.weight": torch.full((4, 4), 0.5), "last.frozen": torch.ones(3)}
 
 
 def tensors(value: float = 1.0) -> dict[str, torch.Tensor]:
@@ -57,3 +64,19 @@ def test_steps_that_are_not_watched_are_not_examined(watch: Watch) -> None:
     watching.begin(tensors(math.nan))
     watching.after_update(2, tensors(math.nan), [NAME])
     assert report.findings == []
+
+
+def test_every_step_has_the_norms_that_are_asked_for() -> None:
+    report = Report("wgt-0")
+    notes = NormNotes(PROGRAM, Job(ProgramKind.TRAIN, 3, 4), report)
+    notes.begin(MASTERS)
+    assert report.step_norms == {step: {FROZEN: float(torch.ones(3).norm())} for step in (3, 4)}
+    notes.of_batch(3, {"first.bias": torch.tensor([3.0, 4.0]), "last.weight": torch.ones(2)})
+    notes.before_update(3, MASTERS, ["first.weight"])
+    assert report.step_norms[3] == {**report.step_norms[4], SQUARE: 25.0, WEIGHT: 2.0}
+
+
+def test_an_evaluation_changes_no_weight() -> None:
+    report = Report("wgt-0")
+    NormNotes(PROGRAM, Job(ProgramKind.EVAL, 1, 1), report).begin(MASTERS)
+    assert set(report.step_norms[1]) == {WEIGHT, FROZEN}

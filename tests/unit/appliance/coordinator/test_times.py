@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.coordinator.emulated_clock import EmulatedClock, MeasuredRecord
+from appliance.coordinator.times import EmulatedClock, MeasuredRecord
 from appliance.elaboration.elaborate import ClusterSize, costed_program
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from tests.support.roles.local_machine import (

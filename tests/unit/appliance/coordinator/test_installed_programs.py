@@ -10,7 +10,7 @@ import torch
 
 from appliance.coordinator.commands import LoadWeights, ReadWeights, Run
 from appliance.coordinator.coordinator import Coordinator
-from appliance.coordinator.step_state import MOST_BYTES, steps_per_job
+from appliance.coordinator.installed_programs import MOST_BYTES, steps_per_job
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.programs.small_programs import program
 from tests.support.roles.local_machine import (
