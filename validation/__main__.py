@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from validation.arguments import add_rows
 from validation.families.prediction import Family
 from validation.families.registry import FAMILIES
 from validation.report.document import write_document, write_error_table
 from validation.report.picture import fidelity_picture
 from validation.report.report import Report
+from validation.rows.reader import add_rows
 from waferstream.core.errors import WaferStreamError
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file

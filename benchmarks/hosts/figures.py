@@ -1,4 +1,10 @@
-"""The figures of a cluster over several hosts, each measured with trainings side by side."""
+"""The figures of a cluster over several hosts, each measured with trainings side by side.
+
+They stand beside the least bytes that a step sends between hosts, what no link and no tree can
+avoid. Every other host with systems gets all weights once in the forward and once in the backward
+pass, and sends its gradients once for each subtree of the reduce order that its micro-batches form:
+their sum may not be taken in another order.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,12 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
-from appliance.placement.placer import Host, Placer
-from benchmarks.hosts.least import least_bytes
+from appliance.placement.placer import Host, Placement, Placer
 from benchmarks.hosts.miniature import MiniatureHosts
 from benchmarks.hosts.runs import silent_host, slow_link
 from benchmarks.hosts.training import Model, Training
+from waferstream.core.messages.reduce_order import Merger, leaf
+from waferstream.core.program.schedule import Rounds
 
 _SMALL = Model(hidden=256, layers=6, vocab=4096, sequence_length=32, num_micro_batches=12)
 _WIDE = Model(hidden=512, layers=6, vocab=12288, sequence_length=64, num_micro_batches=8)  # 25M
@@ -28,6 +35,9 @@ _STAR: dict[str, Any] = {"is_star": True, "link": "grpc"}
 
 Row = dict[str, Any]
 """One measurement."""
+
+_PASSES = 2  # forward and backward
+_FP32_BYTES = 4
 
 
 def bytes_sent(hosts: MiniatureHosts, steps: int) -> Iterator[Row]:
@@ -153,3 +163,29 @@ def cluster(count: int) -> Iterator[MiniatureHosts]:
         hosts.start_ray()
         hosts.settle()
         yield hosts
+
+
+def least_bytes(placement: Placement, num_parameters: int, num_micro_batches: int) -> int:
+    """Return the least bytes of a step in fp32 of which all micro-batches are one round.
+
+    Args:
+        placement: Where the systems are; the weight servers are on the first host.
+        num_parameters: Elements of the model.
+        num_micro_batches: Micro-batches of a step.
+    """
+    share = -(-num_micro_batches // placement.num_systems)
+    rounds = Rounds(num_micro_batches, placement.num_systems, share)
+    copies = 0
+    for run in placement.systems[1:]:
+        if run:
+            own = rounds.of_nodes(0, run)
+            copies += _PASSES + num_subtrees(own, num_micro_batches)
+    return copies * num_parameters * _FP32_BYTES
+
+
+def num_subtrees(micro_batches: range, num_micro_batches: int) -> int:
+    """Return how many sums are left of neighbouring micro-batches once siblings are added."""
+    merger: Merger[int] = Merger(num_micro_batches, lambda left, right: left + right)
+    for index in micro_batches:
+        merger.offer(leaf(index, num_micro_batches), 1)
+    return len(merger.take())

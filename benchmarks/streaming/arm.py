@@ -3,6 +3,9 @@
 All arms are alive at the same time, but only one computes: the processes of the others, with all
 that they have started, are stopped until their next trial. A process ends when its arm is closed,
 or when the parent ends.
+
+A stopped process cannot notice that its parent has ended. So a keeper, a process that does nothing
+else, continues all that is stopped as soon as the process that stopped it ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -11,15 +14,15 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import NoReturn
 
-from benchmarks.streaming.stopping import Stopper
 from waferstream.core.errors import WaferStreamError
 
 Opener = Callable[[], AbstractContextManager[Callable[[int], object]]]
@@ -178,3 +181,57 @@ def _leave(*_: object) -> NoReturn:
 def _ignore_interrupts() -> None:
     """Let nothing interrupt the unwinding: Ctrl-C arrives from terminal and parent."""
     signal.signal(signal.SIGINT, lambda *_: None)
+
+
+class Stopper:
+    """Stops processes with all below them, and continues them. Call ``close`` in a ``finally``."""
+
+    def __init__(self) -> None:
+        spawn = get_context("spawn")
+        theirs, self._pipe = spawn.Pipe(duplex=False)
+        self._keeper = spawn.Process(target=_keep, args=(theirs,), name="keeper")
+        self._keeper.start()
+        theirs.close()  # so that the end of this process is the end of the pipe
+        self._stopped: list[int] = []
+
+    def stop(self, roots: Iterable[int]) -> None:
+        """Stop processes and all below them, parents first."""
+        self._stopped = [pid for root in roots for pid in _tree(root)]
+        self._pipe.send(self._stopped)
+        _signal(self._stopped, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continue all that is stopped."""
+        _signal(self._stopped, signal.SIGCONT)
+        self._stopped = []
+
+    def close(self) -> None:
+        """Continue all that is stopped and end the keeper. Idempotent."""
+        self.resume()
+        self._pipe.close()
+        self._keeper.join()
+
+
+def _keep(pipe: Connection) -> None:
+    """Continue the processes that were named last when the pipe ends."""
+    os.setsid()  # a signal to the group, as of Ctrl-C or timeout(1), is not for the keeper
+    stopped: list[int] = []
+    with suppress(EOFError):
+        while True:
+            stopped = pipe.recv()
+    _signal(stopped, signal.SIGCONT)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _tree(pid: int) -> Iterator[int]:
+    """Yield a process and all below it, each after its parent; itself alone if it has ended."""
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            for child in children.read_text().split():
+                yield from _tree(int(child))

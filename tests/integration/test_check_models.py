@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from cstorch import backends
-from scripts.check_models.__main__ import FAMILIES, outcome_of
+from scripts.check_models import FAMILIES, outcome_of
 
 COUPLED = ("clip", "dino", "dpr", "mixtral")
 """Models whose loss depends on which samples share a micro-batch."""

@@ -13,7 +13,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from validation.arguments import add_rows
 from validation.families.prediction import Family, Predictions, family_of
 from validation.families.registry import FAMILIES
 from validation.fit.calibration import Constants, Fit, calibrate
@@ -21,7 +20,7 @@ from validation.fit.registry import FITS
 from validation.report.constants import constants
 from validation.report.summary import belongs, row_table
 from validation.report.tables import Table, number
-from validation.rows.reader import check_unique, read_rows
+from validation.rows.reader import add_rows, check_unique, read_rows
 from validation.rows.row import Row
 from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
 

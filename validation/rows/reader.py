@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 from collections.abc import Sequence
 from pathlib import Path
@@ -166,4 +167,16 @@ def _unknown(
         value=repr(value),
         rule=rule,
         remedy=did_you_mean(word, known),
+    )
+
+
+def add_rows(parser: argparse.ArgumentParser) -> None:
+    """Add the files of the rows to a parser."""
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        type=Path,
+        default=PUBLISHED,
+        metavar="FILE",
+        help="CSV files of published measurements (default: those of validation/data)",
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.placement.placer import Host, Placer
-from benchmarks.hosts.least import least_bytes, num_subtrees
+from benchmarks.hosts.figures import least_bytes, num_subtrees
 
 PARAMETERS = 1000
 WEIGHTS = 2 * 4 * PARAMETERS

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from torch.nn.functional import cross_entropy
 import cstorch
 from cstorch.current import existing_backend
 from cstorch.referee.report import Report
-from scripts.check_models import vision
 from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
 from tests.support.models.zoo_runs import NAMES, write_model
 from waferstream.cli.check import parse_check, report_of
@@ -42,6 +42,42 @@ MICRO_BATCH_SIZE = 2
 KINDS = ("equal", "close", "different", "refused", "failed")
 
 LossFn = Callable[[Any, torch.Tensor], torch.Tensor] | None
+
+CLASSES = 4
+PIXELS = 64
+
+_SMALL_VIT = {"img_size": PIXELS, "patch_size": 16, "embed_dim": 32, "depth": 2, "num_heads": 2}
+
+_SMALL_MLP = {"img_size": PIXELS, "patch_size": 16, "embed_dim": 32, "num_blocks": 2}
+
+MODELS: dict[str, dict[str, Any]] = {
+    "timm.vit_tiny_patch16_224": _SMALL_VIT,
+    "timm.deit_tiny_distilled_patch16_224": _SMALL_VIT,
+    "timm.beit_base_patch16_224": _SMALL_VIT,
+    "timm.cait_xxs24_224": {**_SMALL_VIT, "depth_token_only": 1},
+    "timm.models.mlp_mixer.MlpMixer": _SMALL_MLP,
+    "timm.models.convmixer.ConvMixer": {"dim": 32, "depth": 2, "kernel_size": 5},
+    "timm.models.convnext.ConvNeXt": {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)},
+    "timm.models.metaformer.MetaFormer": {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)},
+    "timm.models.swin_transformer.SwinTransformer": {
+        **{"img_size": PIXELS, "window_size": 4, "embed_dim": 16},
+        **{"depths": (1, 1), "num_heads": (2, 2)},
+    },
+    "timm.test_byobnet": {},
+    "timm.test_nfnet": {},
+    "timm.resnet10t": {},
+    "torchvision.models.squeezenet1_1": {},
+    "torchvision.models.squeezenet1_0": {},
+    "torchvision.models.resnet18": {},
+    "torchvision.models.mobilenet_v3_small": {"width_mult": 0.5},
+    "timm.lcnet_050": {},
+    "timm.mobilenetv3_small_050": {},
+    "timm.tinynet_e": {},
+    "torchvision.models.mnasnet0_5": {},
+    "torchvision.models.mobilenet_v2": {"width_mult": 0.25},
+    "torchvision.models.shufflenet_v2_x0_5": {},
+}
+"""Arguments of each: a name of ``timm.create_model``, or a class or function by its path."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +143,13 @@ def check_transformers(case: Case) -> Report:
 def check_vision(name: str) -> Report:
     """Check an image classifier."""
     torch.manual_seed(0)
-    model = vision.make_model(name).train()
+    model = make_model(name).train()
     generator = torch.Generator().manual_seed(1)
-    shape = (BATCH_SIZE, 3, vision.PIXELS, vision.PIXELS)
+    shape = (BATCH_SIZE, 3, PIXELS, PIXELS)
     batches = [
         (
             torch.randn(shape, generator=generator),
-            torch.randint(0, vision.CLASSES, (BATCH_SIZE,), generator=generator),
+            torch.randint(0, CLASSES, (BATCH_SIZE,), generator=generator),
         )
         for _ in range(STEPS)
     ]
@@ -131,7 +167,7 @@ def check_zoo(name: str) -> Report:
 FAMILIES: dict[str, dict[str, Callable[[], Report]]] = {
     "transformers": {case.name: partial(check_transformers, case) for case in CASES},
     "zoo": {name: partial(check_zoo, name) for name in NAMES},
-    "vision": {name: partial(check_vision, name) for name in vision.MODELS},
+    "vision": {name: partial(check_vision, name) for name in MODELS},
 }
 
 
@@ -186,6 +222,17 @@ def main() -> int:
             write_json(typed.out, result)  # a run of many models may be ended early
     print(result["counts"])
     return 1 if result["counts"]["different"] else 0
+
+
+def make_model(name: str) -> nn.Module:
+    """Return a classifier with random weights; ImportError without its library."""
+    module, _, model = name.rpartition(".")
+    options = {"num_classes": CLASSES, **MODELS[name]}
+    if module == "timm":
+        create: Callable[..., nn.Module] = import_module(module).create_model
+        return create(model, **options)
+    build: Callable[..., nn.Module] = getattr(import_module(module), model)
+    return build(**options)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""Small models of several libraries beside plain PyTorch (``python -m scripts.check_models``)."""
