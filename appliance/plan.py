@@ -17,6 +17,7 @@ from appliance.recovery.supervisor import SupervisedRoles
 from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import AutoRestart, ClusterSpec
 from waferstream.core.errors import ConfigError
+from waferstream.core.events import RecoveryEvent
 from waferstream.core.messages.messages import replica_name, server_name
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.roles.role import RoleSpec
@@ -104,7 +105,7 @@ class ClusterPlan:
         timing = ClusterTiming(self.spec.machine, size.num_csx, size.num_servers, record=record)
         controlled: Roles = roles
         policy: Policy | None = None
-        take_story: Callable[[], list[str]] = list
+        take_story: Callable[[], list[RecoveryEvent]] = list
         if self.autorestart is not None:
             servers = range(size.num_servers) if size.has_replicas else ()
             replicas = {server_name(index): replica_name(index) for index in servers}

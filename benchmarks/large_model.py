@@ -25,6 +25,7 @@ from typing import Any
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.core.errors import WaferStreamError
+from waferstream.core.events import Phase
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result
 from waferstream.training.session import run_session
@@ -36,9 +37,9 @@ _PARAMS = [
     _ZOO / "llama2_70b.yaml",
 ]
 _PHASES = {
-    "Compiling the model.": "created",
+    Phase.COMPILING: "created",
     "Found existing cached compile": "found",
-    "Compile was successful!": "compiled",
+    Phase.COMPILED: "compiled",
 }
 """Name of the phase that a log line ends, by the line's first words."""
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from appliance.faults.plan import Fault, FaultPlan
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from benchmarks.streaming.cluster_training import training_on
 from benchmarks.streaming.workload import Workload
+from waferstream.core.events import Recovered, RecoveryDecided
 from waferstream.host.files import write_json
 from waferstream.machine.hardware import MachineSpec, SwarmXSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
@@ -41,14 +41,12 @@ _VICTIMS = ("csx-1", "br-0", "br-1", "wrk-0")
 _STEPS_BETWEEN = 10
 _FAULT_S = 60.0
 _WARM_UP = 50
-_DIED = re.compile(r"Recovery: (?P<role>\S+) died")
-_RECOVERED = re.compile(r"Recovery: recovered in (?P<s>[\d.]+) s \((?P<parts>[^)]*)\)")
 _RESTARTS = AutoRestart(max_num_restarts=3)
 _SMALL = Workload(64, 2, 256, 32, 8, "fp32", cores=2)
 
 
 class Recoveries(logging.Handler):
-    """The seconds of each recovery by role and by part, from the lines of the log."""
+    """The seconds of each recovery by role and by part, from the events of the log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,14 +55,13 @@ class Recoveries(logging.Handler):
         self._role = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = record.getMessage()
-        if died := _DIED.match(line):
-            self._role = died["role"]
-        elif recovered := _RECOVERED.match(line):
-            self.seconds.setdefault(self._role, []).append(float(recovered["s"]))
-            for part in recovered["parts"].split(", "):
-                name, _, seconds = part.rpartition(" ")
-                self.parts.setdefault(name, []).append(float(seconds))
+        match record.msg:
+            case RecoveryDecided(lost=(role, *_)):
+                self._role = role
+            case Recovered(duration):
+                self.seconds.setdefault(self._role, []).append(duration.total_s)
+                for part, seconds in duration.parts.items():
+                    self.parts.setdefault(part, []).append(seconds)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ counts.
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 from benchmarks.chaos.leftovers import Census, descendants, title_of
 from benchmarks.chaos.workload import ROLES, Workload
 from waferstream.core.errors import WaferStreamError
+from waferstream.core.events import TrainProgress
 from waferstream.core.messages.messages import COORDINATOR
 from waferstream.core.units import aligned
 from waferstream.host.files import write_json
@@ -33,7 +33,6 @@ from waferstream.reports.benchmark import new_file, new_result, positive
 
 _QUESTION = "Do memory, descriptors and threads of each process stay flat over a long training?"
 _ROOT = Path(__file__).resolve().parents[1]
-_STEP = re.compile(r"\bStep=(\d+)")
 _FOREVER = 10_000_000
 _END_S = 60.0
 _FEWEST_SAMPLES = 4
@@ -142,7 +141,7 @@ def soak(minutes: float, steps_per_fault: int, folder: Path, period_s: float) ->
         finally:
             run.kill()
         out.seek(0)
-        steps = [int(found[1]) for line in out if (found := _STEP.search(line))]
+        steps = [int(found["step"]) for found in map(TrainProgress.PATTERN.search, out) if found]
     return {
         "minutes": minutes,
         "steps": max(steps, default=0),

@@ -20,17 +20,18 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from benchmarks.processes import busy_below
+from waferstream.core.events import Phase
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
 
 _HOME = Path(__file__).parents[1]
 _PHASES = {
-    "Compiling the model": "imported",
-    "Waiting for job ingress readiness": "compiled",
-    "Poll ingress success": "roles started",
-    "Beginning appliance run": "installed",
+    Phase.COMPILING: "imported",
+    Phase.STARTING: "compiled",
+    Phase.STARTED: "roles started",
+    Phase.RUNNING: "installed",
     "Step=1,": "first step",
-    "Training completed": "trained",
+    Phase.TRAINED: "trained",
 }
 """Name of the phase that a line of the run's output ends, by words in the line."""
 

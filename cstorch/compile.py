@@ -27,6 +27,7 @@ from waferstream.compiler.artifact import schedule_listing
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import capture_both, captured_sizes
 from waferstream.core.errors import ApplianceCompilationError, ConfigError
+from waferstream.core.events import Phase
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.loading import Loading
 from waferstream.core.program.micro_batches import (
@@ -224,7 +225,7 @@ def log_compiled(session: Session, program: Program, *, was_cached: bool) -> Non
             log.info("%s", report_text(report.sram))
     if session.settings.validate_only:
         log.info("Every op of the step has a kernel")
-    log.info("Compile was successful!")
+    log.info(Phase.COMPILED)
 
 
 def _log_engine(session: Session, program: Program) -> None:

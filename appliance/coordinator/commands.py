@@ -17,6 +17,7 @@ import torch
 from appliance.coordinator.cluster import Standing
 from appliance.coordinator.roles import in_parts
 from appliance.coordinator.step_results import StepResult
+from waferstream.core.events import RecoveryEvent
 from waferstream.core.messages.watch import NOTHING, Watch
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.program.program import ProgramKind
@@ -203,8 +204,8 @@ class ReadActivities(Command[Activities]):
 
 
 @dataclass(frozen=True)
-class ReadStory(Command[list[str]]):
-    """Return a line for each event of recovery since the last time."""
+class ReadStory(Command[list[RecoveryEvent]]):
+    """Return what recovery has done since the last time."""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from appliance.coordinator.times import EmulatedClock, MeasuredRecord
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.writer import reserve_tensors
 from waferstream.core.digest import weights_digest
+from waferstream.core.events import RecoveryEvent
 from waferstream.core.messages.messages import COORDINATOR
 from waferstream.core.messages.watch import Watch
 from waferstream.core.optimizer.loss_scale import LossScale
@@ -82,7 +83,7 @@ class Coordinator:
         num_servers: int,
         timing: ClusterTiming,
         roles: Roles,
-        take_story: Callable[[], list[str]] = list,
+        take_story: Callable[[], list[RecoveryEvent]] = list,
         verification: Verification = UNVERIFIED,
         straggler_factor: float | None = None,
         *,

@@ -19,15 +19,13 @@ from waferstream.core.errors import (
     ClusterJobInitError,
     WaferStreamError,
 )
+from waferstream.core.events import ClusterReplaced
 from waferstream.core.messages.messages import COORDINATOR
 from waferstream.core.roles.role import Command, Result
 
 log = logging.getLogger("waferstream")
 
 T = TypeVar("T")
-
-RECOVERED = "Recovered in %s: %d commands since step %d were repeated; going on with: %s"
-"""What the log says of a cluster that has followed a lost one (benchmarks.chaos reads it)."""
 
 _FAILED = "role-failed"
 _DEFECTS = {_FAILED, "cluster-ended", "restarts-exhausted"}
@@ -91,8 +89,8 @@ class Restarts:
     def tell(self) -> None:
         """Log what recovery inside the cluster has done."""
         with suppress(ApplianceError):  # the coordinator is lost, and with it the story
-            for line in self.running().do(ReadStory()):
-                log.warning("Recovery: %s", line)
+            for event in self.running().do(ReadStory()):
+                log.warning(event)
 
     def num_failures(self) -> int:
         """Return the failures that count: ``max_restarts`` of them may be answered."""
@@ -131,7 +129,7 @@ class Restarts:
         except ApplianceError as error:
             self._recover(error, "the start on other hosts")
         else:
-            log.info("Moved to other hosts in %s", parts)
+            log.info("Moved to other hosts in %s", parts.duration)
 
     def _recover(self, error: ApplianceError, what: str) -> None:
         """Start another cluster and bring it to the state of the lost one.
@@ -158,7 +156,7 @@ class Restarts:
                 error = another
                 continue
             done = self._history.num_commands, self._history.first_step
-            log.info(RECOVERED, parts, *done, what)
+            log.info(ClusterReplaced(parts.duration, *done, what))
             return
 
     def _failures_of_lost(self) -> int:

@@ -1,4 +1,4 @@
-"""The states of a protected run, the changes between them, and log lines about them.
+"""The states of a protected run, the changes between them, and what its log says of them.
 
     running -> aborting -> deciding -> rebuilding -> rolling back -> running
                               |            |              |
@@ -13,6 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import Enum
+
+from waferstream.core.events import Duration, RecoveryEvent
 
 
 class State(Enum):
@@ -38,7 +40,7 @@ FOLLOWING: dict[State, frozenset[State]] = {
 
 
 class Story:
-    """The state, and one line for each event, until somebody takes the lines.
+    """The state, and the events until somebody takes them.
 
     Args:
         clock: Seconds of real time.
@@ -49,7 +51,7 @@ class Story:
         self._clock = clock
         self.parts = Parts(clock)
         """The seconds of the last recovery, by state."""
-        self._lines: list[str] = []
+        self._events: list[RecoveryEvent] = []
 
     def enter(self, state: State) -> None:
         """Go on to a state that may follow."""
@@ -62,14 +64,14 @@ class Story:
             self.parts.begin(state.value)
         self.state = state
 
-    def tell(self, line: str) -> None:
-        """Add a line."""
-        self._lines.append(line)
+    def tell(self, event: RecoveryEvent) -> None:
+        """Add an event."""
+        self._events.append(event)
 
-    def take(self) -> list[str]:
-        """Return the lines since the last call."""
-        lines, self._lines = self._lines, []
-        return lines
+    def take(self) -> list[RecoveryEvent]:
+        """Return the events since the last call."""
+        events, self._events = self._events, []
+        return events
 
 
 class Parts:
@@ -97,7 +99,7 @@ class Parts:
             self._seconds[self._part] = self._seconds.get(self._part, 0.0) + now_s - self._since_s
         self._part, self._since_s = "", now_s
 
-    def __str__(self) -> str:
-        """Return all seconds until the end of the last part, then those of each part."""
-        parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in self._seconds.items())
-        return f"{self._since_s - self._began_s:.1f} s ({parts})"
+    @property
+    def duration(self) -> Duration:
+        """All seconds until the end of the last part, and those of each part."""
+        return Duration(self._since_s - self._began_s, dict(self._seconds))

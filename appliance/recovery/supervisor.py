@@ -17,6 +17,7 @@ from appliance.coordinator.roles import RecoverableRoles
 from appliance.recovery.policy import LOST_HOST, Policy
 from appliance.recovery.states import State, Story
 from waferstream.core.errors import ApplianceCorruptionError, CheckpointError, WaferStreamError
+from waferstream.core.events import Recovered, RecoveryDecided, SystemsReturned
 from waferstream.core.messages.messages import COORDINATOR, server_name
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import RECOVER, Interval, Place
@@ -120,7 +121,8 @@ class SupervisedRoles:
             cause = cause or next(iter(lost.values()), error)
             wrong = [system for system in lost if lost[system].code == WRONG]
             decision = self._policy.decide(cause, lost, wrong)
-            self.story.tell(f"{cause.what}: {decision.action}, {decision.why}")
+            action, why = decision.action, decision.why
+            self.story.tell(RecoveryDecided(cause.what, tuple(lost), action, why))
             if decision.action == "give up":
                 self.story.enter(State.GIVEN_UP)
                 raise self._policy.final_error(cause)
@@ -129,8 +131,8 @@ class SupervisedRoles:
             except WaferStreamError as again:
                 error = again
                 continue
-            step = "" if rest is None else f"; step {rest.first_step} runs again"
-            self.story.tell(f"recovered in {self.story.parts}{step}")
+            step = None if rest is None else rest.first_step
+            self.story.tell(Recovered(self.story.parts.duration, step))
             return rest
 
     def _whole_again(self, lost: Collection[str], job: Job | None, salvage: Salvage) -> Job | None:
@@ -185,7 +187,7 @@ class SupervisedRoles:
             self._whole_again(lost, None, Salvage())
         except WaferStreamError as error:
             self._recovered(error, None, Salvage())
-        self.story.tell(f"{self._num_csx} systems again from step {job.first_step} on")
+        self.story.tell(SystemsReturned(self._num_csx, job.first_step))
 
 
 class Jury:

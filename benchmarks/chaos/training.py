@@ -17,14 +17,10 @@ from typing import Literal
 
 from benchmarks.chaos.leftovers import Census, descendants, title_of
 from waferstream.core.errors import ApplianceError
+from waferstream.core.events import ClusterReplaced, Recovered, TrainProgress
 
 _ROOT = Path(__file__).resolve().parents[2]
-_STEP = re.compile(r"\bStep=(\d+)")
 _DIGEST = re.compile(r"Weights SHA-256: (\w+)")
-_REPEATED = re.compile(
-    r"commands since step (\d+) were repeated; going on with: Run train steps (\d+) to"
-)
-_AGAIN = re.compile(r"step \d+ runs again")
 _ERROR = re.compile(r"^Error: .*|^\s+(?:where|value): .*|.*\[[a-z-]+\]$")
 _NOTE_S = 0.5
 
@@ -127,16 +123,16 @@ class Training:
     def _take(self, line: str, pid: int) -> None:
         course, now_s = self.course, time.time()
         course.log.append(f"{now_s:.2f} {line}")
-        if found := _STEP.search(line):
-            step = int(found[1])
+        if found := TrainProgress.PATTERN.search(line):
+            step = int(found["step"])
             before = course.reported[-1][1] if course.reported else 0
             course.num_repeated_steps += max(0, before - step + 1)  # after a start of the command
             course.reported.append((now_s, step))
             self._strike(step, pid)
-        elif found := _REPEATED.search(line):
+        elif found := ClusterReplaced.PATTERN.search(line):
             course.num_recoveries += 1
-            course.num_repeated_steps += int(found[2]) - int(found[1]) - 1
-        elif _AGAIN.search(line):
+            course.num_repeated_steps += int(found["first"]) - int(found["step"]) - 1
+        elif Recovered.PATTERN.search(line):
             course.num_recoveries += 1
             course.num_repeated_steps += 1
         elif found := _DIGEST.search(line):

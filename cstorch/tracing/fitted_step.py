@@ -21,6 +21,7 @@ from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.start_key import start_key
 from waferstream.compiler.artifact import ArtifactCache
 from waferstream.compiler.compiled import Compiled
+from waferstream.core.events import Phase
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.micro_batches import Cut
 
@@ -61,7 +62,7 @@ def fit_step(
     """
     cache = None if session.settings.validate_only else session.settings.cache
     job = session.execution.jobs.begin_compile(session.job_client.newest)
-    log.info("Compiling the model. This may take a few minutes.")
+    log.info(Phase.COMPILING)
     start = _Start.of(session, call, forward, cache)
     found = None if start is None else start.load(session, call)
     if found is not None:

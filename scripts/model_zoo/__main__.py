@@ -13,7 +13,6 @@ Exit codes: 0 every run ended and its loss fell, 1 otherwise.
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import yaml
 
 from scripts.exec_runs import run_exec
 from scripts.model_zoo.families import FAMILIES, small_params
+from waferstream.core.events import TrainProgress
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def run(checkout: Path, folder: Path, params: dict[str, Any], steps: int) -> lis
     file.write_text(yaml.safe_dump(params))
     words = ["-m", "cerebras.modelzoo.cli.main", "fit", str(file)]
     output = run_exec(words, folder, f"{steps}_steps.log", checkout / "src")
-    return [float(loss) for loss in re.findall(r"\| Train .*?Loss=([\d.]+)", output or "")]
+    return [float(found["loss"]) for found in TrainProgress.PATTERN.finditer(output or "")]
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps
 from waferstream.core.digest import weights_digest
 from waferstream.core.errors import CheckpointError
+from waferstream.core.events import Phase
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.core.hyper_schedules.composed import ShiftedLR
 from waferstream.core.sparsity.groups import check_updates
@@ -141,7 +142,7 @@ class Trainer:
         digest = self.session.model.digest()
         if self._not_finite.num_steps:
             log.info("Steps that were not finite: %d", self._not_finite.num_steps)
-        log.info("Training completed successfully!")
+        log.info(Phase.TRAINED)
         unwritten = self._saver.unwritten
         return Outcome(plan.start + 1, plan.end, digest, self._checkpoint, unwritten)
 
@@ -302,5 +303,5 @@ class Trainer:
     def _evaluated(self) -> Outcome:
         step = self.session.global_step
         digest = self.session.model.digest() if self.session.settings.is_e2e_execution else None
-        log.info("Evaluation completed successfully!")
+        log.info(Phase.EVALUATED)
         return Outcome(step, step, digest, self._checkpoint)

@@ -6,9 +6,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from cstorch.progress import eval_line, train_line
 from cstorch.session.session import Session
 from cstorch.utils.data.profiler import Profiler
+from waferstream.core.events import EvalProgress, TrainProgress
 from waferstream.core.program.program import ProgramKind
 from waferstream.host.terminal import ProgressBar, shows_bars
 
@@ -56,13 +56,13 @@ class LoopLog:
         is_due = iteration == self._num_steps or now_s - self._last_s >= LINE_INTERVAL_S
         if loss is not None and is_due and self._session.settings.logs_progress:
             self._last_s = now_s
-            line = self._trained if kind.updates else self._evaluated
-            log.info("%s", line(iteration, loss))
+            progress = self._trained if kind.updates else self._evaluated
+            log.info(progress(iteration, loss))
 
-    def _trained(self, iteration: int, loss: float) -> str:
+    def _trained(self, iteration: int, loss: float) -> TrainProgress:
         rates, session = self._profiler.rate_tracker, self._session
         left_s = (self._num_steps - iteration) * rates.elapsed_s / iteration
-        return train_line(
+        return TrainProgress(
             step=session.global_step,
             loss=loss,
             rate=rates.rate,
@@ -74,9 +74,9 @@ class LoopLog:
             device=session.settings.backend_type,
         )
 
-    def _evaluated(self, iteration: int, loss: float) -> str:
+    def _evaluated(self, iteration: int, loss: float) -> EvalProgress:
         rates = self._profiler.rate_tracker
-        return eval_line(
+        return EvalProgress(
             global_step=self._session.global_step,
             batch=iteration,
             loss=loss,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cstorch.progress import eval_line, train_line
+from waferstream.core.events import EvalProgress, TrainProgress
 from waferstream.host.terminal import ProgressBar
 from waferstream.training.observers.observer import EvaluationLog, TrainingLog
 
@@ -42,7 +42,7 @@ class Progress:
         if self._bar is not None:
             self._bar.reach(log.step)
         seconds_per_step = self._batch_size / log.global_rate
-        line = train_line(
+        progress = TrainProgress(
             step=log.step,
             loss=log.losses[-1][1],
             rate=log.rate,
@@ -53,10 +53,10 @@ class Progress:
             machine=self._machine,
             device=self._device,
         )
-        self._say(line)
+        self._say(str(progress))
 
     def evaluated(self, log: EvaluationLog) -> None:
-        line = eval_line(
+        progress = EvalProgress(
             global_step=log.step,
             batch=log.batches,
             loss=log.loss,
@@ -64,7 +64,7 @@ class Progress:
             global_rate=log.rate,
             device=self._device,
         )
-        self._say(line)
+        self._say(str(progress))
         self._say(f"Avg Eval Loss: {log.loss:.5f}")
         if log.metrics:
             self._say("Evaluation metrics:")

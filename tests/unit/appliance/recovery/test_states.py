@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appliance.recovery.states import FOLLOWING, Parts, State, Story
+from waferstream.core.events import SystemsReturned
 
 
 def test_every_state_is_reached_and_left() -> None:
@@ -31,14 +32,14 @@ def test_time_counts_from_the_failure() -> None:
     for state in (State.DECIDING, State.REBUILDING, State.ROLLING_BACK, State.RUNNING):
         story.enter(state)
     seconds = "aborting 2.5, deciding 0.0, rebuilding 0.0, rolling back 0.0"
-    assert str(story.parts) == f"2.5 s ({seconds})"
+    assert str(story.parts.duration) == f"2.5 s ({seconds})"
 
 
-def test_lines_are_taken_once() -> None:
-    story = Story()
-    story.tell("one")
-    story.tell("two")
-    assert story.take() == ["one", "two"]
+def test_events_are_taken_once() -> None:
+    story, events = Story(), [SystemsReturned(3, step) for step in (1, 2)]
+    for event in events:
+        story.tell(event)
+    assert story.take() == events
     assert story.take() == []
 
 
@@ -52,4 +53,4 @@ def test_parts_are_stated_in_their_order() -> None:
         now_s += seconds
     parts.end()
     now_s += 10.0
-    assert str(parts) == "5.8 s (ending 1.2, starting 4.0)"
+    assert str(parts.duration) == "5.8 s (ending 1.2, starting 4.0)"

@@ -28,6 +28,7 @@ from tests.support.roles.mortal_cluster import (
 )
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import ApplianceRuntimeServerError, DataError
+from waferstream.core.events import Recovered, RecoveryDecided, SystemsReturned
 from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install, ReadLayout, ReadMasters, Restore
@@ -47,7 +48,8 @@ def test_lost_roles_change_no_result(losses: dict[int, str]) -> None:
     running = cluster(faults)
     assert jobs(running) == results
     assert running.do(HashWeights()) == digest
-    assert sum("recovered" in line for line in running.do(ReadStory())) == faults.hits
+    story = running.do(ReadStory())
+    assert sum(isinstance(event, Recovered) for event in story) == faults.hits
 
 
 @settings(max_examples=8, deadline=None)
@@ -63,7 +65,8 @@ def test_lost_servers_are_filled_from_replicas(losses: dict[int, str]) -> None:
     running = cluster(faults, has_replicas=True)
     assert jobs(running) == results
     assert running.do(HashWeights()) == digest
-    assert sum("recovered" in line for line in running.do(ReadStory())) == faults.hits
+    story = running.do(ReadStory())
+    assert sum(isinstance(event, Recovered) for event in story) == faults.hits
 
 
 def fail_once(
@@ -167,8 +170,8 @@ def test_finished_steps_do_not_run_again() -> None:
     running = cluster(Faults({300: "csx-1"}))
     running.do(Run(ProgramKind.TRAIN, 1, 4))
     decision, recovery = running.do(ReadStory())
-    assert decision == "csx-1 died: replace, csx-1 lost"
-    assert recovery.endswith("; step 3 runs again")
+    assert decision == RecoveryDecided("csx-1 died", ("csx-1",), "replace", "csx-1 lost")
+    assert recovery.step == 3
     assert running.do(ReadStory()) == []
 
 
@@ -177,7 +180,7 @@ def test_weight_server_is_not_replaced() -> None:
     running = cluster(Faults({300: "wgt"}))
     with raises(ApplianceRuntimeServerError, "role-died"):
         running.do(Run(ProgramKind.TRAIN, 1, 4))
-    assert "weights are lost" in running.do(ReadStory())[-1]
+    assert "weights are lost" in running.do(ReadStory())[-1].why
 
 
 def test_error_of_the_data_is_raised_at_once() -> None:
@@ -192,7 +195,7 @@ def test_failure_without_a_lost_role_is_tried_again() -> None:
     faults = Faults({400: "csx-2"}, code="role-failed")
     running = cluster(faults)
     assert jobs(running) == expected()[0]
-    assert "retry" in running.do(ReadStory())[0]
+    assert running.do(ReadStory())[0].action == "retry"
 
 
 def test_failures_in_a_row_are_limited() -> None:
@@ -201,7 +204,7 @@ def test_failures_in_a_row_are_limited() -> None:
     with raises(ApplianceRuntimeServerError, "restarts-exhausted") as error:
         running.do(Run(ProgramKind.TRAIN, 1, 4))
     assert str(error.value.where).startswith("csx-")
-    assert "max_num_restarts is 2" in running.do(ReadStory())[-1]
+    assert "max_num_restarts is 2" in running.do(ReadStory())[-1].why
 
 
 def test_system_that_keeps_failing_is_left_out_until_it_has_rested() -> None:
@@ -211,10 +214,10 @@ def test_system_that_keeps_failing_is_left_out_until_it_has_rested() -> None:
     running = cluster(faults, restarts=5)
     assert jobs(running) == results
     assert running.do(HashWeights()) == digest
-    assert any("shrink, csx-2 keeps failing" in line for line in running.do(ReadStory()))
+    assert any("shrink, csx-2 keeps failing" in str(event) for event in running.do(ReadStory()))
     running.do(Run(ProgramKind.TRAIN, LAST_STEP + 1, 30))
     running.do(Run(ProgramKind.TRAIN, 31, 31))
-    assert running.do(ReadStory()) == ["3 systems again from step 31 on"]
+    assert running.do(ReadStory()) == [SystemsReturned(3, 31)]
     whole = cluster(Faults())
     whole.do(Run(ProgramKind.TRAIN, 1, 31))
     assert running.do(HashWeights()) == whole.do(HashWeights())
@@ -224,7 +227,7 @@ def test_cluster_does_not_shrink_below_its_minimum() -> None:
     faults = Faults(dict.fromkeys(range(10, 10 + TAINTING_FAILURES), "csx-2"))
     running = cluster(faults, restarts=5, min_num_csx=3)
     assert jobs(running) == expected()[0]
-    assert not any("shrink" in line for line in running.do(ReadStory()))
+    assert not any("shrink" in str(event) for event in running.do(ReadStory()))
 
 
 def test_calls_between_jobs_survive_a_loss() -> None:
