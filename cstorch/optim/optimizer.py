@@ -26,7 +26,7 @@ from cstorch.optim.tied_updates import tied_among, with_one_update
 from cstorch.recording.recorded import RecordedOptimizer, RecordedScheduler
 from cstorch.recording.recorder import Recorder, active_recorder
 from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied
-from memoryx.optim.rule import RULES, Rule
+from memoryx.optim.rule import Rule
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError, WaferStreamError
 from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
@@ -46,7 +46,7 @@ _add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
 class Optimizer(torch.optim.Optimizer):
     """Parameter groups with hyper-parameters; ``step()`` is recorded, and done by MemoryX.
 
-    Every rule of ``memoryx.optim`` has a subclass, made by ``optimizer_classes``. The rule's
+    Every rule of ``memoryx.optim`` has a subclass, made by ``class_of``. The rule's
     ``Arguments`` are those of its constructor, with their ranges, for the defaults and for every
     parameter group.
     """
@@ -298,12 +298,8 @@ class Optimizer(torch.optim.Optimizer):
         self._zero_grad_profile_name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
 
 
-def optimizer_classes(module: str) -> dict[str, type[Optimizer]]:
-    """Return a subclass of Optimizer for every rule of MemoryX, by name."""
-    return {name: _class_of(rule, module) for name, rule in RULES.items()}
-
-
-def _class_of(rule: Rule, module: str) -> type[Optimizer]:
+def class_of(rule: Rule, module: str) -> type[Optimizer]:
+    """Return the subclass of Optimizer for a rule of MemoryX."""
     names = {name: name for name in rule.Arguments.model_fields}
     params = Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=ParamsT)
     parameters = [params, *parameters_of(rule.Arguments, names)]

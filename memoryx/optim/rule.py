@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 from pydantic import Field
 
 from waferstream.core.config import Config
-from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.core.errors import ConfigError
+from waferstream.core.plugins import Plugins
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -128,15 +129,21 @@ def register(kind: Kind) -> Kind:
     return kind
 
 
+PLUGINS = Plugins[type[Rule]]("optimizers")
+"""Rules of installed packages, by the names of their classes."""
+
+
 def rule_named(name: str) -> Rule:
-    """Return the rule of that name; ConfigError if MemoryX has none."""
+    """Return the rule of that name, also of an installed package; ConfigError if there is none."""
+    if name not in RULES and name in PLUGINS:
+        register(PLUGINS[name])
     if name in RULES:
         return RULES[name]
     raise ConfigError(
         f"MemoryX has no optimizer rule {name!r}",
         code="unknown-optimizer",
-        rule=f"known rules: {', '.join(RULES)}",
-        remedy=did_you_mean(name, RULES),
+        rule=f"known rules: {', '.join([*RULES, *PLUGINS])}",
+        remedy=PLUGINS.remedy(name, RULES),
     )
 
 

@@ -136,8 +136,15 @@ def _known_keys(kind: type[BaseModel], location: _Location) -> list[str]:
 
 
 def _known_classes(kind: type[BaseModel], location: _Location) -> list[str]:
-    """Return the classes allowed at ``location``, in the order of their declaration."""
-    return [model.__name__ for model in _models_at(kind, location)]
+    """Return the classes allowed at ``location``, in the order of their declaration.
+
+    A class that stands for others names them by ``class_names``.
+    """
+    return [
+        name
+        for model in _models_at(kind, location)
+        for name in (model.class_names() if hasattr(model, "class_names") else (model.__name__,))
+    ]
 
 
 def _models_at(kind: type[BaseModel], location: _Location) -> list[type[BaseModel]]:

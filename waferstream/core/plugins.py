@@ -8,6 +8,9 @@ A package offers them as entry points, in its pyproject.toml::
 Groups, and what a name of each stands for:
     models            a ``ModelFamily`` (waferstream.workload.models)
     data_processors   a subclass of ``DataProcessor`` (waferstream.workload.data)
+    optimizers        a subclass of ``Rule`` (memoryx.optim.rule), by the name of its class
+    loggers           a subclass of ``Logger`` (waferstream.training.observers.logger)
+    callbacks         a class with hooks (waferstream.training.callback)
     converters        a ``Conversion`` of models (waferstream.cli.tools.checkpoint.convert)
     params            a folder of params files, as a ``Path``
 """
@@ -15,7 +18,7 @@ Groups, and what a name of each stands for:
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from importlib.util import find_spec
@@ -67,10 +70,10 @@ class Plugins(Mapping[str, Plugin]):
         """Which names there are, for an error."""
         return f"one of {', '.join(self)}" if self else "no installed package has any"
 
-    def remedy(self, name: str) -> str:
-        """Return what to do about a name that nothing installed has."""
+    def remedy(self, name: str, built_in: Iterable[str] = ()) -> str:
+        """Return what to do about a name that nothing installed has, nor what is built in."""
         install = _INSTALL_ZOO if find_spec(_ZOO) is None else "install the package that has it"
-        return did_you_mean(name, self) or install
+        return did_you_mean(name, [*built_in, *self]) or install
 
     def _entries(self) -> dict[str, EntryPoint]:
         own = self._of_zoo()

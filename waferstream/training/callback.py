@@ -1,10 +1,11 @@
 """Callbacks: what a run calls at the points that the vendor's trainer has, by the same names.
 
-A params file names those of the user's by import path:
+A params file names those of the user's by import path, and those of installed packages by name:
 
 callbacks:
 - class: mypackage.callbacks:Report
   every: 10                            # keyword arguments
+- Report: {every: 10}                  # an entry point of a package (waferstream.core.plugins)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import UserCallback
+from waferstream.config.sections.plugins import Plugin
 from waferstream.core.errors import ConfigError
 from waferstream.workload import user_classes
 
@@ -79,23 +81,33 @@ class Callbacks:
 
 
 def make_callbacks(init: InitConfig) -> list[object]:
-    """Return the callbacks of the user's, in the order of the params file.
+    """Return the callbacks and loggers of the user's and of packages, in the order of the file.
 
     Raises:
         ConfigError: One cannot be imported, its arguments do not fit, or it has a hook that no run
             calls.
     """
-    sections = [entry.dump() for entry in init.callbacks if isinstance(entry, UserCallback)]
-    return [_checked(user_classes.make(section, _WHERE), section) for section in sections]
+    made: list[object] = []
+    for entry in (*init.callbacks, *init.loggers):
+        match entry:
+            case UserCallback():
+                callback = user_classes.make(entry.dump(), _WHERE)
+                made.append(_checked(callback, entry.class_path))
+            case Plugin():
+                ((name, arguments),) = entry.dump().items()
+                kind = entry.plugins[name]
+                callback = user_classes.call(kind, arguments or {}, name, _WHERE)
+                made.append(_checked(callback, name))
+    return made
 
 
-def _checked(callback: object, section: Mapping[str, Any]) -> object:
+def _checked(callback: object, name: str) -> object:
     unknown = sorted(_NOT_HERE & set(dir(callback)))
     if unknown:
         raise ConfigError(
             "a callback must have hooks that a run calls",
             code="callback-hook-not-here",
-            where=f"{_WHERE}: {section[user_classes.CLASS]}",
+            where=f"{_WHERE}: {name}",
             value=", ".join(unknown),
             rule=f"of {', '.join(sorted(HOOKS))}",
             remedy="move the code to one of these hooks",

@@ -41,15 +41,21 @@ def make(section: Mapping[str, Any], where: str) -> Any:
             an exception.
         OSError: It cannot read a file.
     """
-    function = checked_class(section, where)
+    function = import_class(section[CLASS], f"{where}.{CLASS}")
+    return call(function, _arguments(section), section[CLASS], where)
+
+
+def call(function: Callable[..., Any], arguments: Mapping[str, Any], name: str, where: str) -> Any:
+    """Call what a file names with keyword arguments of the file; raise as ``make`` does."""
+    _check_arguments(function, arguments, name, where)
     try:
-        return function(**_arguments(section))
+        return function(**arguments)
     except (WaferStreamError, OSError):
         raise
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigError(
-            f"{section[CLASS]} failed",
+            f"{name} failed",
             code="class-failed",
             where=where,
             value=f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})",
@@ -60,25 +66,30 @@ def make(section: Mapping[str, Any], where: str) -> Any:
 def checked_class(section: Mapping[str, Any], where: str) -> Callable[..., Any]:
     """Return the object that a section names, if the section's other keys fit its signature."""
     function = import_class(section[CLASS], f"{where}.{CLASS}")
-    arguments = _arguments(section)
+    _check_arguments(function, _arguments(section), section[CLASS], where)
+    return function
+
+
+def _check_arguments(
+    function: Callable[..., Any], arguments: Mapping[str, Any], name: str, where: str
+) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of a builtin
-        return function
+        return
     try:
         signature.bind(**arguments)
     except TypeError as error:
         known = list(signature.parameters)
         wrong = [key for key in arguments if key not in known]
         raise ConfigError(
-            f"the keys of the section must be arguments of {section[CLASS]}",
+            f"the keys of the section must be arguments of {name}",
             code="class-arguments-mismatch",
             where=where,
             value=error,
             rule=f"{function.__name__}{signature}",
             remedy=did_you_mean(wrong[0], known) if wrong else _MISSING,
         ) from error
-    return function
 
 
 def _arguments(section: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,11 @@ from pydantic import (
     PositiveInt,
     Tag,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from waferstream.config.sections.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
 from waferstream.config.sections.lora import LoraConfig
+from waferstream.config.sections.plugins import CallbackPlugin, LoggerPlugin, tag_of
 from waferstream.config.sections.section import Named, Section, class_name, one_or_many
 from waferstream.core.config import before
 
@@ -218,13 +220,20 @@ def _with_defaults(defaults: Iterable[str]) -> BeforeValidator:
 
 def _name_of(entry: object) -> str | None:
     """Return the name of an entry that may be listed once; None for one of the user's."""
-    return None if _kind_of(entry) == _USER else class_name(entry)
+    return None if _is_of_user(entry) else class_name(entry)
+
+
+def _is_of_user(value: object) -> bool:
+    return isinstance(value, UserCallback) or (isinstance(value, Mapping) and _USER in value)
 
 
 def _kind_of(value: object) -> str | None:
     """Return the class name of an entry, or the key of those of the user's."""
-    is_users = isinstance(value, UserCallback) or (isinstance(value, Mapping) and _USER in value)
-    return _USER if is_users else class_name(value)
+    return _USER if _is_of_user(value) else tag_of(value, CallbackConfig, CallbackPlugin)
+
+
+def _kind_of_logger(value: object) -> str | None:
+    return tag_of(value, LoggerConfig, LoggerPlugin)
 
 
 def _with_removals(defaults: Iterable[str]) -> PlainSerializer:
@@ -255,14 +264,16 @@ CallbackConfig = Annotated[
     | Annotated[DebugArgsPath, Tag("DebugArgsPath")]
     | Annotated[GlobalFlags, Tag("GlobalFlags")]
     | Annotated[ScopedTrainFlags, Tag("ScopedTrainFlags")]
-    | Annotated[ScopedValidateFlags, Tag("ScopedValidateFlags")],
+    | Annotated[ScopedValidateFlags, Tag("ScopedValidateFlags")]
+    | Annotated[SkipJsonSchema[CallbackPlugin], Tag("CallbackPlugin")],
     Discriminator(_kind_of),
 ]
 
 LoggerConfig = Annotated[
     Annotated[ProgressLogger, Tag("ProgressLogger")]
-    | Annotated[TensorBoardLogger, Tag("TensorBoardLogger")],
-    Discriminator(class_name),
+    | Annotated[TensorBoardLogger, Tag("TensorBoardLogger")]
+    | Annotated[SkipJsonSchema[LoggerPlugin], Tag("LoggerPlugin")],
+    Discriminator(_kind_of_logger),
 ]
 
 Callbacks = Annotated[

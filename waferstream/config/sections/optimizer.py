@@ -20,12 +20,15 @@ from pydantic import (
     NonNegativeFloat,
     PlainSerializer,
     Tag,
+    ValidatorFunctionWrapHandler,
     create_model,
+    model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
-from memoryx.optim.rule import RULES, Rule
+from memoryx.optim.rule import PLUGINS, RULES, Rule, rule_named
 from waferstream.config.sections.section import Named, Section, class_name, one_or_many
-from waferstream.core.config import before
+from waferstream.core.config import before, validate
 from waferstream.core.errors import ConfigError
 from waferstream.core.hyper_schedules.base import SCHEDULES, HyperSchedule, Key, scheduler_name
 from waferstream.core.hyper_schedules.build import argument_names, build_schedule, resolve
@@ -78,16 +81,35 @@ class Optimizer(Named):
     @property
     def needs_lr(self) -> bool:
         """Whether a rate has to be given, here or by a scheduler."""
-        return RULES[self.class_name].needs_lr(self.arguments())
+        return rule_named(self.class_name).needs_lr(self.arguments())
 
 
-def _section_of(rule: Rule) -> type[Optimizer]:
+def _section_of(rule: Rule, base: type[Optimizer] = Optimizer) -> type[Optimizer]:
     hints = get_type_hints(rule.Arguments, include_extras=True)
     fields: dict[str, Any] = {
         name: (Annotated[hints[name], _LR] if name == "lr" else hints[name], field.default)
         for name, field in rule.Arguments.model_fields.items()
     }
-    return create_model(rule.name, __base__=Optimizer, __doc__=type(rule).__doc__, **fields)
+    return create_model(rule.name, __base__=base, __doc__=type(rule).__doc__, **fields)
+
+
+class PluginOptimizer(Optimizer):
+    """An optimizer of an installed package; its section has the arguments of its rule."""
+
+    @classmethod
+    def class_names(cls) -> tuple[str, ...]:
+        """Return the names that packages offer."""
+        return tuple(PLUGINS)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_rule(cls, data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        if cls is not PluginOptimizer or isinstance(data, PluginOptimizer):
+            return handler(data)
+        ((name, arguments),) = data.items()
+        section = _section_of(rule_named(name), PluginOptimizer)
+        given = arguments if isinstance(arguments, Mapping) else data
+        return validate(section, given, f"trainer.init.optimizer.{name}")
 
 
 OPTIMIZERS = {name: _section_of(rule) for name, rule in RULES.items()}
@@ -113,12 +135,19 @@ def _with_class(value: Any) -> Any:
     return {optimizer_name(name): arguments}
 
 
+def _tag_of(value: object) -> str | None:
+    name = class_name(value)
+    is_plugin = name is not None and name not in OPTIMIZERS and name in PLUGINS
+    return PluginOptimizer.__name__ if is_plugin else name
+
+
 if TYPE_CHECKING:
     OptimizerConfig = Optimizer
 else:
     _TAGGED = tuple(Annotated[kind, Tag(name)] for name, kind in OPTIMIZERS.items())
-    _ANY = Annotated[Union[_TAGGED], Discriminator(class_name)]  # noqa: UP007
-    OptimizerConfig = Annotated[_ANY, BeforeValidator(_with_class)]
+    _PLUGIN = Annotated[SkipJsonSchema[PluginOptimizer], Tag(PluginOptimizer.__name__)]
+    _ANY = Annotated[Union[*_TAGGED, _PLUGIN], Discriminator(_tag_of)]
+    OptimizerConfig = Annotated[_ANY, BeforeValidator(_with_class), PlainSerializer(Section.dump)]
 
 
 DECAYED, NOT_DECAYED = "decay", "no_decay"

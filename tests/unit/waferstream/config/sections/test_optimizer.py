@@ -77,7 +77,7 @@ def test_tag_of_every_class_is_its_name(family: Any) -> None:
     """The tag by which a class is found in the file is the name of the class."""
     union, *_ = get_args(family)
     for member in get_args(union):
-        kind, tag = get_args(member)
+        kind, *_, tag = get_args(member)
         assert tag == Tag("class" if kind is UserCallback else kind.__name__)
 
 
