@@ -6,13 +6,13 @@ import atexit
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from appliance.jobs.job import ClusterJob, JobIds, Kind, Phase, Request, new_job_name
-from appliance.jobs.queue import QueueSpec
-from appliance.jobs.registry import Registry
+from appliance.jobs.queue import QueueSpec, scheduled
+from appliance.jobs.store import JobStore
 from waferstream.core.errors import (
     ApplianceNanError,
     ClusterJobCancelledByCsctl,
@@ -46,7 +46,7 @@ class JobClient:
         self._request = request
         self._queue = queue
         self._workflow = workflow
-        self._registry = Registry()
+        self._store = JobStore()
         self._names: list[str] = []  # of all stored jobs so far
         self.newest = JobIds("", "")
         """The identifiers of the latest job."""
@@ -113,7 +113,7 @@ class JobClient:
         log.info("Initiating a new %s wsjob against the cluster server.", kind)
         workflow = self._workflow()
         try:
-            job = self._registry.submit(kind, workflow, self._like_earlier())
+            job = self._store.submit(kind, workflow, self._like_earlier())
         except OSError as error:
             if self._queue is not None and kind == "execute":
                 raise ClusterJobScheduleError(
@@ -150,9 +150,13 @@ class JobClient:
     def _wait(self, name: str | None, spec: QueueSpec) -> None:
         """Wait in the queue, and log the reason whenever it changes."""
         assert name is not None, "a job that queues is stored"
-        self._registry.move(name, Phase.QUEUED)
+        self._store.move(name, Phase.QUEUED)
         reason = ""
-        while (job := self._registry.schedule(name, spec)).phase is Phase.QUEUED:
+
+        def rule(jobs: Sequence[ClusterJob]) -> ClusterJob:
+            return scheduled(name, jobs, spec, time.time())
+
+        while (job := self._store.decide(name, rule)).phase is Phase.QUEUED:
             _refuse_cancelled(job)
             if job.reason != reason:
                 reason = job.reason
@@ -187,7 +191,7 @@ class JobClient:
         if name is None:
             return None
         try:
-            return self._registry.change(name, changed)
+            return self._store.change(name, changed)
         except (OSError, ConfigError) as error:  # the folder may be gone
             log.warning("The state of %s is not kept: %s", name, error)
             return None

@@ -1,4 +1,4 @@
-"""A cluster job: its identifiers, its phases, and what it asks for.
+"""A cluster job: its identifiers, its phases, and what it asks for; no I/O.
 
 Names and phases are those of ``csctl`` (cerebras_appliance 2.10), priorities those of the vendor's
 documentation (training-docs.cerebras.ai, job-priority).
@@ -14,12 +14,16 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from appliance.jobs.owner import Owner
 from waferstream.core.config import Config
 
 Kind = Literal["compile", "execute"]
 
 PRIORITIES: Mapping[str, int] = {"p1": 199, "p2": 299, "p3": 399}
 """Value of each priority that users can set; the smaller goes first."""
+
+KEPT_S = 7 * 24 * 3600.0
+"""How long ended jobs are kept: the vendor lists those of the past week (section 4.4)."""
 
 
 class Phase(StrEnum):
@@ -54,16 +58,6 @@ class Condition(Config):
     """Seconds since 1970."""
 
     message: str = ""
-
-
-class Owner(Config):
-    """The process that runs a job."""
-
-    user: str
-    host: str
-    pid: int
-    started_ticks: int
-    """Start of the process, which tells it from a later one with the same number."""
 
 
 class Request(Config):
@@ -131,6 +125,15 @@ class ClusterJob(Config):
             condition = condition.model_copy(update={"time_s": before[-1].time_s})
             before = before[:-1]
         return self.model_copy(update={"conditions": (*before, condition)})
+
+    def orphaned(self, time_s: float) -> ClusterJob:
+        """Return the job as its process leaves it that has died."""
+        phase = Phase.CANCELLED if self.is_cancelled else Phase.FAILED
+        return self.moved(phase, time_s, "the process of the job has died")
+
+    def is_forgotten(self, time_s: float) -> bool:
+        """Return whether the job has ended too long ago to be listed."""
+        return self.phase.is_final and time_s - self.conditions[-1].time_s > KEPT_S
 
     def with_request(self, **changes: object) -> ClusterJob:
         """Return the job with other labels or another priority."""

@@ -40,6 +40,17 @@ def running(jobs: Sequence[ClusterJob]) -> list[ClusterJob]:
     return [job for job in jobs if job.kind == "execute" and job.phase.holds_systems]
 
 
+def scheduled(name: str, jobs: Sequence[ClusterJob], spec: QueueSpec, time_s: float) -> ClusterJob:
+    """Return a queued job out of the queue, or with the reason why it waits.
+
+    Arguments and errors are those of ``waiting_reason``; ``time_s`` is now.
+    """
+    job = next(each for each in jobs if each.name == name)
+    reason = waiting_reason(name, jobs, spec)
+    phase = Phase.SCHEDULED if reason is None else Phase.QUEUED
+    return job.moved(phase, time_s, reason or "")
+
+
 def waiting_reason(name: str, jobs: Sequence[ClusterJob], spec: QueueSpec) -> str | None:
     """Return why a queued job must wait, or None if it may start now.
 

@@ -10,8 +10,9 @@ import torch
 import yaml
 
 from appliance.checkpoints.folder import INDEX_NAME, CheckpointFolder
-from appliance.jobs.job import ClusterJob, Condition, Owner, Phase, Request
-from appliance.jobs.registry import FILE, Registry
+from appliance.jobs.job import ClusterJob, Condition, Phase, Request
+from appliance.jobs.owner import Owner
+from appliance.jobs.store import FILE, JobStore
 from appliance.spec import load_cluster
 from benchmarks.fuzz.campaign import Target, through_file
 from benchmarks.fuzz.conversion_targets import conversion_targets
@@ -139,7 +140,7 @@ def _caches(folder: Path) -> tuple[Target, ...]:
         return compiled_from_json(content, "cs_0")
 
     def read_jobs(_: Path) -> object:
-        return Registry(folder).jobs()
+        return JobStore(folder).jobs()
 
     return (
         Target(

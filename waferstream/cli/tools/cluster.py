@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance.jobs.job import ClusterJob
 from appliance.jobs.queue import MOST_SYSTEMS, running
-from appliance.jobs.registry import Registry
+from appliance.jobs.store import JobStore
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
@@ -178,7 +178,7 @@ PLAN = Command("plan", "show which role would run on which host", _plan, _PLAN_F
 
 
 def _nodes(given: argparse.Namespace) -> int:
-    spec, jobs = machine_of(given), running(Registry().jobs())
+    spec, jobs = machine_of(given), running(JobStore().jobs())
     return show(given, [_host_row(jobs), *system_rows(spec, jobs)])
 
 
@@ -230,7 +230,7 @@ def _row(
 
 
 def _nodegroups(given: argparse.Namespace) -> int:
-    return show(given, group_rows(machine_of(given), running(Registry().jobs())))
+    return show(given, group_rows(machine_of(given), running(JobStore().jobs())))
 
 
 def group_rows(spec: ClusterSpec, jobs: Sequence[ClusterJob]) -> list[Row]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from appliance.jobs.job import PRIORITIES, ClusterJob, Phase, priority_text
-from appliance.jobs.registry import Registry
+from appliance.jobs.store import JobStore
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell, tell_paths
 from waferstream.core.config import dump_yaml
 from waferstream.core.errors import ConfigError
@@ -26,7 +26,7 @@ from waferstream.core.errors import ConfigError
 def _list(given: argparse.Namespace) -> int:
     jobs = [
         job
-        for job in Registry().jobs()
+        for job in JobStore().jobs()
         if (given.all_states or not job.phase.is_final)
         and given.label.items() <= job.request.labels.items()
     ]
@@ -64,7 +64,7 @@ def _duration(seconds: float) -> str:
 
 
 def _get(given: argparse.Namespace) -> int:
-    job = Registry().find(given.name)
+    job = JobStore().find(given.name)
     if given.json or given.output == "json":
         print(job.model_dump_json(indent=2))
     elif given.output == "yaml":
@@ -77,7 +77,7 @@ def _get(given: argparse.Namespace) -> int:
 def _cancel(given: argparse.Namespace) -> int:
     """Mark the job, then interrupt its program, which ends its cluster."""
     cancelled = {"is_cancelled": True}
-    job = Registry().change(given.name, lambda job: _unfinished(job).model_copy(update=cancelled))
+    job = JobStore().change(given.name, lambda job: _unfinished(job).model_copy(update=cancelled))
     if job.owner.host == socket.gethostname():  # elsewhere the run sees the mark itself
         with suppress(ProcessLookupError, FileNotFoundError):
             os.kill(job.owner.pid, _interrupting_signal(job.owner.pid))
@@ -112,7 +112,7 @@ def _label(given: argparse.Namespace) -> int:
                 labels.update(_labels(word))
         return job.with_request(labels=labels)
 
-    changed = Registry().change(given.name, labelled)
+    changed = JobStore().change(given.name, labelled)
     labels = changed.request.labels
     return tell(given, f"job/{given.name} was patched", name=given.name, labels=labels)
 
@@ -132,18 +132,18 @@ def _labels(text: str) -> dict[str, str]:
 
 def _set_priority(given: argparse.Namespace) -> int:
     """Change the priority of all unfinished jobs of the workflow, and so of its later ones."""
-    registry, value = Registry(), PRIORITIES[given.priority]
-    workflow = _unfinished(registry.find(given.name)).workflow
-    for job in registry.jobs():
+    store, value = JobStore(), PRIORITIES[given.priority]
+    workflow = _unfinished(store.find(given.name)).workflow
+    for job in store.jobs():
         if job.workflow == workflow and not job.phase.is_final:
-            registry.change(job.name, lambda job: job.with_request(priority=value))
+            store.change(job.name, lambda job: job.with_request(priority=value))
     text = f"successfully updated {given.name} job priority to {given.priority}"
     return tell(given, text, name=given.name, priority=given.priority)
 
 
 def _log_export(given: argparse.Namespace) -> int:
     """Pack the folder of the job and print the path of the archive."""
-    job = Registry().find(given.name)
+    job = JobStore().find(given.name)
     given.out.mkdir(parents=True, exist_ok=True)
     archive = shutil.make_archive(str(given.out / job.name), "gztar", job.log_path)
     return tell_paths(given, Path(archive))

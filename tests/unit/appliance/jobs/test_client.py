@@ -13,7 +13,7 @@ from appliance.jobs import client as client_module
 from appliance.jobs.client import JobClient
 from appliance.jobs.job import PRIORITIES, ClusterJob, Phase, Request
 from appliance.jobs.queue import QueueSpec
-from appliance.jobs.registry import Registry
+from appliance.jobs.store import JobStore
 from tests.support.errors import raises
 from waferstream.core.errors import (
     ApplianceRuntimeServerError,
@@ -26,11 +26,11 @@ ONE = QueueSpec(systems=2)
 
 
 @pytest.fixture(autouse=True)
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """Return an empty registry, which clients use as well."""
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobStore:
+    """Return an empty store, which clients use as well."""
     monkeypatch.setenv("WAFERSTREAM_STATE", str(tmp_path))
     monkeypatch.setattr(client_module, "POLL_S", 0.01)
-    return Registry()
+    return JobStore()
 
 
 def client(queue: QueueSpec | None = None, at: str = "p2", num_csx: int = 1) -> JobClient:
@@ -42,7 +42,7 @@ def phases(job: ClusterJob) -> list[str]:
     return [each.phase.value for each in job.conditions]
 
 
-def test_program_has_a_compile_and_an_execute_job(registry: Registry) -> None:
+def test_program_has_a_compile_and_an_execute_job(store: JobStore) -> None:
     """Both are of one workflow, and each has a log of the lines in its time."""
     jobs, log = client(), logging.getLogger("waferstream")
     with jobs.compiling():
@@ -52,7 +52,7 @@ def test_program_has_a_compile_and_an_execute_job(registry: Registry) -> None:
     with jobs.executing():
         log.warning("while it executes")
     jobs.end_execute(None)
-    compiled, executed = registry.jobs()
+    compiled, executed = store.jobs()
     assert [compiled.kind, executed.kind] == ["compile", "execute"]
     assert phases(compiled) == ["CREATED", "SCHEDULED", "RUNNING", "SUCCEEDED"]
     assert phases(executed) == ["CREATED", "SCHEDULED", "INITIALIZING", "RUNNING", "SUCCEEDED"]
@@ -61,7 +61,7 @@ def test_program_has_a_compile_and_an_execute_job(registry: Registry) -> None:
     assert ("while it executes" in text, "while it compiles" in text) == (True, False)
 
 
-def test_error_of_the_cluster_fails_the_job(registry: Registry) -> None:
+def test_error_of_the_cluster_fails_the_job(store: JobStore) -> None:
     jobs = client()
     jobs.start_execute()
     jobs.note_running()
@@ -73,20 +73,20 @@ def test_error_of_the_cluster_fails_the_job(registry: Registry) -> None:
     with raises(ApplianceRuntimeServerError, "role-died"), jobs.executing():
         run()
     jobs.end_execute(error)
-    (job,) = registry.jobs()
+    (job,) = store.jobs()
     assert phases(job)[-3:] == ["RUNNING", "FAILING", "FAILED"]
     assert job.reason == "csx-0 died [role-died]"
 
 
 @pytest.mark.parametrize("interrupts", [False, True])
-def test_cancelled_job_ends_with_its_error(registry: Registry, interrupts: bool) -> None:
+def test_cancelled_job_ends_with_its_error(store: JobStore, interrupts: bool) -> None:
     """Before further steps, and where the command interrupts the program in them."""
     jobs = client()
     jobs.start_execute()
-    name = registry.jobs()[0].name
+    name = store.jobs()[0].name
 
     def mark() -> None:
-        registry.change(name, lambda job: job.model_copy(update={"is_cancelled": True}))
+        store.change(name, lambda job: job.model_copy(update={"is_cancelled": True}))
 
     def run() -> None:
         assert interrupts, "the block is not entered"
@@ -98,25 +98,25 @@ def test_cancelled_job_ends_with_its_error(registry: Registry, interrupts: bool)
     with raises(ClusterJobCancelledByCsctl, "job-cancelled"), jobs.executing():
         run()
     jobs.end_execute(ClusterJobCancelledByCsctl("cancelled"))
-    assert registry.find(name).phase is Phase.CANCELLED
+    assert store.find(name).phase is Phase.CANCELLED
 
 
-def test_second_run_waits_for_the_first(registry: Registry) -> None:
+def test_second_run_waits_for_the_first(store: JobStore) -> None:
     first, second = client(ONE), client(ONE)
     first.start_execute()
     waiting = threading.Thread(target=second.start_execute)
     waiting.start()
-    _wait_until_queued(registry)
-    before, after = registry.jobs()
+    _wait_until_queued(store)
+    before, after = store.jobs()
     assert before.name in after.reason
     assert waiting.is_alive()
     first.end_execute(None)
     waiting.join()
-    assert phases(registry.find(after.name))[-2:] == ["SCHEDULED", "INITIALIZING"]
+    assert phases(store.find(after.name))[-2:] == ["SCHEDULED", "INITIALIZING"]
     second.end_execute(None)
 
 
-def test_waiting_job_can_be_cancelled(registry: Registry) -> None:
+def test_waiting_job_can_be_cancelled(store: JobStore) -> None:
     first, second = client(ONE), client(ONE)
     first.start_execute()
     ended: list[Exception] = []
@@ -129,15 +129,15 @@ def test_waiting_job_can_be_cancelled(registry: Registry) -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    name = _wait_until_queued(registry)
-    registry.change(name, lambda job: job.model_copy(update={"is_cancelled": True}))
+    name = _wait_until_queued(store)
+    store.change(name, lambda job: job.model_copy(update={"is_cancelled": True}))
     waiting.join()
     assert len(ended) == 1
-    assert registry.find(name).phase is Phase.CANCELLED
+    assert store.find(name).phase is Phase.CANCELLED
     first.end_execute(None)
 
 
-def test_waiting_job_whose_record_is_removed_ends_with_an_error(registry: Registry) -> None:
+def test_waiting_job_whose_record_is_removed_ends_with_an_error(store: JobStore) -> None:
     """As by somebody who clears the state folder."""
     first, second = client(ONE), client(ONE)
     first.start_execute()
@@ -151,27 +151,27 @@ def test_waiting_job_whose_record_is_removed_ends_with_an_error(registry: Regist
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    shutil.rmtree(registry.find(_wait_until_queued(registry)).log_path)
+    shutil.rmtree(store.find(_wait_until_queued(store)).log_path)
     waiting.join()
     assert [error.code for error in ended] == ["unknown-job"]
     first.end_execute(None)
 
 
-def _wait_until_queued(registry: Registry) -> str:
+def _wait_until_queued(store: JobStore) -> str:
     """Return the name of the job that waits with a reason."""
     while True:
-        for job in registry.jobs():
+        for job in store.jobs():
             if job.phase is Phase.QUEUED and job.reason:
                 return job.name
 
 
-def test_changed_priority_holds_for_later_jobs(registry: Registry) -> None:
+def test_changed_priority_holds_for_later_jobs(store: JobStore) -> None:
     jobs = client(at="p3")
     with jobs.compiling():
-        (job,) = registry.jobs()
-        registry.change(job.name, lambda job: job.with_request(priority=PRIORITIES["p1"]))
+        (job,) = store.jobs()
+        store.change(job.name, lambda job: job.with_request(priority=PRIORITIES["p1"]))
     jobs.start_execute()
-    assert registry.jobs()[1].request.priority == PRIORITIES["p1"]
+    assert store.jobs()[1].request.priority == PRIORITIES["p1"]
     jobs.end_execute(None)
 
 
@@ -192,28 +192,28 @@ def test_run_goes_on_where_jobs_cannot_be_stored(
         client(ONE).start_execute()
 
 
-def test_more_systems_than_the_queue_has_fail_the_job(registry: Registry) -> None:
+def test_more_systems_than_the_queue_has_fail_the_job(store: JobStore) -> None:
     with raises(ClusterJobScheduleError, "more-systems-than-cluster"):
         client(ONE, num_csx=3).start_execute()
-    assert phases(registry.jobs()[0])[-2:] == ["FAILING", "FAILED"]
+    assert phases(store.jobs()[0])[-2:] == ["FAILING", "FAILED"]
 
 
-def test_evaluation_of_a_run_is_not_queued_again(registry: Registry) -> None:
+def test_evaluation_of_a_run_is_not_queued_again(store: JobStore) -> None:
     """Its systems are reserved while it compiles and evaluates; the next run starts after it."""
     first = client(ONE, num_csx=2)
     first.start_execute()
     first.note_running()
     other = threading.Thread(target=start_and_end, args=(client(ONE, num_csx=2, at="p1"),))
     other.start()
-    _wait_until_queued(registry)
+    _wait_until_queued(store)
     for _ in range(2):  # evaluation, then training again
         with first.compiling():
             pass
         with first.executing():
-            (waiting,) = [job for job in registry.jobs() if job.phase is Phase.QUEUED]
+            (waiting,) = [job for job in store.jobs() if job.phase is Phase.QUEUED]
     first.end_execute(None)
     other.join()
-    done = {job.name: job for job in registry.jobs()}
+    done = {job.name: job for job in store.jobs()}
     assert phases(done[waiting.name])[-1] == "SUCCEEDED"
     executions = [job for job in done.values() if job.kind == "execute"]
     assert len(executions) == 2

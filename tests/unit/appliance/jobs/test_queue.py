@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from appliance.jobs.job import PRIORITIES, ClusterJob, Condition, Owner, Phase, Request
-from appliance.jobs.queue import QueueSpec, waiting_reason
+from appliance.jobs.job import PRIORITIES, ClusterJob, Condition, Phase, Request
+from appliance.jobs.owner import Owner
+from appliance.jobs.queue import QueueSpec, scheduled, waiting_reason
 from tests.support.errors import raises
 from waferstream.core.errors import ClusterJobScheduleError, ConfigError
 
@@ -66,6 +67,16 @@ def test_job_waits_for_a_memoryx_group() -> None:
     reason = "all MemoryX groups are in use (2): a, b"
     assert waiting_reason("new", [*held, *free, new], FOUR) == reason
     assert waiting_reason("new", [*held[:1], *free, new], FOUR) is None
+
+
+def test_job_leaves_the_queue_or_says_why_not() -> None:
+    """The reason changes; the time since which it waits does not."""
+    first, second = job("first", 2, Phase.QUEUED), job("second", 1, Phase.QUEUED)
+    assert scheduled("first", [first, second], FOUR, 5.0).time_of(Phase.SCHEDULED) == 5.0
+    waiting = scheduled("second", [first, second], FOUR, 5.0)
+    assert waiting.reason == "first is ahead with priority P2 (299)"
+    assert waiting.time_of(Phase.QUEUED) == second.time_of(Phase.QUEUED)
+    assert scheduled("second", [first, waiting], FOUR, 6.0) is waiting
 
 
 def test_more_systems_than_there_are_is_refused() -> None:

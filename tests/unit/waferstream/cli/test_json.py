@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from appliance.jobs.job import Request
-from appliance.jobs.registry import Registry
+from appliance.jobs.store import JobStore
 from cstorch import distributed
 from tests.support.host.tools import rows, tool
 from tests.support.runs.tiny_run import TINY, write_run
@@ -95,9 +95,9 @@ def places(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dic
     """Return the places of files, and the name of a job of another host."""
     monkeypatch.setenv("WAFERSTREAM_STATE", f"{tmp_path / 'state'}")
     monkeypatch.setattr(distributed, "WORKER_CACHE_ROOT", tmp_path / "cache")
-    job = Registry().submit("execute", "wflow-1", Request()).name
+    job = JobStore().submit("execute", "wflow-1", Request()).name
     elsewhere = {"host": "elsewhere", "pid": os.getpid()}
-    Registry().change(
+    JobStore().change(
         job, lambda job: job.model_copy(update={"owner": job.owner.model_copy(update=elsewhere)})
     )
     for name in ("saved", "to_move", "to_delete"):

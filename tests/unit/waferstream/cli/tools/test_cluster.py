@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from appliance.jobs.job import Phase, Request
-from appliance.jobs.registry import Registry
+from appliance.jobs.store import JobStore
 from appliance.site import SITE_DEFAULTS
 from cstorch import distributed
 from modelzoo.data.files.folders import cached
@@ -22,10 +22,10 @@ from waferstream.core.units import format_bytes
 
 
 @pytest.fixture(autouse=True)
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """Return a registry with one running job on two systems, and one that waits."""
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobStore:
+    """Return a store with one running job on two systems, and one that waits."""
     monkeypatch.setenv("WAFERSTREAM_STATE", str(tmp_path / "state"))
-    found = Registry()
+    found = JobStore()
     job = found.submit("execute", "wflow-1", Request(num_csx=2, labels={"team": "a"}))
     found.move(job.name, Phase.RUNNING)
     found.submit("execute", "wflow-2", Request(num_csx=4))
@@ -44,11 +44,11 @@ def machine(tmp_path: Path) -> str:
 
 
 def test_nodes_are_the_host_and_the_systems(
-    machine: str, registry: Registry, capsys: pytest.CaptureFixture[str]
+    machine: str, store: JobStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A system shows the job that holds it, with its labels."""
     host, *systems = rows(capsys, "cluster", "nodes", "--cluster", machine)
-    name = registry.jobs()[0].name
+    name = store.jobs()[0].name
     assert (host["NAME"], host["JOBIDS"], host["STATE"]) == (socket.gethostname(), name, "ok")
     assert host["MEM"].endswith("%")
     assert [(each["IN-USE"], each["JOBIDS"]) for each in systems] == [
@@ -61,11 +61,11 @@ def test_nodes_are_the_host_and_the_systems(
 
 
 def test_node_groups_show_their_jobs(
-    machine: str, registry: Registry, capsys: pytest.CaptureFixture[str]
+    machine: str, store: JobStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A training takes one MemoryX group."""
     groups = rows(capsys, "cluster", "nodegroups", "--cluster", machine)
-    assert [each["JOBID"] for each in groups] == [registry.jobs()[0].name, ""]
+    assert [each["JOBID"] for each in groups] == [store.jobs()[0].name, ""]
     assert groups[0]["MEMORY"] == format_bytes(36 * 10**12)
 
 

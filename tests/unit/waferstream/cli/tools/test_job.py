@@ -12,16 +12,17 @@ import pytest
 import yaml
 
 from appliance.jobs.job import Phase, Request
-from appliance.jobs.registry import Registry, this_process
+from appliance.jobs.owner import this_process
+from appliance.jobs.store import JobStore
 from tests.support.host.tools import rows, tool
 from tests.support.runs.tiny_run import run_here, write_run
 
 
 @pytest.fixture(autouse=True)
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """Return an empty registry, which commands use as well."""
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobStore:
+    """Return an empty store, which commands use as well."""
     monkeypatch.setenv("WAFERSTREAM_STATE", str(tmp_path / "state"))
-    return Registry()
+    return JobStore()
 
 
 def test_jobs_of_a_run_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,9 +53,9 @@ def test_failed_run_leaves_a_failed_job(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_job_is_shown_labelled_and_exported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], registry: Registry
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], store: JobStore
 ) -> None:
-    name = registry.submit("execute", "wflow-1", Request(labels={"a": "1"})).name
+    name = store.submit("execute", "wflow-1", Request(labels={"a": "1"})).name
     assert f"job/{name} was patched" in tool(capsys, "job", "label", name, "b=2", "a-")
     assert yaml.safe_load(tool(capsys, "job", "get", name, "-o", "yaml"))["request"]["labels"] == {
         "b": "2"
@@ -69,22 +70,22 @@ def test_job_is_shown_labelled_and_exported(
 
 
 def test_priority_is_that_of_the_workflow(
-    capsys: pytest.CaptureFixture[str], registry: Registry
+    capsys: pytest.CaptureFixture[str], store: JobStore
 ) -> None:
-    names = [registry.submit("execute", flow, Request()).name for flow in ("w", "w", "other")]
+    names = [store.submit("execute", flow, Request()).name for flow in ("w", "w", "other")]
     said = tool(capsys, "job", "set-priority", names[0], "p1")
     assert said.strip() == f"successfully updated {names[0]} job priority to p1"
-    assert [job.request.priority for job in registry.jobs()] == [199, 199, 299]
-    registry.move(names[0], Phase.SUCCEEDED)
+    assert [job.request.priority for job in store.jobs()] == [199, 199, 299]
+    store.move(names[0], Phase.SUCCEEDED)
     assert "[job-has-ended]" in tool(capsys, "job", "set-priority", names[0], "p3", code=1)
 
 
 @pytest.mark.parametrize("handler", ["default_int_handler", "SIG_IGN"])
 def test_cancel_interrupts_the_program(
-    capsys: pytest.CaptureFixture[str], registry: Registry, handler: str
+    capsys: pytest.CaptureFixture[str], store: JobStore, handler: str
 ) -> None:
     """Also one that a shell has started in the background, where Ctrl-C is ignored."""
-    name = registry.submit("execute", "w", Request()).name
+    name = store.submit("execute", "w", Request()).name
     waits = f"import signal; signal.signal(signal.SIGINT, signal.{handler})\n"
     waits += "print(flush=True); import time; time.sleep(60)"
     with subprocess.Popen(
@@ -95,9 +96,9 @@ def test_cancel_interrupts_the_program(
         stat = Path(f"/proc/{program.pid}/stat").read_text()
         ticks = int(stat.rpartition(")")[2].split()[19])
         owner = this_process().model_copy(update={"pid": program.pid, "started_ticks": ticks})
-        registry.change(name, lambda job: job.model_copy(update={"owner": owner}))
+        store.change(name, lambda job: job.model_copy(update={"owner": owner}))
         assert "Job canceled successfully" in tool(capsys, "job", "cancel", name)
         assert program.wait(timeout=30) != 0
-    assert registry.find(name).phase is Phase.CANCELLED
+    assert store.find(name).phase is Phase.CANCELLED
     assert "[job-has-ended]" in tool(capsys, "job", "cancel", name, code=1)
     assert "[unknown-job]" in tool(capsys, "job", "cancel", "wsjob-0", code=1)

@@ -1,4 +1,4 @@
-"""The jobs of a user, as one folder for each below a common one.
+"""The jobs of a user in files: one folder for each below a common one.
 
 <state folder>/jobs/
     lock
@@ -9,11 +9,8 @@ Only their user can read them. The state folder is that of ``waferstream.host.us
 
 from __future__ import annotations
 
-import getpass
 import logging
-import os
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +18,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from appliance.jobs.job import ClusterJob, Condition, Kind, Owner, Phase, Request, new_job_name
-from appliance.jobs.queue import QueueSpec, waiting_reason
+from appliance.jobs.job import ClusterJob, Condition, Kind, Phase, Request, new_job_name
+from appliance.jobs.owner import is_dead, this_process
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.host.files import replacing
 from waferstream.host.locks import locked
@@ -32,11 +29,8 @@ log = logging.getLogger("waferstream")
 
 FILE = "job.json"
 
-KEPT_S = 7 * 24 * 3600.0
-"""How long ended jobs are kept: the vendor lists those of the past week (section 4.4)."""
 
-
-class Registry:
+class JobStore:
     """Stored jobs; every method holds a lock, so that processes see whole changes."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -96,21 +90,17 @@ class Registry:
         """Move a job to another phase."""
         return self.change(name, lambda job: job.moved(phase, time.time(), message))
 
-    def schedule(self, name: str, spec: QueueSpec) -> ClusterJob:
-        """Move a queued job out of the queue, or note why it must wait.
+    def decide(self, name: str, rule: Callable[[Sequence[ClusterJob]], ClusterJob]) -> ClusterJob:
+        """Replace a job by what a rule makes of it among all jobs, and return that.
 
         Raises:
             ConfigError: There is no such job any more.
-            ClusterJobScheduleError: The job asks for more than there is.
         """
         with self._locked():
             jobs = self._settled()
-            job = next((each for each in jobs if each.name == name), None)
-            if job is None:
+            if name not in {job.name for job in jobs}:
                 raise _unknown(name, jobs)
-            reason = waiting_reason(name, jobs, spec)
-            phase = Phase.SCHEDULED if reason is None else Phase.QUEUED
-            job = job.moved(phase, time.time(), reason or "")
+            job = rule(jobs)
             self._write(job)
             return job
 
@@ -127,8 +117,7 @@ class Registry:
             job = self._read(path)
             if job is None:
                 continue
-            ended_s = job.time_of(Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
-            if ended_s is not None and time.time() - ended_s > KEPT_S:
+            if job.is_forgotten(time.time()):
                 shutil.rmtree(path.parent)
             else:
                 jobs.append(job)
@@ -147,8 +136,7 @@ class Registry:
             log.warning("%s is left out: it is another job's", path)
             return None
         if not job.phase.is_final and is_dead(job.owner):
-            phase = Phase.CANCELLED if job.is_cancelled else Phase.FAILED
-            job = job.moved(phase, time.time(), "the process of the job has died")
+            job = job.orphaned(time.time())
             self._write(job)
         return job
 
@@ -168,35 +156,3 @@ def _unknown(name: str, jobs: Sequence[ClusterJob]) -> ConfigError:
         value=name,
         remedy=guess or "waferstream job list --all-states",
     )
-
-
-def this_process() -> Owner:
-    """Return this process as the owner of a job."""
-    pid = os.getpid()
-    ticks = _started_ticks(pid)
-    assert ticks is not None, "this process runs"
-    return Owner(user=_user(), host=socket.gethostname(), pid=pid, started_ticks=ticks)
-
-
-def _user() -> str:
-    """Return the name of the user, or the number of one without a name, as in a container."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
-
-
-def is_dead(owner: Owner) -> bool:
-    """Return whether a process of this host has ended; those of other hosts cannot be seen."""
-    return owner.host == socket.gethostname() and _started_ticks(owner.pid) != owner.started_ticks
-
-
-def _started_ticks(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks since boot; None if there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name before may hold spaces
-    # Field 22 of proc_pid_stat(5); the state is field 3.
-    return None if state in "ZX" else int(fields[18])
