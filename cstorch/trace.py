@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from cstorch import flags
-from cstorch.compile import Fit, model_of
 from cstorch.current import current_session
 from cstorch.recording.leaves import traits_of
 from cstorch.recording.loop import Closure, Loop
 from cstorch.recording.recorder import names_of
 from cstorch.recording.step_value import StepValue
-from cstorch.session.session import Session
+from cstorch.session.session import Session, model_of
 from cstorch.tracing.call import Call
 from cstorch.tracing.eager import EagerStep
+from cstorch.tracing.fit import Fit
 from cstorch.tracing.fitted_step import FittedStep, fit_step
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.loss_result import loss_position
@@ -53,6 +53,33 @@ step = trace
 """The name of the decorator in lessons."""
 
 
+@dataclass(frozen=True)
+class _Surroundings:
+    """What a step was installed with; where it is another, the program may be another."""
+
+    source: Callable[[], Any]  # makes the loader
+    constants: list[tuple[torch.Tensor, int]]  # buffers, and how often each was written
+    traits: list[object]  # flags and hooks
+
+    @classmethod
+    def now(cls, session: Session, loop: Loop, fitted: FittedStep) -> _Surroundings:
+        """Return those of a step that is fitted."""
+        traits = traits_of(model_of(session), fitted.recorded.recorder.optimizer)
+        return cls(loop.source, session.model.constants(), traits)
+
+    def are(self, others: _Surroundings) -> bool:
+        """Return whether constant buffers, flags and hooks are the same."""
+        now, then = others.constants, self.constants
+        return (
+            self.traits == others.traits
+            and len(now) == len(then)
+            and all(
+                a is b and version == before
+                for (a, version), (b, before) in zip(now, then, strict=True)
+            )
+        )
+
+
 class TracedStep:
     """A step function that runs on the cluster.
 
@@ -66,7 +93,9 @@ class TracedStep:
         self._function = function
         self._forward = forward
         self._eager = EagerStep(function)  # on CPU and GPU
+        self._name = ""  # of a decorated method
         self._fitted: FittedStep | None = None
+        self._surroundings: _Surroundings | None = None
         self._watch: StateWatch | None = None  # of a step whose Python may read anything
         self._inputs: Mapping[str, torch.Tensor] = {}  # of the next step, where they change
 
@@ -101,9 +130,10 @@ class TracedStep:
             return self._eager.run(session, session.host, loop, args, kwargs)
         arguments = Call.of(self._function, args, kwargs)
         is_turn = loop.turn_to(self)
-        if is_turn and self._fitted is not None and self._source is loop.source:
+        then = self._surroundings
+        if is_turn and then is not None and then.source is loop.source:
             self._take_turn(session, loop, arguments)
-        if (self, loop.source) not in session.installed.values() or self._is_outdated(session):
+        if self._is_outdated(session, loop):
             self._install(session, loop, arguments)
             session.installed[self.kind] = (self, loop.source)
         else:
@@ -220,15 +250,14 @@ class TracedStep:
     def _put_on_cluster(self, session: Session, loop: Loop, call: Call, fitted: FittedStep) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
-        self._fitted, self._source = fitted, loop.source
+        self._fitted = fitted
         if session.settings.is_e2e_execution:
             state = fitted.compiled.program.state
             if session.model.adopt_state(state.used):
                 session.installed.clear()  # other programs have read them as constants
             held = fitted.recorded.recorder.optimizer_state
             session.install(fitted.compiled, feed, fitted.optimizer, held)
-        self._constants = session.model.constants()
-        self._traits = self._traits_now(session)
+        self._surroundings = _Surroundings.now(session, loop, fitted)
 
     def _check_counts(self, session: Session, call: Call, fitted: FittedStep) -> None:
         """Refuse a step whose Python draws or counts for each sample of several micro-batches."""
@@ -310,9 +339,6 @@ class TracedStep:
             num_steps=loop.last_step,
         )
 
-    def _traits_now(self, session: Session) -> list[object]:
-        return traits_of(model_of(session), self._installed.recorded.recorder.optimizer)
-
     def _note_gradients(self, session: Session) -> None:
         """Note which gradients the call leaves; refuse one that adds to those of a call before."""
         recorded = self._installed.recorded
@@ -324,15 +350,12 @@ class TracedStep:
                 recorded.recorder.leaves.taken,
             )
 
-    def _is_outdated(self, session: Session) -> bool:
-        """Return whether constant buffers, flags or hooks were others when it was compiled."""
-        if self._traits != self._traits_now(session):
+    def _is_outdated(self, session: Session, loop: Loop) -> bool:
+        """Return whether the step is not on the cluster as it would be compiled now."""
+        then = self._surroundings
+        if then is None or (self, loop.source) not in session.installed.values():
             return True
-        now, then = session.model.constants(), self._constants
-        return len(now) != len(then) or any(
-            a is not b or version != before
-            for (a, version), (b, before) in zip(now, then, strict=True)
-        )
+        return not then.are(_Surroundings.now(session, loop, self._installed))
 
     def _renew_update(self, session: Session, loop: Loop) -> None:
         """Install the update again if the user has changed hyper-parameters or counts.

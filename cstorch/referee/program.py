@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from cstorch.compile import model_of
 from cstorch.current import current_session
 from cstorch.referee.op_log import OpLog, RanStep
 from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_recording
@@ -18,7 +17,7 @@ from cstorch.referee.rounds import Rounds, rounds_of
 from cstorch.referee.values import StepValues, copy_of
 from cstorch.referee.verdict import Verdict, first_different, judge_all
 from cstorch.referee.witness import Compute, StepsDone, Witness
-from cstorch.session.session import Session
+from cstorch.session.session import Session, model_of
 from waferstream.compiler.capture.captured import Captured
 from waferstream.core.errors import CheckError
 

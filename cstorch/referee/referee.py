@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from cstorch.cluster.config import current_witness
-from cstorch.compile import model_of
 from cstorch.current import current_session
 from cstorch.recording.step_value import StepValue
 from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_recording
@@ -17,6 +16,7 @@ from cstorch.referee.rounds import Rounds, rounds_of
 from cstorch.referee.values import StepValues, copy_of
 from cstorch.referee.verdict import Verdict, first_different, judge_all
 from cstorch.referee.witness import StepsDone
+from cstorch.session.session import model_of
 from cstorch.trace import TracedStep
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader

@@ -29,7 +29,7 @@ from cstorch.session.settings import ProgramSettings
 from cstorch.session.step_count import StepCount
 from cstorch.terminal import report_text
 from waferstream.compiler.compiled import Compiled
-from waferstream.core.errors import ProgramOrderError
+from waferstream.core.errors import ApplianceCompilationError, ProgramOrderError
 from waferstream.core.optimizer.loss_scale import LossScale
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.program import ProgramKind
@@ -258,3 +258,14 @@ class Session:
                 self.gradients.end(self.model.module)
         finally:
             self.shutdown()
+
+
+def model_of(session: Session) -> nn.Module:
+    """Return the registered model; ApplianceCompilationError if there is none."""
+    if session.model.module is None:
+        raise ApplianceCompilationError(
+            "no model was compiled",
+            code="no-model",
+            remedy="call cstorch.compile(model, backend) first",
+        )
+    return session.model.module

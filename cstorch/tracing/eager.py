@@ -19,7 +19,6 @@ from torch.utils import _pytree as pytree
 from appliance.coordinator.step_results import check_scale, check_values
 from cstorch.amp import stream_precision
 from cstorch.cluster.config import computing_around, current_witness
-from cstorch.compile import model_of
 from cstorch.listeners.hooks import note_samples, traced_tensors
 from cstorch.recording.leaves import Leaves
 from cstorch.recording.loop import Closure, Loop
@@ -27,7 +26,7 @@ from cstorch.recording.recorded import RecordedScaler
 from cstorch.recording.recorder import Recorder, recording, update_of
 from cstorch.recording.step_value import StepValue
 from cstorch.session.host_steps import HostSteps
-from cstorch.session.session import Session
+from cstorch.session.session import Session, model_of
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.loss_result import loss_position

@@ -7,23 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, target_of
+from csnode.engine.regions import layer_regions, operand_dtype, regions_text
+from cstorch import flags
+from cstorch.amp import stream_precision
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
 from cstorch.notices import say_batch_norms
 from cstorch.recording.loop import Loop
 from cstorch.recording.recorder import recording
-from cstorch.session.session import Session
+from cstorch.session.session import Session, model_of
 from cstorch.tracing.brief_errors import with_brief_errors
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.fit import Fit, first_cut, fit_to_wafer, target_of
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.start_key import start_key
-from waferstream.compiler.artifact import ArtifactCache
+from waferstream.compiler.artifact import ArtifactCache, schedule_listing
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.events import Phase
 from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.micro_batches import Cut
+from waferstream.core.program.micro_batches import FILL_WAFER, Cut
+from waferstream.core.program.program import Program
+from waferstream.machine.program_report import program_report
+from waferstream.machine.sram import largest_with_recompute, report_text
 
 if TYPE_CHECKING:
     from cstorch.tracing.recording_step import Recordings
@@ -74,7 +80,7 @@ def fit_step(
             )
         if start is not None:
             start.cache.store_start(start.key, compiled.program.digest, outlines)
-    log_compiled(session, compiled.program, was_cached=was_cached)
+    _log_compiled(session, compiled.program, was_cached=was_cached)
     say_batch_norms(session, model_of(session), compiled.program)
     if cache is not None:
         session.settings.artifacts.note_compiled(compiled.program)
@@ -145,3 +151,51 @@ class _Start:
             call_with_outlines(outlines)
             outputs = recorder.hand_out(call(call.tensors))
         return RecordedStep(session, None, call, outputs, recorder), compiled, was_cached
+
+
+def _log_compiled(session: Session, program: Program, *, was_cached: bool) -> None:
+    """Log the outcome of a compile: the cut of the batch, the artifact, and the schedule."""
+    policy = flags.csx.performance.policy
+    if adjusted := policy.adjustment(program.micro_batch_size):
+        log.info("%s", adjusted)
+    log.info("%s", policy.describe(program.cut))
+    if policy.requested == "auto":
+        _log_filled(session, program)
+    if was_cached:
+        log.info('Found existing cached compile with hash: "%s"', program.digest)
+    elif session.settings.cache is not None and not session.settings.validate_only:
+        artifact = session.settings.cache.root / program.digest
+        log.info("Compile artifacts successfully written to %s", artifact)
+    _log_engine(session, program)
+    if not session.settings.is_e2e_execution:
+        wafer = session.settings.cluster_config.cluster.machine.system
+        report = program_report(program, wafer, was_cached=was_cached)
+        session.program_reports.append(report)
+        if session.settings.compile_only:
+            log.info("%s", schedule_listing(program, session.settings.size().num_servers))
+            log.info("%s", report_text(report.sram))
+    if session.settings.validate_only:
+        log.info("Every op of the step has a kernel")
+    log.info(Phase.COMPILED)
+
+
+def _log_engine(session: Session, program: Program) -> None:
+    """Log where the kernels of each layer run, if the wafer computes some."""
+    engine = session.settings.cluster_config.cluster.runtime.engine
+    if not engine.is_torch:
+        dtype = operand_dtype(stream_precision(session.model.module).compute)
+        log.info("%s", regions_text(layer_regions(engine, program, dtype)))
+
+
+def _log_filled(session: Session, program: Program) -> None:
+    """Log what policy ``fill_wafer`` would take, where it is more than ``auto`` does."""
+    config = session.settings.cluster_config
+    largest = largest_with_recompute(program, config.cluster.machine.system)
+    size = FILL_WAFER.size(program.batch_size, config.num_csx, largest)
+    if size > program.micro_batch_size:
+        log.info(
+            "Policy auto gives the same weights for 1 to 8 systems; fill_wafer would take "
+            "micro-batches of %d, for num_csx=%d alone",
+            size,
+            config.num_csx,
+        )

@@ -6,10 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cstorch.compile import model_of
 from cstorch.optim.tied_updates import refuse_clipped_ties
 from cstorch.recording.recorder import Recorder, update_of
-from cstorch.session.session import Session
+from cstorch.session.session import Session, model_of
 from cstorch.tracing.call import Call
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError

@@ -16,7 +16,6 @@ import torch
 
 from cstorch import flags
 from cstorch.amp import stream_precision
-from cstorch.compile import Fit, group_of_samples, model_of, recorded_size, target_of
 from cstorch.listeners.hooks import (
     Names,
     itself,
@@ -27,9 +26,10 @@ from cstorch.listeners.hooks import (
 )
 from cstorch.recording.leaves import Leaves
 from cstorch.recording.recorder import recording
-from cstorch.session.session import Session
+from cstorch.session.session import Session, model_of
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.fit import Fit, group_of_samples, recorded_size, target_of
 from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.recorded_step import RecordedStep

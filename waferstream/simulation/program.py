@@ -19,12 +19,12 @@ from appliance.input.batches import batch_leaves
 from appliance.jobs.queue import MOST_SYSTEMS
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.backend import Backend
-from cstorch.compile import group_of_samples
 from cstorch.current import existing_backend
 from cstorch.optim.group_spec import sparse_weights
 from cstorch.optim.optimizer import Optimizer
 from cstorch.sparse import SparsityAlgorithm
 from cstorch.trace import TracedStep
+from cstorch.tracing.fit import group_of_samples
 from waferstream.compiler.derivation.scale import captured_sizes
 from waferstream.config.sections.init import LoopConfig
 from waferstream.core.errors import ConfigError

@@ -18,11 +18,11 @@ import cstorch
 from appliance.checkpoints.folder import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
+from cstorch.loop.profiler import Profiler
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from cstorch.sparse.algorithm import Hook
 from cstorch.utils.data import DataLoader
-from cstorch.utils.data.profiler import Profiler
 from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps

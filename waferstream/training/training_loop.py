@@ -13,11 +13,11 @@ from torch import nn
 
 import cstorch
 from cstorch.amp import GradScaler
+from cstorch.loop.profiler import Profiler
 from cstorch.optim.scheduler import Scheduler
 from cstorch.session.session import Session
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES
-from cstorch.utils.data.profiler import Profiler
 from waferstream.config.params import InitConfig
 from waferstream.core.errors import NotFiniteStepError
 from waferstream.host.interrupts import Grace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from cstorch.utils.data.profiler import SMOOTHING
+from cstorch.loop.profiler import SMOOTHING
 
 
 class RateTracker:

@@ -1,24 +1,16 @@
-"""The executor loop: iterate over a DataExecutor and call the traced step inside.
-
-Iterations only collect calls; the cluster runs from one activation step to the next in one job, so
-that the steps in between overlap. Results have values at activation steps.
-
-    iteration        1    2    3    4    5    6        activation_steps=3
-    cluster          .    .    1-3  .    .    4-6      values of steps 3 and 6 come back
-"""
+"""The executor loop: iterate over a DataExecutor and call the traced step inside."""
 
 from __future__ import annotations
 
 import logging
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
-from weakref import WeakValueDictionary
 
 import torch
 from torch.utils import _pytree as pytree
@@ -27,20 +19,19 @@ from appliance.coordinator.step_results import StepResult
 from cstorch import flags
 from cstorch.cluster.config import current_witness
 from cstorch.cluster.job_settings import ClusterConfig
-from cstorch.compile import model_of
 from cstorch.current import current_session
 from cstorch.listeners.hooks import after_transfer
+from cstorch.loop.cadence import Cadence, checked_cadence, checked_steps, is_due, meeting
+from cstorch.loop.loop_log import LoopLog
+from cstorch.loop.pending_steps import PendingSteps
+from cstorch.loop.profiler import Profiler
 from cstorch.recording.loop import Step
 from cstorch.recording.step_value import StepCall, StepValue, resolve
+from cstorch.session.session import model_of
 from cstorch.tracing.loss_result import loss_of
-from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.given_loader import loader_of
-from cstorch.utils.data.loop_batches import batches_of
-from cstorch.utils.data.loop_length import checked_steps, steps_of
-from cstorch.utils.data.loop_log import LoopLog
-from cstorch.utils.data.profiler import Profiler
-from cstorch.utils.data.running_code import is_executing
+from cstorch.utils.data.loop_batches import EveryBatch, FirstBatch, batches_of
 from cstorch.utils.data.utils import Schedule
 from waferstream.core.errors import ConfigError, ProgramOrderError
 from waferstream.core.program.loading import Loading
@@ -49,9 +40,6 @@ from waferstream.core.program.program import ProgramKind
 from waferstream.host.files import write_json
 
 log = logging.getLogger("waferstream")
-
-_LONGEST_JOB_S = 1.0
-"""Steps that take longer, as far as that is known, run as several jobs where a loop may be left."""
 
 MbsSetting = MicroBatchSize
 """Values of the flag ``csx.performance.micro_batch_size``."""
@@ -102,14 +90,14 @@ class DataExecutor:
         if self._session.settings.is_e2e_execution:
             self.num_steps = checked_steps(num_steps, self.dataloader)
         self.checkpoint_steps = checked_cadence(
-            "checkpoint_steps", steps_of(checkpoint_steps, self.num_steps), least=0
+            "checkpoint_steps", _steps_of(checkpoint_steps, self.num_steps), least=0
         )
         self._witness = current_witness()
         if self._witness is not None:
             activation_steps = 1
         self.activation_steps = meeting(
             checked_cadence(
-                "activation_steps", steps_of(activation_steps, self.num_steps), least=1
+                "activation_steps", _steps_of(activation_steps, self.num_steps), least=1
             ),
             self.checkpoint_steps,
         )
@@ -120,18 +108,20 @@ class DataExecutor:
 
         Where it is given, jobs are short: about a second, or one step.
         """
-        self.profiler = Profiler()
+        self._pending = PendingSteps(self, self._session)
         self._log = LoopLog(self._session, self.profiler, self.num_steps)
-        self._start = self._session.global_step
-        self._step: Step | None = None
-        self._called = 0  # iterations whose step was called
-        self._done_elsewhere: int | None = None  # steps of training before a turn
-        self._step_s = _LONGEST_JOB_S  # a step of the last job; unknown before the first
-        self._calls: WeakValueDictionary[int, StepCall] = WeakValueDictionary()  # by iteration
-        self._inputs: dict[int, Mapping[str, torch.Tensor]] = {}  # by iteration, where they change
-        self._pending_results: list[StepResult] = []  # since the last activation step
+        self._batches: FirstBatch | EveryBatch | None = None
         self._queued: list[tuple[Callable[..., Any], Any]] = []
         self._reader: FrameType | None = None  # the code that iterates
+
+    @property
+    def profiler(self) -> Profiler:
+        """Measured and emulated rates of the steps."""
+        return self._pending.profiler
+
+    @profiler.setter
+    def profiler(self, profiler: Profiler) -> None:
+        self._pending.profiler = profiler
 
     @cached_property
     def artifact_dir(self) -> Path:
@@ -162,7 +152,7 @@ class DataExecutor:
     @property
     def last_step(self) -> int:
         """The step of training, counted from the first one of all, that the loop ends with."""
-        return self._start + self.num_steps
+        return self._pending.start + self.num_steps
 
     @property
     def user_iteration(self) -> int:
@@ -197,7 +187,7 @@ class DataExecutor:
     @property
     def is_running(self) -> bool:
         """Whether the code goes on that iterates over the loop; an exception may have ended it."""
-        return is_executing(self._reader)
+        return _is_executing(self._reader)
 
     def __len__(self) -> int:
         return self.num_steps
@@ -212,26 +202,22 @@ class DataExecutor:
             )
         self.dataloader.start_at(self._session.global_step)
         self._session.loop = self
-        self._start = self._session.global_step
-        self._done = self._called = 0
-        self._pending_results.clear()
+        self._pending.begin()
         self._queued.clear()  # calls of a loop that was left early
-        self._calls.clear()
-        self._inputs.clear()
         if self._session.settings.artifacts.is_chosen:
             log.debug("Files about this loop: %s", self.artifact_dir)
-            steps = {"first_step": self._start + 1, "num_steps": self.num_steps}
+            steps = {"first_step": self._pending.start + 1, "num_steps": self.num_steps}
             write_json(self.artifact_dir / "metadata.json", steps)
-        self._batches = batches_of(self._session, self.dataloader)
+        batches = self._batches = batches_of(self._session, self.dataloader)
         self._session.has_left_loop = True  # unless it comes to its end
         try:
             for iteration in range(self.num_steps):
                 self.iteration = iteration
-                self._iteration_started_s = time.perf_counter()
+                started_s = time.perf_counter()
                 self._reader = sys._getframe(1)
-                yield self._batches.read(iteration)
+                yield batches.read(iteration)
                 self._check_current()
-                self._finish_iteration()
+                self._finish_iteration(time.perf_counter() - started_s)
             self._session.has_left_loop = False
         finally:
             self._reader = None
@@ -252,30 +238,19 @@ class DataExecutor:
     def turn_to(self, step: Step) -> bool:
         """Run the calls of other steps that were called before a step, if there are any.
 
-        Steps of training that take turns have the number of their iteration, each of its own job.
-
         Raises:
             ConfigError: The step is called twice in an iteration.
         """
-        before = self.iteration
-        if self._step in (None, step) and self._called == before:
+        pending, before = self._pending, self.iteration
+        if not pending.is_turn(step, before):
             return False
-        if self._step is step and self._called > before:
-            raise ConfigError(
-                "a traced step is called twice in one iteration",
-                code="step-called-twice",
-                rule="an iteration has one batch, and a step of training its number",
-                remedy="let the loader yield the batch twice, or trace a function for each call",
-            )
-        self.run_pending()
-        if self._step is not None and self.is_activation_step and self._called > before:
-            call = self._call
-            for function, arguments in self._step.closures:
+        pending.run()
+        if pending.step is not None and self.is_activation_step and pending.called > before:
+            call = pending.call
+            for function, arguments in pending.step.closures:
                 own = pytree.tree_map_only(StepValue, lambda value: value.of(call), arguments)
                 self._queued.append((function, own))
-        self._done = self._called = before
-        self._done_elsewhere = self._session.steps.done
-        self._session.steps.done = self._start + before
+        pending.turn(before)
         return True
 
     def attach(self, step: Step, inputs: Mapping[str, torch.Tensor] | None = None) -> StepCall:
@@ -283,29 +258,11 @@ class DataExecutor:
 
         ``inputs`` are values of ``Program.step_inputs`` from this iteration on.
         """
-        if not step.kind.updates and self._done_elsewhere is not None:
-            self._session.steps.done = self._done_elsewhere  # it counts no steps
-        self._done_elsewhere = None
-        if self._step is not None and self._step is not step:
-            if not (self._step.kind.updates and step.kind.updates):
-                raise ConfigError(
-                    "a loop calls steps of training and of evaluation",
-                    code="two-steps-in-one-loop",
-                    remedy="evaluate in a second executor",
-                )
-            self._session.have_steps_turns = True
-        self._step = step
-        self._called = self.user_iteration
-        self._call = self._calls.setdefault(self._called, StepCall(self))
-        if inputs:
-            self._inputs[self._called] = inputs
-        step.note_called(self._start + self._called)
-        if not self._session.settings.backend_type.is_csx:
-            self._done = self._called  # the step runs at once
-        return self._call
+        return self._pending.attach(step, self.user_iteration, inputs)
 
     def for_kind(self, kind: ProgramKind, arguments: Any) -> Any:
         """Return the arguments of a step with the batch that its kind reads, on CPU and GPU."""
+        assert self._batches is not None, "a step is called in the loop"
         return self._batches.for_kind(kind, arguments)
 
     def run_pending(self) -> None:
@@ -313,8 +270,7 @@ class DataExecutor:
 
         A program that reads weights in every iteration so runs every step as a job of its own.
         """
-        if self._step is not None and self._session.settings.is_e2e_execution:
-            self._run_to(self._step, self._called)
+        self._pending.run()
 
     def run_for_reading(self) -> None:
         """Run the pending steps, if the loop still runs, because a result is read in the loop."""
@@ -330,7 +286,8 @@ class DataExecutor:
 
     def position_of(self, tensor: torch.Tensor) -> int:
         """Return the position in the batch of an argument of the traced step."""
-        for position, leaf in enumerate(self._batches.leaves):
+        leaves = self._batches.leaves if self._batches is not None else ()
+        for position, leaf in enumerate(leaves):
             if leaf is tensor:
                 return position
         raise ConfigError(
@@ -347,26 +304,25 @@ class DataExecutor:
         if may_be_due and self._session.settings.is_e2e_execution:
             self._queued.append((function, arguments))
 
-    def _finish_iteration(self) -> None:
-        if self._step is None or not self._session.settings.is_e2e_execution:
+    def _finish_iteration(self, elapsed_s: float) -> None:
+        pending = self._pending
+        if pending.step is None or not self._session.settings.is_e2e_execution:
             return
-        self._log.begin(self._step.kind, self._newest_iteration)
-        is_called = self._called == self.user_iteration
-        if is_called and not self._session.settings.backend_type.is_csx:
-            elapsed_s = time.perf_counter() - self._iteration_started_s
-            self.profiler.rate_tracker.add(self._step.batch_size, elapsed_s)
-            self._pending_results.append(self._host_result(self._step))
+        self._log.begin(pending.step.kind, lambda: pending.newest(self.user_iteration))
+        is_called = pending.called == self.user_iteration
+        if is_called and self._session.host is not None:
+            pending.note_host_step(elapsed_s)
         is_due = self.is_activation_step or self._is_left()
-        if is_due or self._is_long_job:
-            self._run_to(self._step, self._called)
+        if is_due or self._is_long_job():
+            pending.run()
             if is_called and (is_due or self._is_left()):
-                self._return_values(self._step)
+                self._return_values(pending.step)
         self._queued.clear()
 
     def _return_values(self, step: Step) -> None:
         """Give the closures of this iteration the values of its step, which has run."""
-        self.results, self._pending_results = self._pending_results, []
-        call = StepCall.of(self.results[-1]) if self.results else self._call
+        self.results, self._pending.results = self._pending.results, []
+        call = StepCall.of(self.results[-1]) if self.results else self._pending.call
         loss = loss_of(call.values or (), step.loss_position(self._queued))
         for function, arguments in [*step.closures, *self._queued]:
             args, kwargs = resolve(arguments, call, after_transfer)
@@ -375,54 +331,24 @@ class DataExecutor:
         if self._witness is not None and step.kind.updates:
             self._witness.note(model_of(self._session), loss, step)
 
-    @property
     def _is_long_job(self) -> bool:
-        """Whether the steps that were called would keep a loop too long that is to be left."""
-        num_pending = self.user_iteration - self._done
-        return self.is_ending is not None and num_pending * self._step_s >= _LONGEST_JOB_S
+        """Return whether the called steps would keep a loop too long that is to be left."""
+        return self.is_ending is not None and self._pending.is_long(self.user_iteration)
 
     def _is_left(self) -> bool:
         return self.is_ending is not None and self.is_ending()
 
-    def _newest_iteration(self) -> int:
-        """Return the newest iteration whose step has begun, counted from 1, in any thread."""
-        if not self._session.settings.backend_type.is_csx:
-            return self.user_iteration
-        if self._step is not None and not self._step.kind.updates:
-            return self._session.newest_batch
-        return self._session.newest_step - self._start
 
-    def _host_result(self, step: Step) -> StepResult:
-        """Return the result of the step that has just run on CPU or GPU."""
-        number = self._session.global_step if step.kind.updates else self._done
-        return StepResult(number, self._call.values or (), None, None, self._call.loss_scale)
+def _steps_of(asked: Cadence | Schedule | None, num_steps: int) -> Cadence | None:
+    """Return the steps of a schedule, counted from 1; anything else as it is.
 
-    def _run_to(self, step: Step, iteration: int) -> None:
-        """Run all steps up to an iteration that have not run yet on the cluster."""
-        while self._done < iteration:
-            self._run_job(step, self._fed_job(iteration))
-
-    def _fed_job(self, iteration: int) -> int:
-        """Feed the next step with its inputs; return how many steps may run with them as a job."""
-        first = self._done + 1
-        if first in self._inputs:
-            self._session.feed(self._inputs.pop(first))
-        return min((i for i in self._inputs if i <= iteration), default=iteration + 1) - first
-
-    def _run_job(self, step: Step, count: int) -> None:
-        """Run the next steps as one job of the cluster."""
-        before = self._session.global_step if step.kind.updates else self._done
-        started_s = time.perf_counter()
-        results = self._session.run(step.kind, before + 1, before + count, step.loss_scale)
-        elapsed_s = time.perf_counter() - started_s
-        self._step_s = elapsed_s / count
-        self.profiler.add(results, step.batch_size, elapsed_s)
-        self._pending_results += results
-        for iteration_done, result in enumerate(results, self._done + 1):
-            if (call := self._calls.pop(iteration_done, None)) is not None:
-                call.note(result)
-        self._done += count
-        step.note_done(self._session.global_step, results[-1].loss_scale)
+    Args:
+        asked: What a user has given as an interval.
+        num_steps: Steps of the loop.
+    """
+    if not isinstance(asked, Schedule):
+        return asked
+    return frozenset(step + 1 for step in range(num_steps) if asked.match(step))
 
 
 def _refuse_listeners(listeners: Sequence[Any] | None) -> None:
@@ -435,3 +361,20 @@ def _refuse_listeners(listeners: Sequence[Any] | None) -> None:
             value=", ".join(type(each).__name__ for each in listeners),
             remedy="cerebras.pytorch.experimental.listener.register_traced_tensor_hook(hook)",
         )
+
+
+def _is_executing(frame: FrameType | None) -> bool:
+    """Return whether a frame is on the stack of a thread; None is on none.
+
+    A generator is not closed while a traceback holds the code that an exception has ended, as that
+    of the last failed cell of a notebook.
+    """
+    tops = sys._current_frames().values()
+    return frame is not None and any(frame is one for top in tops for one in _stack(top))
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and all that wait for it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

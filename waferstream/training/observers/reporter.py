@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from appliance.coordinator.step_results import StepResult
-from cstorch.utils.data.profiler import Profiler
+from cstorch.loop.profiler import Profiler
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.training.observers.observer import Observer, TrainingLog
 from waferstream.training.run_plan import RunPlan, Stage

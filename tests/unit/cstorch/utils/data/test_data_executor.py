@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import cstorch
+from cstorch.loop.cadence import MAX_STEPS
 from cstorch.utils.data import Schedule
-from cstorch.utils.data.loop_length import MAX_STEPS
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import (
     batches,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cstorch.utils.data.profiler import Profiler, StepRate
+from cstorch.loop.profiler import Profiler, StepRate
 
 
 def test_rate_is_smoothed() -> None:

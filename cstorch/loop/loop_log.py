@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from cstorch.loop.profiler import Profiler
 from cstorch.session.session import Session
-from cstorch.utils.data.profiler import Profiler
 from waferstream.core.events import EvalProgress, TrainProgress
 from waferstream.core.program.program import ProgramKind
 from waferstream.host.terminal import ProgressBar, shows_bars

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cstorch.utils.data.cadence import checked_cadence, is_due, meeting
+from cstorch.loop.cadence import checked_cadence, is_due, meeting
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
 

@@ -1,17 +1,49 @@
-"""Steps of a loop at which something is done: an interval, or a collection of steps."""
+"""How many steps a loop has, and at which of them something is done."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sized
 
 from waferstream.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
 
+MAX_STEPS = 2**31 - 1
+
 Cadence = int | Collection[int]
 """An interval of steps (0 is never), or a collection of steps of the loop, counted from 1."""
+
+
+def checked_steps(num_steps: int | None, loader: Sized) -> int:
+    """Return the steps of a loop, by default those of an epoch of a loader.
+
+    Raises:
+        ConfigError: The number is out of range or no whole number, or the loader has no length.
+    """
+    if num_steps is None:
+        try:
+            num_steps = len(loader)
+        except TypeError as error:
+            raise ConfigError(
+                "the number of steps must be given",
+                code="num-steps-unknown",
+                rule="num_steps, or a loader with a length",
+            ) from error
+    if isinstance(num_steps, bool) or not isinstance(num_steps, int):
+        raise ConfigError(
+            "num_steps must be a whole number",
+            code="num-steps-not-whole",
+            value=f"{num_steps!r}",
+        )
+    if not 0 < num_steps <= MAX_STEPS:
+        raise ConfigError(
+            "num_steps must be between 1 and 2**31 - 1",
+            code="num-steps-out-of-range",
+            value=num_steps,
+        )
+    return num_steps
 
 
 def checked_cadence(name: str, asked: Cadence | None, least: int) -> Cadence:
