@@ -6,17 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from appliance.checkpoints.folder import CheckpointFolder
 from cstorch.metrics import Metric
-from cstorch.session.session import Session
 from cstorch.utils.data import DataExecutor, DataLoader
-from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import ConfigError
-from waferstream.training.callback import Callbacks
 from waferstream.training.observers.observer import EvaluationLog, Observer
+from waferstream.training.run import Run
 from waferstream.training.run_plan import steps_of_epoch
 from waferstream.training.setup.backend import scoped_flags
 from waferstream.training.setup.loaders import make_loader
@@ -27,30 +23,15 @@ class Evaluator:
     """Evaluations of one run.
 
     Args:
-        trainer: The run, which callbacks receive.
-        init: Its configuration.
-        session: The session that evaluates.
-        model: The compiled model.
+        run: The run.
         observers: Receivers of results.
-        callbacks: Those of the run.
     """
 
-    def __init__(
-        self,
-        trainer: object,
-        init: InitConfig,
-        session: Session,
-        model: nn.Module,
-        observers: Sequence[Observer],
-        callbacks: Callbacks,
-    ) -> None:
-        self._trainer = trainer
-        self._init = init
-        self._session = session
-        self._model = model
+    def __init__(self, run: Run, observers: Sequence[Observer]) -> None:
+        self._run = run
+        self._init = run.init
         self._observers = observers
-        self._callbacks = callbacks
-        self._step: Step = evaluation_step(init, model)
+        self._step: Step = evaluation_step(run.init, run.model)
 
     def loaders(self, configs: Sequence[DataLoaderConfig], where: str) -> Sequence[DataLoader]:
         """Build loaders once: a new loader would be a new program."""
@@ -68,39 +49,39 @@ class Evaluator:
                 try:
                     self._evaluate(loader, is_ending)
                 except Exception as error:
-                    self._callbacks.call("on_validate_exception", self._trainer, error)
+                    self._run.callbacks.call("on_validate_exception", self._run.trainer, error)
                     raise
 
     def _evaluate(self, loader: DataLoader, is_ending: Callable[[], bool] | None) -> None:
         steps = self._init.loop.eval_steps or steps_of_epoch(length_of(loader), "eval_steps")
         executor = DataExecutor(loader, num_steps=steps, activation_steps=steps)
         executor.is_ending = is_ending
-        about = (self._trainer, self._model)
-        metrics = [module for module in self._model.modules() if isinstance(module, Metric)]
+        about = self._run.about
+        metrics = [module for module in self._run.model.modules() if isinstance(module, Metric)]
         for metric in metrics:
             metric.reset()
-        self._callbacks.call("on_validate_start", *about, loader, self._init.loop)
+        self._run.callbacks.call("on_validate_start", *about, loader, self._init.loop)
         loss = None
         for index, batch in enumerate(executor):
             if is_ending is not None and is_ending():
                 return
-            self._callbacks.call("on_validate_batch_start", *about, batch, index)
+            self._run.callbacks.call("on_validate_batch_start", *about, batch, index)
             loss = self._step(batch)
             outputs = {"loss": loss}
-            self._callbacks.call("on_validate_batch_end", *about, outputs, batch, index)
-        if loss is None or not self._session.settings.is_e2e_execution:
+            self._run.callbacks.call("on_validate_batch_end", *about, outputs, batch, index)
+        if loss is None or not self._run.session.settings.is_e2e_execution:
             return
         losses = [result.scalar(loss.position) for result in executor.results]
         evaluation = self._log(executor, losses, {each.name: float(each) for each in metrics})
         for observer in self._observers:
             observer.evaluated(evaluation)
-        self._callbacks.call("on_validate_end", *about, self._init.loop)
+        self._run.callbacks.call("on_validate_end", *about, self._init.loop)
 
     def _log(
         self, executor: DataExecutor, losses: Sequence[float], metrics: Mapping[str, float]
     ) -> EvaluationLog:
         return EvaluationLog(
-            step=self._session.global_step,
+            step=self._run.session.global_step,
             batches=len(losses),
             loss=sum(losses) / len(losses),
             metrics=metrics,

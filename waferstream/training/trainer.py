@@ -42,6 +42,7 @@ from waferstream.training.observers.listeners import listening, make_input_logs,
 from waferstream.training.observers.logger import Logger
 from waferstream.training.observers.observer import Observer
 from waferstream.training.observers.reporter import TrainingReporter
+from waferstream.training.run import Run
 from waferstream.training.run_plan import RunPlan, plan_run
 from waferstream.training.setup.backend import scoped_flags
 from waferstream.training.setup.loaders import make_loader
@@ -97,15 +98,14 @@ class Trainer:
         """Loggers among the callbacks; whoever ends the run closes them."""
         self._observers: Sequence[Observer] = [*observers, *self.loggers]
         self._callbacks = Callbacks([*own, *make_input_logs(self._init, backend.artifact_dir)])
-        self._restorer = Restorer(self, self._init, self.session, self._folder, self._callbacks)
+        run = self._run = Run(self._init, self.session, self._callbacks, self)
+        self._restorer = Restorer(run, self._folder)
         self._callbacks.call("pre_setup", self)
         self._callbacks.call("setup", self)
         with backend.device:
             self.model: nn.Module = make_model(self._init)
         cstorch.compile(self.model, backend)
-        self._evaluator = Evaluator(
-            self, self._init, self.session, self.model, self._observers, self._callbacks
-        )
+        self._evaluator = Evaluator(run, self._observers)
         self._callbacks.call("post_setup", self)
 
     def fit(self, evaluates: bool) -> Outcome:
@@ -191,9 +191,7 @@ class Trainer:
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, self._rate(), self._observers, logs_scale)
         work = Work(loader, step, plan, reporter, self.schedulers, self._scaler, self._record)
-        return TrainingLoop(
-            self, self._init, self._callbacks, self._saver, self._restorer, self._not_finite, work
-        )
+        return TrainingLoop(self._run, self._saver, self._restorer, self._not_finite, work)
 
     def _log_sparsity(self, optimizer: Optimizer) -> None:
         """Let the callback ``LogSparsity`` see the shares of zeros after activation steps."""

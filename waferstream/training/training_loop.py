@@ -7,41 +7,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
-
-from torch import nn
+from typing import Any
 
 import cstorch
 from cstorch.amp import GradScaler
 from cstorch.loop.profiler import Profiler
 from cstorch.optim.scheduler import Scheduler
-from cstorch.session.session import Session
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES
-from waferstream.config.params import InitConfig
 from waferstream.core.errors import NotFiniteStepError
 from waferstream.host.interrupts import Grace
-from waferstream.training.callback import Callbacks
 from waferstream.training.checkpoints.provenance import STATE
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers.reporter import TrainingReporter
+from waferstream.training.run import Run
 from waferstream.training.run_plan import RunPlan, Stage
 from waferstream.training.setup.model import make_scaler
 from waferstream.training.setup.steps import Step
 
 log = logging.getLogger("waferstream")
-
-
-class _Trainer(Protocol):
-    """The run, as far as its loop needs it."""
-
-    model: nn.Module
-
-    @property
-    def session(self) -> Session:
-        """The session that trains."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +47,7 @@ class TrainingLoop:
     """The loop of one training.
 
     Args:
-        trainer: The run, which callbacks receive.
-        init: Its configuration.
-        callbacks: Those of the run.
+        run: The run.
         saver: Writes its checkpoints.
         restorer: Takes it back to one.
         not_finite: What it does about steps that are not finite.
@@ -72,17 +56,14 @@ class TrainingLoop:
 
     def __init__(
         self,
-        trainer: _Trainer,
-        init: InitConfig,
-        callbacks: Callbacks,
+        run: Run,
         saver: Saver,
         restorer: Restorer,
         not_finite: NotFiniteRule,
         work: Work,
     ) -> None:
-        self._trainer = trainer
-        self._init = init
-        self._callbacks = callbacks
+        self._run = run
+        self._init = run.init
         self._saver = saver
         self._restorer = restorer
         self._not_finite = not_finite
@@ -119,7 +100,7 @@ class TrainingLoop:
             "%s: the run goes back to %s and leaves out the batch of step %d",
             error.what, path.name, error.step,
         )  # fmt: skip
-        work, session = self._work, self._trainer.session
+        work, session = self._work, self._run.session
         self._restorer.restore(path)
         session.reload()
         work.scaler.current = make_scaler(self._init).current  # step 0 has skipped no step
@@ -155,16 +136,16 @@ class TrainingLoop:
         save = cstorch.checkpoint_closure(save_now)
         initial = self._objects(plan.start) if self._saves_initially else {}
 
-        about = (self._trainer, self._trainer.model)
+        about = self._run.about
         with grace.given() if plan.checkpoint_steps else nullcontext():
             for index, batch in enumerate(executor):
-                self._callbacks.call("on_train_batch_start", *about, batch, index)
+                self._run.callbacks.call("on_train_batch_start", *about, batch, index)
                 loss = self._work.step(batch)  # the first call installs the program
                 if self._saves_initially:
                     self._save(initial)
                 report(loss, loss.position)  # closures run when the step is done
                 outputs = {"loss": loss}
-                self._callbacks.call("on_train_batch_end", *about, outputs, batch, index)
+                self._run.callbacks.call("on_train_batch_end", *about, outputs, batch, index)
                 save()
         grace.end()
 
@@ -193,7 +174,7 @@ class TrainingLoop:
     @property
     def _saves_initially(self) -> bool:
         """Whether a checkpoint of the state before the first step is still due."""
-        if self._saver.newest is not None or not self._trainer.session.settings.is_e2e_execution:
+        if self._saver.newest is not None or not self._run.session.settings.is_e2e_execution:
             return False
         if self._not_finite.rolls_back and not self._restorer.is_whole:
             return True
@@ -201,10 +182,10 @@ class TrainingLoop:
 
     def _save(self, objects: dict[str, Any]) -> None:
         """Save a checkpoint, to whose states callbacks may add their own, of JSON types."""
-        self._callbacks.call("on_save_checkpoint", self._trainer, objects)
+        self._run.callbacks.call("on_save_checkpoint", self._run.trainer, objects)
         if self._saver.save(objects):
             newest = str(self._saver.newest)
-            self._callbacks.call("on_after_save_checkpoint", self._trainer, newest)
+            self._run.callbacks.call("on_after_save_checkpoint", self._run.trainer, newest)
 
     def _objects(self, step: int) -> dict[str, Any]:
         """Return the states of a checkpoint after a step that are not tensors."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import nn
 
@@ -15,51 +15,31 @@ from appliance.checkpoints.folder import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.cluster.restored import STATES
 from cstorch.optim.scheduler import Scheduler
-from cstorch.session.session import Session
 from cstorch.utils.data import DataLoader
 from cstorch.utils.data.dataloader import BATCHES, SAMPLES
 from waferstream.checkpoint.reader import Reader
-from waferstream.config.params import InitConfig
 from waferstream.config.sections.callbacks import LoadCheckpointStates, SkipSamples
 from waferstream.core.errors import CheckpointError
-from waferstream.training.callback import Callbacks
 from waferstream.training.checkpoints.provenance import check_changes
+from waferstream.training.run import Run
 
 log = logging.getLogger("waferstream")
 
 _NUM_SHOWN = 3  # differences in an error
 
 
-class _Trainer(Protocol):
-    """The run, as far as a restorer needs it."""
-
-    model: nn.Module
-
-
 class Restorer:
     """Takes a run to the state of a checkpoint.
 
     Args:
-        trainer: The run, which callbacks receive.
-        init: Its configuration.
-        session: The session that restores weights and optimizer states.
-        folder: The checkpoints of the run.
-        callbacks: Those of the run.
+        run: The run.
+        folder: Its checkpoints.
     """
 
-    def __init__(
-        self,
-        trainer: _Trainer,
-        init: InitConfig,
-        session: Session,
-        folder: CheckpointFolder,
-        callbacks: Callbacks,
-    ) -> None:
-        self._trainer = trainer
-        self._init = init
-        self._session = session
+    def __init__(self, run: Run, folder: CheckpointFolder) -> None:
+        self._run = run
+        self._init = run.init
         self._folder = folder
-        self._callbacks = callbacks
         self._last_number = folder.last_number()  # of the checkpoints of earlier runs
         self._objects: dict[str, Any] = {}  # states of the checkpoint that are not tensors
         self.is_whole = False
@@ -81,11 +61,11 @@ class Restorer:
         """
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
-            autoload = autoload and self._session.settings.is_e2e_execution
+            autoload = autoload and self._run.session.settings.is_e2e_execution
             path = self._folder.newest() if autoload else None
             strict = not self._init.checkpoint.disable_strict_checkpoint_loading
             if path is not None and strict and "model" in self._asked_states():
-                check_same_model(path, self._trainer.model)
+                check_same_model(path, self._run.model)
         if path is not None:
             check_changes(Path(path), record, self._states_of_the_same_run())
             self.restore(Path(path), self._asked_states())
@@ -100,9 +80,9 @@ class Restorer:
         if checkpoint.strict_version:
             Reader(path).require_version()
         strict = not checkpoint.disable_strict_checkpoint_loading
-        self._callbacks.call("on_before_load_checkpoint", self._trainer, str(path))
-        objects = self._session.restore(path, states, strict)
-        self._callbacks.call("on_load_checkpoint", self._trainer, objects)
+        self._run.callbacks.call("on_before_load_checkpoint", self._run.trainer, str(path))
+        objects = self._run.session.restore(path, states, strict)
+        self._run.callbacks.call("on_load_checkpoint", self._run.trainer, objects)
         step = objects.get("global_step", 0)
         earlier = {
             "schedulers": [{"last_epoch": step}] * len(self._init.schedulers),
@@ -111,7 +91,7 @@ class Restorer:
         found = {**earlier, **objects}
         self._objects = {state: found[state] for state in found.keys() & states}
         self.path, self.is_whole = path, set(states) >= set(STATES)
-        log.info("Starting from checkpoint %s, step %d", path, self._session.global_step)
+        log.info("Starting from checkpoint %s, step %d", path, self._run.session.global_step)
 
     def load_states(
         self, scaler: GradScaler, schedulers: Sequence[Scheduler], loader: DataLoader
