@@ -25,7 +25,7 @@ from typing import Any
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.core.errors import WaferStreamError
-from waferstream.core.events import Phase
+from waferstream.core.events import Milestone, StepCompiled
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result
 from waferstream.training.session import run_session
@@ -37,9 +37,9 @@ _PARAMS = [
     _ZOO / "llama2_70b.yaml",
 ]
 _PHASES = {
-    Phase.COMPILING: "created",
+    Milestone.COMPILING: "created",
     "Found existing cached compile": "found",
-    Phase.COMPILED: "compiled",
+    StepCompiled.TEXT: "compiled",
 }
 """Name of the phase that a log line ends, by the line's first words."""
 

@@ -20,18 +20,18 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from benchmarks.processes import busy_below
-from waferstream.core.events import Phase
+from waferstream.core.events import Milestone
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
 
 _HOME = Path(__file__).parents[1]
 _PHASES = {
-    Phase.COMPILING: "imported",
-    Phase.STARTING: "compiled",
-    Phase.STARTED: "roles started",
-    Phase.RUNNING: "installed",
+    Milestone.COMPILING: "imported",
+    Milestone.STARTING: "compiled",
+    Milestone.STARTED: "roles started",
+    Milestone.RUNNING: "installed",
     "Step=1,": "first step",
-    Phase.TRAINED: "trained",
+    Milestone.TRAINED: "trained",
 }
 """Name of the phase that a line of the run's output ends, by words in the line."""
 

@@ -19,7 +19,7 @@ from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights
-from waferstream.core.events import Phase, RolesAwaited
+from waferstream.core.events import Milestone, RolesAwaited
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
 from waferstream.host.terminal import spinning
@@ -68,7 +68,7 @@ def start_filled(
     parameters = installation.program.parameters
     log.info(RolesAwaited("Weight", size.num_servers))
     log.info(RolesAwaited("Worker", size.num_workers))
-    log.info(Phase.STARTING)
+    log.info(Milestone.STARTING)
     what = "roles in this process"
     if runtime.kind == "ray":
         what = "Ray (5 to 20 s)" if runtime.address == "local" else "roles on the Ray cluster"
@@ -78,7 +78,7 @@ def start_filled(
             parameters, size, config.cluster, seed, config.trace_limit, config.autorestart
         )
         cluster = start_cluster(plan, partial(_check_placement, installation, size))
-    log.info(Phase.STARTED)
+    log.info(Milestone.STARTED)
     log.info("Preparing to execute using %d CSX", size.num_csx)
     try:
         load_weights(cluster, weights, restored)
@@ -106,4 +106,4 @@ def _log_staged(config: ClusterConfig) -> None:
     log.info("Using network type: %s", network)
     log.info("Input workers are ready to stream input data")
     log.info("Appliance staging is complete")
-    log.info(Phase.RUNNING)
+    log.info(Milestone.RUNNING)

@@ -24,7 +24,7 @@ from cstorch.tracing.recorded_step import RecordedStep
 from cstorch.tracing.start_key import start_key
 from waferstream.compiler.artifact import ArtifactCache, schedule_listing
 from waferstream.compiler.compiled import Compiled
-from waferstream.core.events import Phase
+from waferstream.core.events import Milestone, StepCompiled
 from waferstream.core.optimizer.spec import OptimizerSpec
 from waferstream.core.program.micro_batches import FILL_WAFER, Cut
 from waferstream.core.program.program import Program
@@ -68,7 +68,7 @@ def fit_step(
     """
     cache = None if session.settings.validate_only else session.settings.cache
     job = session.execution.jobs.begin_compile(session.job_client.newest)
-    log.info(Phase.COMPILING)
+    log.info(Milestone.COMPILING)
     start = _Start.of(session, call, forward, cache)
     found = None if start is None else start.load(session, call)
     if found is not None:
@@ -176,7 +176,7 @@ def _log_compiled(session: Session, program: Program, *, was_cached: bool) -> No
             log.info("%s", report_text(report.sram))
     if session.settings.validate_only:
         log.info("Every op of the step has a kernel")
-    log.info(Phase.COMPILED)
+    log.info(StepCompiled(program.micro_batch_size))
 
 
 def _log_engine(session: Session, program: Program) -> None:

@@ -14,16 +14,27 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 
-class Phase(StrEnum):
+class Milestone(StrEnum):
     """What a run begins, or has done."""
 
     COMPILING = "Compiling the model. This may take a few minutes."
-    COMPILED = "Compile was successful!"
     STARTING = "Waiting for job ingress readiness."
     STARTED = "Poll ingress success: Job ingress ready"
     RUNNING = "Beginning appliance run"
     TRAINED = "Training completed successfully!"
     EVALUATED = "Evaluation completed successfully!"
+
+
+@dataclass(frozen=True)
+class StepCompiled:
+    """A step has been compiled, or found, for micro-batches of a size."""
+
+    micro_batch_size: int
+
+    TEXT: ClassVar = "Compile was successful!"
+
+    def __str__(self) -> str:
+        return self.TEXT
 
 
 @dataclass(frozen=True)

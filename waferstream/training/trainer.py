@@ -28,7 +28,7 @@ from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.callbacks import KeepNCheckpoints, LogSparsity, NotFiniteSteps
 from waferstream.core.digest import weights_digest
 from waferstream.core.errors import CheckpointError
-from waferstream.core.events import Phase
+from waferstream.core.events import Milestone
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.core.hyper_schedules.composed import ShiftedLR
 from waferstream.core.sparsity.groups import check_updates
@@ -142,7 +142,7 @@ class Trainer:
         digest = self.session.model.digest()
         if self._not_finite.num_steps:
             log.info("Steps that were not finite: %d", self._not_finite.num_steps)
-        log.info(Phase.TRAINED)
+        log.info(Milestone.TRAINED)
         unwritten = self._saver.unwritten
         return Outcome(plan.start + 1, plan.end, digest, self._checkpoint, unwritten)
 
@@ -301,5 +301,5 @@ class Trainer:
     def _evaluated(self) -> Outcome:
         step = self.session.global_step
         digest = self.session.model.digest() if self.session.settings.is_e2e_execution else None
-        log.info(Phase.EVALUATED)
+        log.info(Milestone.EVALUATED)
         return Outcome(step, step, digest, self._checkpoint)

@@ -31,6 +31,7 @@ from waferstream.core.errors import (
     ApplianceResourceExhausted,
     ConfigError,
 )
+from waferstream.core.events import StepCompiled
 from waferstream.core.program.micro_batches import Explore, SizeRange
 from waferstream.machine.hardware import CS2
 from waferstream.machine.sram import SramPlan, code_bytes, recomputable, recompute
@@ -59,9 +60,14 @@ def train(
 
 @pytest.fixture
 def sizes(caplog: pytest.LogCaptureFixture) -> Sizes:
-    """Return a function that reads the compiled micro-batch sizes from the log."""
+    """Return a function that reads the micro-batch sizes from the events of compiles."""
     caplog.set_level(logging.INFO, "waferstream")
-    return lambda: [int(size) for size in re.findall(r"x micro-batch (\d+)", caplog.text)]
+
+    def found() -> list[int]:
+        events = [record.msg for record in caplog.records]
+        return [event.micro_batch_size for event in events if isinstance(event, StepCompiled)]
+
+    return found
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from waferstream.core.events import (
     ClusterReplaced,
     Duration,
     EvalProgress,
-    Phase,
+    Milestone,
     Recovered,
     TrainProgress,
 )
@@ -101,7 +101,7 @@ def test_recovery_is_found_in_a_log() -> None:
 def test_event_is_in_the_record_and_its_text_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("waferstream")
     with caplog.at_level("INFO", "waferstream"):
-        log.info(Phase.STARTED)
+        log.info(Milestone.STARTED)
         log.info(Recovered(TOOK, 7))
-    assert [record.msg for record in caplog.records] == [Phase.STARTED, Recovered(TOOK, 7)]
-    assert caplog.messages == [Phase.STARTED.value, str(Recovered(TOOK, 7))]
+    assert [record.msg for record in caplog.records] == [Milestone.STARTED, Recovered(TOOK, 7)]
+    assert caplog.messages == [Milestone.STARTED.value, str(Recovered(TOOK, 7))]
