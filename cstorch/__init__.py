@@ -68,17 +68,20 @@ from cstorch.current import (
     current_torch_device,
     use_cs,
 )
-from cstorch.names import add_debug_name, get_debug_name, name_scope, set_debug_scope
 from cstorch.simulation import simulate
 from cstorch.storage import load, save
 from cstorch.tensors import (
+    add_debug_name,
     device,
     from_numpy,
     full,
     full_like,
+    get_debug_name,
     make_constant,
+    name_scope,
     ones,
     ones_like,
+    set_debug_scope,
     tensor,
     to_numpy,
     zeros,

@@ -14,8 +14,7 @@ from appliance.coordinator.cluster import Cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.management import ClusterManagement
 from cstorch.cluster.restored import STATES
-from cstorch.devices.backend_type import BackendType
-from cstorch.devices.device import Device
+from cstorch.devices import BackendType, Device
 from cstorch.recording.recorder import active_recorder
 from cstorch.session.session import Session
 

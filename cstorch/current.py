@@ -16,7 +16,7 @@ from cstorch import flags
 from cstorch.backend import Backend
 from cstorch.cluster import job_settings
 from cstorch.cluster.config import ClusterConfig, current_witness
-from cstorch.devices.backend_type import BackendType
+from cstorch.devices import BackendType
 from cstorch.recording.loop import Loop
 from cstorch.session.session import Session
 from cstorch.session.settings import ProgramSettings

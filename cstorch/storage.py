@@ -11,7 +11,7 @@ import torch
 
 from cstorch.checkpoints import local_path
 from cstorch.current import current_session
-from cstorch.optim.state_layouts import file_layout, torch_layout
+from cstorch.optim.loading import file_layout, torch_layout
 from cstorch.remote.weights import as_arrays
 from cstorch.session import saving
 from memoryx.sparsity.mask import mask_of

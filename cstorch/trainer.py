@@ -32,7 +32,7 @@ from cstorch.optim.taken import taken
 from cstorch.terminal import log_to_terminal
 from cstorch.trace import trace
 from cstorch.utils.data.data_executor import DataExecutor
-from cstorch.utils.data.fit_loaders import FitLoaders
+from cstorch.utils.data.given_loader import FitLoaders
 from waferstream.core.config import Config, validate
 from waferstream.core.errors import ConfigError, ProgramOrderError
 

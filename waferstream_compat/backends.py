@@ -10,7 +10,7 @@ from torch.utils.hooks import RemovableHandle
 
 from cstorch.backend import Backend
 from cstorch.current import backend, current_backend, use_cs
-from cstorch.devices.backend_type import BackendType
+from cstorch.devices import BackendType
 from cstorch.listeners.hooks import after_transfer
 from cstorch.session.settings import ProgramSettings
 

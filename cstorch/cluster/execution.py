@@ -18,12 +18,10 @@ from appliance.elaboration.elaborate import ClusterSize, plan_installation, star
 from appliance.jobs.client import JobClient
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.held_state import HeldState
-from cstorch.cluster.job_records import JobRecords
-from cstorch.cluster.job_time import JobTime
+from cstorch.cluster.job_records import JobRecords, JobTime, StepsUnderWay
 from cstorch.cluster.restored import Restored, named_checkpoint
 from cstorch.cluster.run_trace import RunTrace
 from cstorch.cluster.starting import size_of, start_filled
-from cstorch.cluster.steps_under_way import StepsUnderWay
 from cstorch.optim.state import OptimizerState
 from cstorch.remote.weights import Weights
 from waferstream.compiler.compiled import Compiled

@@ -7,7 +7,7 @@ import torch
 from cstorch.metrics.metric import Metric, ratio, weighted, zeros
 
 
-class _Quotient(Metric):
+class Quotient(Metric):
     """A sum of weighted values over the sum of their weights."""
 
     total: torch.Tensor
@@ -28,7 +28,7 @@ class _Quotient(Metric):
         self.count += counted.float().sum().double()
 
 
-class AccuracyMetric(_Quotient):
+class AccuracyMetric(Quotient):
     """The share of predictions that are the label.
 
     ``update`` takes labels and predicted labels of one shape, and a weight of each. ``dtype`` has
@@ -46,7 +46,7 @@ class AccuracyMetric(_Quotient):
         self._add(labels == predictions, weights)
 
 
-class MeanMetric(_Quotient):
+class MeanMetric(Quotient):
     """The mean of values."""
 
     def update(
@@ -59,7 +59,7 @@ class MeanMetric(_Quotient):
         self._add(value, torch.as_tensor(weight))
 
 
-class PerplexityMetric(_Quotient):
+class PerplexityMetric(Quotient):
     """The exponential of the loss per token.
 
     ``update`` takes the sum of the losses of all tokens; the tokens are the sum of ``weights``, or

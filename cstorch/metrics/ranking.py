@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from cstorch.metrics.means import Quotient
 from cstorch.metrics.metric import Metric, ratio, weighted, zeros
 from waferstream.core.errors import ConfigError
 
@@ -92,7 +93,7 @@ class AUCMetric(Metric):
         return ratio(area, self.positives[0].expand_as(area)).sum()
 
 
-class _AtK(Metric):
+class _AtK(Quotient):
     """Hits among the k highest scores of each sample.
 
     Args:
@@ -100,20 +101,11 @@ class _AtK(Metric):
         name: The name of the metric.
     """
 
-    hits: torch.Tensor
-    count: torch.Tensor
-
     def __init__(self, k: int, name: str | None = None) -> None:
         super().__init__(name)
         self.k = k
-        self.register_state("hits", zeros())
-        self.register_state("count", zeros())
 
-    def compute(self) -> torch.Tensor:
-        """Return the share of hits in fp32."""
-        return ratio(self.hits, self.count).float()
-
-    def _add(
+    def _add_hits(
         self,
         labels: torch.Tensor,
         predictions: torch.Tensor,
@@ -124,7 +116,7 @@ class _AtK(Metric):
         labels = labels.reshape(*predictions.shape[:-1], -1)
         highest = predictions.topk(self.k, dim=-1).indices
         hits = (labels[..., :, None] == highest[..., None, :]).flatten(-2).sum(-1)
-        self.hits += weighted(hits, weights).sum().double()
+        self.total += weighted(hits, weights).sum().double()
         each = (labels >= 0).sum(-1) if counted is None else torch.full_like(hits, counted)
         self.count += weighted(each, weights).sum().double()
 
@@ -140,7 +132,7 @@ class PrecisionAtKMetric(_AtK):
         dtype: torch.dtype | None = None,  # noqa: ARG002
     ) -> None:
         """Add scores (N, C) and labels (N) or (N, L), of which those below 0 are none."""
-        self._add(labels, predictions, weights, counted=self.k)
+        self._add_hits(labels, predictions, weights, counted=self.k)
 
 
 class RecallAtKMetric(_AtK):
@@ -154,4 +146,4 @@ class RecallAtKMetric(_AtK):
         dtype: torch.dtype | None = None,  # noqa: ARG002
     ) -> None:
         """Add scores (N, C) and labels (N) or (N, L), of which those below 0 are none."""
-        self._add(labels, predictions, weights, counted=None)
+        self._add_hits(labels, predictions, weights, counted=None)

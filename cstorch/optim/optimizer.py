@@ -20,9 +20,9 @@ from cstorch.hooks import registered
 from cstorch.optim.group_spec import group_spec, sparse_weights
 from cstorch.optim.joined import JoinedOptimizers
 from cstorch.optim.loading import SCHEDULE_KEYS, load_state, loaded_hyper
+from cstorch.optim.parameter_updates import tied_among, with_one_update
 from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
-from cstorch.optim.tied_updates import tied_among, with_one_update
 from cstorch.recording.recorded import RecordedOptimizer, RecordedScheduler
 from cstorch.recording.recorder import Recorder, active_recorder
 from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied

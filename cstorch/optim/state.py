@@ -20,7 +20,7 @@ from weakref import WeakSet
 import numpy as np
 import torch
 
-from cstorch.optim.missed_updates import MissedUpdates
+from cstorch.optim.parameter_updates import MissedUpdates
 from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
 from cstorch.sparse.masks import MaskView
 from memoryx.optim.rule import Hyper, Rule

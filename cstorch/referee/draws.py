@@ -1,11 +1,14 @@
-"""Random numbers of a plain loop, for the whole batch, as the micro-batches of a run draw them."""
+"""A plain loop over a whole batch that draws and normalizes as micro-batches of a run do."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
+from torch.nn import functional
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -91,3 +94,28 @@ def _joined(results: Sequence[Any]) -> Any:
     leaves = [pytree.tree_leaves(result) for result in results]
     joined = [torch.cat(each) for each in zip(*leaves, strict=True)]
     return pytree.tree_unflatten(joined, pytree.tree_structure(results[0]))
+
+
+@contextmanager
+def norms_of_micro_batches(cut: Cut) -> Iterator[None]:
+    """Let each micro-batch be normalized by its own statistics, and update the running ones."""
+    whole = functional.batch_norm
+
+    def batch_norm(
+        input: torch.Tensor,
+        running_mean: torch.Tensor | None,
+        running_var: torch.Tensor | None,
+        weight: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None,
+        training: bool = False,
+        *options: Any,
+        **named: Any,
+    ) -> torch.Tensor:
+        state = (running_mean, running_var, weight, bias, training, *options)
+        counts = row_counts(cut, input.shape[0]) if training else None
+        if counts is None or len(counts) == 1:
+            return whole(input, *state, **named)
+        return torch.cat([whole(part, *state, **named) for part in input.split(counts)])
+
+    with mock.patch.object(functional, "batch_norm", batch_norm):
+        yield

@@ -13,10 +13,9 @@ import torch
 from torch import nn
 
 from cstorch.optim.optimizer import Optimizer
-from cstorch.referee.batch_norm import norms_of_micro_batches
+from cstorch.referee.draws import norms_of_micro_batches
 from cstorch.referee.op_log import OpLog, RanStep
-from cstorch.referee.rounding import RandomRounding
-from cstorch.referee.rounds import Rounds
+from cstorch.referee.rounds import RandomRounding, Rounds
 from cstorch.referee.values import StepValues, copy_of
 from memoryx.optim.rule import Parameter, State
 from waferstream.compiler.capture.autocast import autocast

@@ -12,8 +12,7 @@ from cstorch.cluster.artifacts import DEFAULT, Artifacts
 from cstorch.cluster.config import ClusterConfig, launch
 from cstorch.cluster.management import ClusterManagement
 from cstorch.cluster.starting import size_of
-from cstorch.devices.backend_type import BackendType
-from cstorch.devices.device import Device
+from cstorch.devices import BackendType, Device
 from waferstream.compiler.artifact import ArtifactCache
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.program import ProgramKind

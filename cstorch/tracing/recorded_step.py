@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cstorch.optim.tied_updates import refuse_clipped_ties
+from cstorch.optim.parameter_updates import refuse_clipped_ties
 from cstorch.recording.recorder import Recorder, update_of
 from cstorch.session.session import Session, model_of
 from cstorch.tracing.call import Call

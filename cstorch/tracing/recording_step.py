@@ -33,7 +33,7 @@ from cstorch.tracing.fit import Fit, group_of_samples, recorded_size, target_of
 from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.recorded_step import RecordedStep
-from cstorch.tracing.repeated_layers import RepeatedLayers
+from cstorch.tracing.start_key import RepeatedLayers
 from waferstream.compiler.artifact import ArtifactCache
 from waferstream.compiler.capture.capture import masters_of
 from waferstream.compiler.capture.host_reads import refuse_host_draws

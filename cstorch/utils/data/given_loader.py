@@ -2,16 +2,21 @@
 
 Every input worker gets a copy of it. Its random numbers (also for ``shuffle=True``) go on from the
 state that the process has when the first loop over it begins, as those of a plain loop do.
+
+Every call of a Trainer's ``fit`` begins as a loop over its loader would: with its first batch, in
+the order of a next epoch where the loader shuffles; an iterator goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from appliance.input.batches import process_states, set_process_states
-from cstorch.utils.data.dataloader import DataLoader
+from cstorch.utils.data.dataloader import BATCHES, DataLoader
 from waferstream.core.errors import ConfigError
+
+Source = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
 class GivenLoader(DataLoader):
@@ -80,3 +85,38 @@ def loader_of(given: object, known: MutableMapping[int, Any]) -> DataLoader:
         )
     loader: GivenLoader = known.setdefault(id(given), GivenLoader(given))
     return loader
+
+
+class FitLoaders:
+    """The loader that the last fit has read, and how far."""
+
+    def __init__(self) -> None:
+        self._given: Source | None = None
+        self._loader: DataLoader | None = None
+        self._num_read = 0
+
+    def of(self, given: Source) -> DataLoader:
+        """Return the loader for a fit, which begins where it has to."""
+        is_first = self._loader is None
+        if self._loader is None or given is not self._given:
+            self._loader = DataLoader(given) if callable(given) else GivenLoader(given)
+            self._given, self._num_read = given, 0
+        self._num_read = _next_begin(self._loader, given, self._num_read)
+        if not is_first:
+            self._loader.load_state_dict({BATCHES: self._num_read})
+        return self._loader
+
+    def note_read(self, num_batches: int) -> None:
+        """Note how many batches the fit has read."""
+        self._num_read += num_batches
+
+
+def _next_begin(loader: DataLoader, given: Source, num_read: int) -> int:
+    """Return the batch with which the next loop begins, counted over all epochs."""
+    if isinstance(given, Iterator) or not num_read:
+        return num_read
+    try:
+        length = len(loader)
+    except TypeError:
+        return 0
+    return -(-num_read // length) * length

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import nn
 
 import cstorch
+from cstorch.tensors import current_name_scope
 from tests.support.programs.cstorch_program import executor, losses
 from tests.support.roles.local_machine import Regression
 
@@ -53,3 +55,26 @@ def test_constants_are_part_of_a_traced_step(backend: cstorch.Backend) -> None:
 
     assert losses(step, executor(1)) == [6.0]
     assert not backend.is_tracing
+
+
+def test_name_scopes_nest() -> None:
+    """Also when they are entered and left by hand."""
+    inner = cstorch.name_scope("inner")
+    with cstorch.name_scope("outer"):
+        inner.__enter__()
+        assert current_name_scope() == "outer.inner"
+        inner.__exit__(None, None, None)
+        assert current_name_scope() == "outer"
+    assert current_name_scope() == ""
+
+
+def test_debug_names_are_paths_of_modules() -> None:
+    """A scope precedes them; a module without a noted path has the name of its class."""
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    assert cstorch.get_debug_name(model[1]) == "ReLU"
+    cstorch.add_debug_name(model, "net")
+    assert [cstorch.get_debug_name(part) for part in model] == ["net.0", "net.1"]
+    cstorch.set_debug_scope("train")
+    assert cstorch.get_debug_name(model) == "train.net"
+    cstorch.set_debug_scope(None)
+    assert cstorch.get_debug_name(model) == "net"

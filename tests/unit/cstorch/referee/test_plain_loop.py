@@ -7,9 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from cstorch.referee.batch_norm import norms_of_micro_batches
-from cstorch.referee.draws import BatchDraws, row_counts
-from cstorch.referee.rounding import RandomRounding
+from cstorch.referee.draws import BatchDraws, norms_of_micro_batches, row_counts
+from cstorch.referee.rounds import RandomRounding
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from waferstream.core.program.micro_batches import Cut
 

@@ -16,7 +16,7 @@ from cstorch import backends
 from cstorch.listeners.hooks import register_traced_tensor_hook
 from cstorch.trace import TracedStep
 from cstorch.tracing.forward import Forward
-from cstorch.tracing.repeated_layers import RepeatedLayers
+from cstorch.tracing.start_key import RepeatedLayers
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.roles.local_machine import Regression, random_batches
 from waferstream.compiler.derivation.depth import Stack

@@ -1,8 +1,11 @@
-"""Parameters that were one memory when their model was compiled, and that an optimizer updates.
+"""Updates of parameters that were missed, and those of parameters that share their memory.
 
-A plain loop writes the update of each to the memory, one after the other
-(``cstorch.remote.shared_storage``). Updates of SGD are linear in the gradient and, without decay,
-read nothing else: so those of all are the one with the sum of their gradients.
+Torch counts only the updates of steps with a gradient.
+
+Parameters that were one memory when their model was compiled are tied. A plain loop writes the
+update of each to the memory, one after the other (``cstorch.remote.shared_storage``). Updates of
+SGD are linear in the gradient and, without decay, read nothing else: so those of all are the one
+with the sum of their gradients.
 """
 
 from __future__ import annotations
@@ -18,6 +21,50 @@ from cstorch.remote.tensor import RemoteParameter
 from memoryx.optim.rule import Rule
 from waferstream.core.errors import ConfigError
 from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+
+
+class MissedUpdates:
+    """How many updates of an optimizer each of its parameters has missed.
+
+    A parameter misses the updates of steps in which it is frozen, and those before its group was
+    added.
+    """
+
+    def __init__(self) -> None:
+        self._missed: dict[torch.Tensor, int] = {}
+        self._frozen_at: dict[torch.Tensor, int] = {}  # after so many updates
+        self._known: set[torch.Tensor] = set()
+
+    def note_trained(
+        self, parameters: Iterable[torch.Tensor], trained: Collection[torch.Tensor], updates: int
+    ) -> None:
+        """Note which parameters have gradients from now on.
+
+        Args:
+            parameters: Those of the optimizer.
+            trained: Those with gradients.
+            updates: The updates so far.
+        """
+        parameters = list(parameters)
+        for parameter in parameters:
+            if self._known and parameter not in self._known:
+                self._missed[parameter] = updates
+            if parameter not in trained:
+                self._frozen_at.setdefault(parameter, updates)
+            elif parameter in self._frozen_at:
+                now = self.of(parameter, updates)
+                del self._frozen_at[parameter]
+                self._missed[parameter] = now
+        self._known.update(parameters)
+
+    def of(self, parameter: torch.Tensor, updates: int) -> int:
+        """Return the updates that a parameter has missed after so many of its optimizer."""
+        since = updates - self._frozen_at.get(parameter, updates)
+        return self._missed.get(parameter, 0) + since
+
+    def reload(self, missed: Mapping[torch.Tensor, int]) -> None:
+        """Take other numbers, with a state that was loaded."""
+        self._missed, self._frozen_at, self._known = dict(missed), {}, set()
 
 
 def with_one_update(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import cstorch
-from cstorch.optim.from_torch import from_torch
+from cstorch.optim.taken import from_torch
 from memoryx.optim.rule import RULES
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
