@@ -3,8 +3,8 @@
 #
 #   sbatch deploy/slurm.sh --params params.yaml --num_csx=12 --model_dir /shared/default
 #
-# The folder, its .venv (pip install --editable '.[cluster]'), model_dir and the home folder, which has Ray's
-# token, are on storage that all hosts see. The same command resumes from the newest checkpoint.
+# The folder, its .venv (pip install --editable '.[cluster]' --editable ./modelzoo --editable ./waferstream_compat), model_dir
+# and the home folder, which has Ray's token, are on storage that all hosts see. The same command resumes from the newest checkpoint.
 
 #SBATCH --job-name=waferstream
 #SBATCH --nodes=3

@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from fnmatch import fnmatch
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from shutil import copyfile
@@ -18,9 +20,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.runs.tiny_run import write_run
+from waferstream.version import VERSION
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+FOLDERS = (ROOT, ROOT / "modelzoo", ROOT / "waferstream_compat")
+DISTRIBUTIONS = [
+    tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")) for folder in FOLDERS
+]
+PROJECT = DISTRIBUTIONS[0]
 LOCK = {
     canonicalize_name(name): pinned
     for name, _, pinned in (
@@ -29,7 +36,7 @@ LOCK = {
         if not line.startswith("#")
     )
 }
-DOCUMENTS = ("README.md", "*.proto")  # of no use without the sources
+DOCUMENTS = ("README.md", "pyproject.toml", "*.proto")  # of no use without the sources
 
 
 def _tracked() -> list[Path]:
@@ -53,11 +60,12 @@ def test_tests_run_with_the_versions_of_the_lock() -> None:
 
 
 def test_wheel_has_every_file_that_the_packages_read() -> None:
-    tool = PROJECT["tool"]["setuptools"]
-    packages = tool["packages"]["find"]["include"]
+    tools = [each["tool"]["setuptools"] for each in DISTRIBUTIONS]
+    packages = [package for tool in tools for package in tool["packages"]["find"]["include"]]
     patterns = [
         f"{package.replace('.', '/')}/{pattern}"
-        for package, found in tool["package-data"].items()
+        for tool in tools
+        for package, found in tool.get("package-data", {}).items()
         for pattern in found
     ]
     for path in _tracked():
@@ -65,6 +73,15 @@ def test_wheel_has_every_file_that_the_packages_read() -> None:
         if is_ours and path.suffix != ".py" and len(path.parts) > 1:
             is_document = any(fnmatch(path.name, pattern) for pattern in DOCUMENTS)
             assert is_document or any(fnmatch(str(path), p) for p in patterns), path
+
+
+def test_extras_name_the_other_distributions_of_the_repository() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    zoo, compat = (each["project"] for each in DISTRIBUTIONS[1:])
+    assert (extras["zoo"], extras["compat"]) == ([zoo["name"]], [compat["name"]])
+    for each in (zoo, compat):
+        assert each["dependencies"] == [PROJECT["project"]["name"]]
+        assert each["requires-python"] == PROJECT["project"]["requires-python"]
 
 
 def test_images_and_development_container_use_a_supported_python() -> None:
@@ -87,26 +104,36 @@ def test_wheel_runs_from_another_folder(tmp_path: Path) -> None:
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         copyfile(ROOT / path, source / path)
     pip = (sys.executable, "-m", "pip", "--quiet")
-    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={tmp_path}", str(source))
-    (wheel,) = tmp_path.glob("*.whl")
-    _run(*pip, "install", "--no-deps", f"--target={installed}", str(wheel))
+    places = [str(source / folder.relative_to(ROOT)) for folder in FOLDERS]
+    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={tmp_path}", *places)
+    core, zoo, compat = (
+        tmp_path / f"waferstream{end}-{VERSION}-py3-none-any.whl" for end in ("", "_zoo", "_compat")
+    )
     work.mkdir()
     flags = write_run(work)
-    for mode in ("--validate_only", "--simulate"):
-        program = "import sys, waferstream.cli.entry as e; print(e.__file__); sys.exit(e.run())"
-        out = _run(sys.executable, "-c", program, *flags, mode, cwd=work, path=installed)
-        assert out.startswith(str(installed))
+    (work / "program.py").write_text("import cerebras.pytorch\n")
+    program = "import sys, waferstream.cli.entry as e; print(e.__file__); sys.exit(e.run())"
+    # Without site no .pth file leads to the sources.
+    search = f"{installed}{os.pathsep}{sysconfig.get_path('purelib')}"
+    start = partial(_run, sys.executable, "-S", "-c", program, cwd=work, path=search)
+    install = (*pip, "install", "--no-deps", f"--target={installed}")
+    _run(*install, str(core))
+    assert "pip install 'waferstream[zoo]'" in start(*flags, "--validate_only", code=1)
+    assert "pip install 'waferstream[compat]'" in start("exec", "program.py", code=1)
+    _run(*install, str(zoo), str(compat))
+    for words in ((*flags, "--validate_only"), (*flags, "--simulate"), ("exec", "program.py")):
+        assert start(*words).startswith(str(installed))
     assert (work / "model_dir" / "simulation" / "simulation.html").is_file()
 
 
-def _run(*command: str, cwd: Path | None = None, path: Path | None = None) -> str:
+def _run(*command: str, cwd: Path | None = None, path: str = "", code: int = 0) -> str:
     """Run a command with no path to the sources; return what it prints."""
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(path or "")}
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": path}
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def test_files_of_the_user_are_in_nobodys_way(tmp_path: Path) -> None:

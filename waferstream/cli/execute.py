@@ -108,6 +108,7 @@ def execute(arguments: ExecArguments, witness: Witness | None = None) -> int:
         WaferStreamError: The program or the cluster file is missing or malformed.
     """
     _check_program(arguments)
+    _check_vendor_names()
     with flags_of_a_new_process(), _prepared(arguments, witness):
         try:
             with _traced(arguments.trace):
@@ -146,6 +147,18 @@ def _check_program(arguments: ExecArguments) -> None:
             code="program-missing",
             value=arguments.program,
             remedy="name the program's file, or a module after -m",
+        )
+
+
+def _check_vendor_names() -> None:
+    if find_spec(_VENDOR_NAMES.partition(".")[0]) is None:
+        raise ConfigError(
+            "the vendor's names must be installed for programs that import them",
+            code="package-missing",
+            where="waferstream exec",
+            value="waferstream_compat",
+            remedy="pip install 'waferstream[compat]' (in a clone: "
+            "pip install ./waferstream_compat)",
         )
 
 

@@ -5,30 +5,43 @@ from __future__ import annotations
 import hashlib
 import time
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
-_ROOT = Path(__file__).parents[2]
 _STARTED_S = time.time()
 """When this process imported its first modules."""
 
 
 @cache
-def sources_digest(*packages: str, root: Path = _ROOT) -> str:
+def sources_digest(*packages: str, root: Path | None = None) -> str:
     """Return the SHA-256 of all modules below some packages, as this process has imported them.
 
     A module that was written after the process had started may differ from the imported one: the
     digest is then one of its own, which no other process finds.
 
     Args:
-        packages: Folders below ``root``, such as ``waferstream/compiler``.
-        root: The folder of the project's packages.
+        packages: Their names, such as ``waferstream``; one that is not installed has no modules.
+        root: The folder that holds them; by default that from which each would be imported.
     """
     digest = hashlib.sha256()
-    for file in sorted(file for name in packages for file in (root / name).rglob("*.py")):
+    folders = {name: root / name if root else _folder_of(name) for name in packages}
+    files = (
+        (f"{name}/{file.relative_to(folder)}", file)
+        for name, folder in folders.items()
+        if folder is not None
+        for file in folder.rglob("*.py")
+    )
+    for name, file in sorted(files):
         source = file.read_bytes()
-        digest.update(f"{file.relative_to(root)} {len(source)} ".encode())
+        digest.update(f"{name} {len(source)} ".encode())
         digest.update(source)
         if file.stat().st_mtime > _STARTED_S:
             digest.update(uuid4().bytes)
     return digest.hexdigest()
+
+
+def _folder_of(package: str) -> Path | None:
+    """Return the folder of a package; distributions need not lie side by side."""
+    found = find_spec(package)
+    return None if found is None or found.origin is None else Path(found.origin).parent

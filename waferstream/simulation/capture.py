@@ -38,24 +38,13 @@ from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.host.files import replacing
 from waferstream.host.sources import sources_digest
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
-from waferstream.training.setup.steps import training_step
+from waferstream.training.setup.steps import SOURCES, training_step
 from waferstream.version import VERSION
 from waferstream.workload.data import build_source, check_section
 from waferstream.workload.model_config import ModelConfig
 from waferstream.workload.models import group_of_samples, is_of_zoo, known_config
 
 log = logging.getLogger("waferstream")
-
-_SOURCES = (
-    "cstorch",
-    "memoryx/optim",
-    "modelzoo/models",
-    "waferstream/training",
-    "waferstream/compiler",
-    "waferstream/core",
-    "waferstream/numerics",
-)
-"""Packages whose code decides what is captured."""
 
 
 @dataclass(frozen=True)
@@ -297,5 +286,5 @@ def _digest(init: InitConfig, batch: Mapping[str, torch.Tensor]) -> str:
     shapes = [(name, tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in batch.items()]
     others = (init.callback(Lora), init.optimizer, init.sparsity)
     sections = (init.model.dump(), init.precision.dump(), *others)
-    parts = (VERSION, torch.__version__, sections, shapes, sources_digest(*_SOURCES))
+    parts = (VERSION, torch.__version__, sections, shapes, sources_digest(*SOURCES))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
