@@ -30,7 +30,7 @@ from cstorch.tracing.fit import Fit
 from cstorch.tracing.fitted_step import FittedStep, fit_step
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.loss_result import loss_position
-from cstorch.tracing.run_again import StateWatch
+from cstorch.tracing.state_watch import StateWatch
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.optimizer.loss_scale import LossScale

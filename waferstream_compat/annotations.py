@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from waferstream.compiler.capture.annotations import marked_for_recompute
+from waferstream.compiler.capture.node_marks import marked_for_recompute
 
 MARKS = ("recompute_region", "recompute_ckpt")
 _calls = itertools.count()

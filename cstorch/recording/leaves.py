@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from cstorch.recording.recorded import RecordedOptimizer
-from waferstream.compiler.capture.annotations import mark_update
 from waferstream.compiler.capture.live_weights import PendingGradient
+from waferstream.compiler.capture.node_marks import mark_update
 from waferstream.compiler.capture.parameter_hooks import hooks_of
 
 

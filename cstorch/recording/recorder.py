@@ -23,7 +23,7 @@ from cstorch.recording.leaves import Leaves
 from cstorch.recording.loop import Closure
 from cstorch.recording.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
 from cstorch.recording.step_value import HyperValue, StepValue
-from waferstream.compiler.capture.annotations import loss_scale_placeholder, mark_limit
+from waferstream.compiler.capture.node_marks import loss_scale_placeholder, mark_limit
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
 from waferstream.core.optimizer.spec import OptimizerSpec

@@ -1,16 +1,13 @@
-"""Annotations of a traced step: layer and direction of each node, seeds, and marks.
+"""Annotations of a traced step: layer and direction of each node, and seeds.
 
 make_fx records what the passes read of a node (``waferstream.compiler.capture.capture``) only with
 help: custom annotations of fx, which new nodes inherit, and hooks of AOTAutograd. The private
 modules of torch used here were checked with the version that pyproject.toml requires.
-
-A step itself marks ops that are recomputed, the loss scale and updates.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -23,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.modules import module as nn_module
 
 from waferstream.compiler.capture.capture_errors import blame_line
+from waferstream.compiler.capture.node_marks import LOSS_SCALE_KEY, RECOMPUTE_KEYS
 from waferstream.core.errors import ApplianceCompilationError
 
 _LAYER_KEY = "waferstream_layer"
@@ -30,24 +28,6 @@ _LAYER_KEY = "waferstream_layer"
 
 _SEED_KEY = "waferstream_seed"
 """Key of the custom annotation of the gradient at which a backward pass starts."""
-
-RECOMPUTE_KEYS = {
-    "recompute_region": "waferstream_recompute_region",
-    "recompute_ckpt": "waferstream_recompute_checkpoint",
-}
-"""Keys of the custom annotations of ops that a user's program marks, by the vendor's names."""
-
-UPDATE_KEY = "waferstream_update"
-"""Key of the ``meta`` of the last node before the update of some parameters: their names."""
-
-TAKEN_KEY = "waferstream_taken"
-"""Key of the ``meta`` of a gradient that updates take: the names of the parameters."""
-
-LIMIT_KEY = "waferstream_limit"
-"""Key of the ``meta`` of the last node before gradients are clipped, or unscaled."""
-
-LOSS_SCALE_KEY = "waferstream_loss_scale"
-"""Key of the custom annotation of a dynamic loss scale."""
 
 
 @contextmanager
@@ -172,59 +152,3 @@ def _running_line() -> str | None:
     if mode is None or not sequences:
         return None
     return _forward_lines(mode.tracer.graph).get(sequences[-1])
-
-
-@contextmanager
-def marked_for_recompute(mark: str, call: int) -> Iterator[None]:
-    """Mark the forward ops of one call of a user's function.
-
-    Args:
-        mark: ``recompute_region``, whose values are made again in the backward pass, or
-            ``recompute_ckpt``, whose results are kept all the same.
-        call: A number of the call.
-    """
-    with fx_traceback.annotate({RECOMPUTE_KEYS[mark]: call}):
-        yield
-
-
-def loss_scale_placeholder() -> torch.Tensor:
-    """Return a marked fp32 scalar that stands for the dynamic loss scale, an input of each step."""
-    with fx_traceback.annotate({LOSS_SCALE_KEY: True}):
-        return torch.full((), 1.0, dtype=torch.float32)
-
-
-def mark_update(gradients: Mapping[str, torch.Tensor]) -> None:
-    """Note that parameters are updated by gradients after what the trace has recorded so far."""
-    if (graph := running_graph()) is None:
-        return
-    meta = next(iter(reversed(graph.nodes))).meta
-    meta[UPDATE_KEY] = (*meta.get(UPDATE_KEY, ()), *gradients)
-    for name, gradient in gradients.items():
-        meta = node_of(gradient).meta
-        meta[TAKEN_KEY] = (*meta.get(TAKEN_KEY, ()), name)
-
-
-def mark_limit() -> None:
-    """Note that gradients are clipped or unscaled after what the trace has recorded so far."""
-    if (graph := running_graph()) is not None:
-        next(iter(reversed(graph.nodes))).meta[LIMIT_KEY] = True
-
-
-def running_graph() -> fx.Graph | None:
-    """Return the graph that is being recorded, if one is."""
-    tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # slow to import
-    mode = None if tracing is None else tracing.get_proxy_mode()
-    return None if mode is None else mode.tracer.graph
-
-
-def node_of(traced: torch.Tensor) -> fx.Node:
-    """Return the node of a tensor in the running trace."""
-    from torch.fx.experimental.proxy_tensor import (  # noqa: PLC0415  (slow)
-        get_proxy_mode,
-        get_proxy_slot,
-    )
-
-    mode = get_proxy_mode()
-    assert mode is not None, "a graph is being recorded"
-    node: fx.Node = get_proxy_slot(traced, mode.tracer).proxy.node
-    return node

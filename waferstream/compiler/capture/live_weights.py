@@ -18,9 +18,9 @@ from torch import fx, nn
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils._python_dispatch import _disable_current_modes
 
-from waferstream.compiler.capture.annotations import node_of, running_graph
 from waferstream.compiler.capture.autocast import autocast
 from waferstream.compiler.capture.capture_errors import line_of_node
+from waferstream.compiler.capture.node_marks import node_of, running_graph
 from waferstream.compiler.capture.parameter_hooks import hook_like, hooks_of, refuse_new_hooks
 from waferstream.compiler.ops import op_name
 from waferstream.compiler.storages import have_common_elements, in_memory

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from waferstream.compiler.capture.annotations import node_of, running_graph
+from waferstream.compiler.capture.node_marks import node_of, running_graph
 from waferstream.compiler.storages import overwritten
 from waferstream.core.errors import ApplianceCompilationError
 

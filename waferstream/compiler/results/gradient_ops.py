@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from waferstream.compiler.capture.annotations import LIMIT_KEY, TAKEN_KEY, UPDATE_KEY
 from waferstream.compiler.capture.capture_errors import line_of_node
+from waferstream.compiler.capture.node_marks import LIMIT_KEY, TAKEN_KEY, UPDATE_KEY
 from waferstream.compiler.capture.parameter_hooks import unhooked
 from waferstream.compiler.ops import op_kind, op_name
 from waferstream.compiler.storages import needed_for, overwritten, storages_of
