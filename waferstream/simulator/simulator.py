@@ -37,7 +37,8 @@ from waferstream.machine.sram import SramPlan
 from waferstream.machine.stalls import StreamCheck
 from waferstream.machine.timeline import State
 from waferstream.simulator.cluster_timing import ClusterTiming, RoundCache
-from waferstream.simulator.costed_program import DENSE_STEP, CostedProgram, CostedSizes
+from waferstream.simulator.costed_program import DENSE_STEP, CostedProgram
+from waferstream.simulator.costed_sizes import CostedSizes
 from waferstream.simulator.periodicity import run_until_periodic
 from waferstream.simulator.stream_checks import checked_streams
 

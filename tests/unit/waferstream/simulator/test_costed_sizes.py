@@ -15,7 +15,8 @@ from waferstream.core.program.program import Program
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.machine.hardware import MachineSpec
 from waferstream.numerics.precision import StreamPrecision
-from waferstream.simulator.costed_program import CostedProgram, CostedSizes
+from waferstream.simulator.costed_program import CostedProgram
+from waferstream.simulator.costed_sizes import CostedSizes
 
 MACHINE = MachineSpec()
 

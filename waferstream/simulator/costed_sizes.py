@@ -1,0 +1,111 @@
+"""One step at any micro-batch size: recomputed segments, SRAM plan and costs.
+
+The larger the micro-batch, the more segments are recomputed for it to fit. Sizes for which the same
+segments are recomputed share program, SRAM plan and costed program, which are made once and
+scaled from size to size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from waferstream.compiler.derivation.scale import ScalableProgram
+from waferstream.core.program.program import Program
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.sram import (
+    SramPlan,
+    capacities,
+    check_fits,
+    num_recomputed,
+    recompute,
+)
+from waferstream.machine.sram.recompute import internals_of, saving
+from waferstream.machine.sram.space import Life, lives
+from waferstream.simulator.costed_program import CostedProgram
+
+
+@dataclass
+class _Recomputed:
+    """What the micro-batch sizes share for which the same segments are recomputed.
+
+    ``sram_plan`` and ``costed`` are at any of these sizes; ``costed`` is there from the first size
+    on that is costed.
+    """
+
+    program: ScalableProgram
+    sram_plan: SramPlan
+    costed: CostedProgram | None = None
+
+
+class CostedSizes:
+    """A step on the wafers of one machine at any micro-batch size; each result is kept.
+
+    ``costed_program_of`` costs a program that fits the wafer. The caches of this class are
+    ``sram_plan`` and ``costed``, by micro-batch size, and ``_recomputed``, by recomputed segments.
+    """
+
+    def __init__(
+        self,
+        program: ScalableProgram,
+        machine: MachineSpec,
+        costed_program_of: Callable[[Program], CostedProgram],
+    ) -> None:
+        self._program = program
+        self._machine = machine
+        self._costed_program_of = costed_program_of
+        self.sram_plan = cache(self._sram_plan_at)
+        self.costed = cache(self._costed_at)
+        self._recomputed = cache(self._recomputing)
+
+    @cached_property
+    def smallest(self) -> Program:
+        """The step at the smaller captured size, without recompute."""
+        return self._program.smallest
+
+    @property
+    def largest_micro_batch(self) -> int:
+        """Largest micro-batch that fits with all recomputed that can be; 0 if none does."""
+        return self._capacities[-1]
+
+    def _sram_plan_at(self, micro_batch_size: int) -> SramPlan:
+        """Plan the SRAM for one micro-batch, with as few segments recomputed as it takes.
+
+        Raises ApplianceResourceExhausted if it does not fit the wafer.
+        """
+        shared = self._recomputed(num_recomputed(self._capacities, micro_batch_size))
+        sram_plan = shared.sram_plan.with_program(shared.program.at(micro_batch_size, 1))
+        check_fits(sram_plan)
+        return sram_plan
+
+    def _costed_at(self, micro_batch_size: int) -> CostedProgram:
+        """Cost the step of a single micro-batch; errors as of ``sram_plan``."""
+        sram_plan = self.sram_plan(micro_batch_size)
+        shared = self._recomputed(len(sram_plan.recomputed))
+        if shared.costed is None:
+            shared.costed = self._costed_program_of(sram_plan.program)
+            return shared.costed
+        return shared.costed.with_program(sram_plan.program, self._machine)
+
+    def _recomputing(self, count: int) -> _Recomputed:
+        """Recompute the first ``count`` segments of those that can be."""
+        chosen = self._recomputable[:count]
+        program = self._program
+        if chosen:
+            program = program.changed(lambda each: recompute(each, chosen, self._internals))
+        sram_plan = SramPlan.of(program.smallest, self._machine.system, chosen)
+        return _Recomputed(program, sram_plan)
+
+    @cached_property
+    def _capacities(self) -> tuple[int, ...]:
+        return capacities(self.smallest, self._machine.system)
+
+    @cached_property
+    def _recomputable(self) -> tuple[int, ...]:
+        return saving(self.smallest, self._internals)
+
+    @cached_property
+    def _internals(self) -> Mapping[int, Sequence[Life]]:
+        """Internals by forward segment; they are given per sample, so no size changes them."""
+        return internals_of(self.smallest, lives(self.smallest))
