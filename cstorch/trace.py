@@ -33,8 +33,7 @@ from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.state_watch import StateWatch
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.micro_batches import Cut
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.installation import InputFeed

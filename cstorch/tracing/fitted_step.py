@@ -25,7 +25,7 @@ from cstorch.tracing.start_key import start_key
 from waferstream.compiler.artifact import ArtifactCache, schedule_listing
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.events import Milestone, StepCompiled
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.micro_batches import FILL_WAFER, Cut
 from waferstream.core.program.program import Program
 from waferstream.machine.program_report import program_report

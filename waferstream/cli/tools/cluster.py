@@ -27,7 +27,7 @@ from cstorch import distributed
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.units import format_bytes
 
 if TYPE_CHECKING:
