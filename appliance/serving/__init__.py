@@ -1,0 +1,1 @@
+"""Serve tokens: what runs next, how a token is drawn, and the thread that does both."""

@@ -1,0 +1,139 @@
+"""The thread that serves requests: it plans a step, computes it, and hands out events."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import numpy as np
+import torch
+
+from appliance.serving.batcher import Batcher
+from csnode.inference.stage import Stage
+from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
+from waferstream.core.serving import AnswerFailed, Event, Request, TokenDrawn
+
+log = logging.getLogger("waferstream")
+
+Listener = Callable[[Event], None]
+"""What the events of a request are given to, in the engine's thread; it must not wait."""
+
+END_S = 30.0
+"""The longest that ``close`` waits for a step that is being computed."""
+
+
+class Engine:
+    """Requests to one stage, from any threads.
+
+    Args:
+        stage: What computes them.
+        batcher: What plans them.
+    """
+
+    def __init__(self, stage: Stage, batcher: Batcher) -> None:
+        self._stage = stage
+        self._batcher = batcher
+        self._listeners: dict[str, Listener] = {}
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._serve, name="serving", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request, listener: Listener) -> None:
+        """Answer a request, whose events a listener gets; the last one ends the answer.
+
+        Raises:
+            ConfigError: The request does not fit.
+            ApplianceRuntimeServerError: The engine has ended.
+        """
+        with self._changed:
+            if self._is_closed:
+                raise _ended()
+            self._batcher.submit(request)
+            self._listeners[request.name] = listener
+            self._changed.notify()
+
+    def cancel(self, name: str) -> None:
+        """Forget a request before its next step; its listener hears no more. Idempotent."""
+        with self._changed:
+            self._listeners.pop(name, None)
+            if self._batcher.cancel(name):
+                self._stage.cache.forget(name)
+
+    def close(self) -> None:
+        """End; requests that are under way fail. Idempotent."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join(END_S)
+
+    def _serve(self) -> None:
+        error: WaferStreamError = _ended()
+        try:
+            while self._await_work():
+                self._step()
+        except WaferStreamError as failure:
+            error = failure
+        except Exception as failure:
+            log.exception("Serving has failed")
+            error = ApplianceRuntimeServerError(
+                "a step of serving failed", code="serving-failed", value=failure
+            )
+        finally:
+            self._fail_all(error)
+
+    def _await_work(self) -> bool:
+        """Wait for a request; return whether the engine goes on."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or not self._batcher.is_idle)
+            return not self._is_closed
+
+    def _step(self) -> None:
+        """Compute one step, and hand out what it gives."""
+        with self._changed:
+            parts = self._batcher.plan()
+        if not parts:
+            return
+        scores = self._stage.extend(parts)
+        _check_finite(scores)
+        with self._changed:
+            events = self._batcher.take(np.asarray(scores))
+            heard = [(self._listeners.get(event.request), event) for event in events]
+            for part in parts:
+                if part.sequence not in self._listeners:  # cancelled while it was computed
+                    self._stage.cache.forget(part.sequence)
+            for name in _ended_in(events):
+                self._listeners.pop(name, None)
+                self._stage.cache.forget(name)
+        for listener, event in heard:
+            if listener is not None:
+                listener(event)
+
+    def _fail_all(self, error: WaferStreamError) -> None:
+        with self._changed:
+            self._is_closed = True
+            listeners, self._listeners = self._listeners, {}
+        for name, listener in listeners.items():
+            with suppress(RuntimeError):  # the loop of a listener has ended
+                listener(AnswerFailed(name, error))
+
+
+def _ended_in(events: Iterable[Event]) -> list[str]:
+    return [event.request for event in events if not isinstance(event, TokenDrawn)]
+
+
+def _check_finite(scores: torch.Tensor) -> None:
+    if not bool(torch.isfinite(scores).all()):
+        raise ApplianceRuntimeServerError(
+            "the scores of a model must be finite",
+            code="scores-not-finite",
+            remedy="check the weights: a training that diverged leaves such",
+        )
+
+
+def _ended() -> ApplianceRuntimeServerError:
+    return ApplianceRuntimeServerError(
+        "the service has ended", code="serving-ended", remedy="start it again"
+    )

@@ -1,0 +1,78 @@
+"""Rows of a stage: the same bits in any company, and refusals of models that are not row-wise."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from csnode.inference.cache import BLOCK, KvCache
+from csnode.inference.stage import Stage
+from tests.support.errors import raises
+from tests.support.models.small_decoder import CONTEXT, HEADS, VOCABULARY, Decoder, Mix
+from waferstream.core.errors import ConfigError
+from waferstream.core.serving import Part
+
+
+def by_products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    return scores.tril().softmax(-1) @ value
+
+
+def over_all(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(query, key, value)
+
+
+class AddsOverTokens(Decoder):
+    """A model whose tokens see their neighbours beside attention."""
+
+    def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        scores = super().forward(tokens, positions)
+        return scores + 5 * scores.mean(1, keepdim=True)
+
+
+def test_rows_are_the_same_alone_and_in_company() -> None:
+    """To the bit: at once, token by token, in pieces, beside others."""
+    stage = Stage(Decoder(), VOCABULARY, CONTEXT)
+    tokens = tuple((3 * i + 1) % VOCABULARY for i in range(130))
+    at_once = stage.extend([Part("a", 0, tokens)])[0]
+    for i, token in enumerate(tokens):
+        alone = stage.extend([Part("b", i, (token,))])[0]
+    stage.extend([Part("c", 0, tokens[:70]), Part("d", 0, tokens[:9])])
+    in_company = stage.extend([Part("d", 9, (5,)), Part("c", 70, tokens[70:]), Part("e", 0, (1,))])
+    assert torch.equal(at_once, alone)
+    assert torch.equal(at_once, in_company[1])
+
+
+def test_scores_are_those_of_the_model() -> None:
+    model = Decoder()
+    stage = Stage(model, VOCABULARY, CONTEXT)
+    tokens = tuple(i % VOCABULARY for i in range(40))
+    plain = model(torch.tensor([tokens]), torch.arange(40)[None])[0, -1]
+    torch.testing.assert_close(stage.extend([Part("a", 0, tokens)])[0], plain.detach())
+
+
+@pytest.mark.parametrize("mix", [by_products, over_all])
+def test_other_attention_is_refused(mix: Mix) -> None:
+    with raises(ConfigError, "model-not-row-wise"):
+        Stage(Decoder(mix), VOCABULARY, CONTEXT)
+
+
+def test_model_that_relates_tokens_otherwise_is_refused() -> None:
+    with raises(ConfigError, "rows-differ-from-model"):
+        Stage(AddsOverTokens(), VOCABULARY, CONTEXT)
+
+
+def test_cache_grows_by_blocks_and_forgets() -> None:
+    cache = KvCache()
+    rows = torch.randn(BLOCK + 1, HEADS, 4)
+    keys, _ = cache.extend("a", 0, 0, rows, rows)
+    assert keys.shape == (HEADS, 2 * BLOCK, 4)
+    assert torch.equal(keys[:, : BLOCK + 1], rows.transpose(0, 1))
+    assert not keys[:, BLOCK + 1 :].any()
+    assert cache.num_bytes == 2 * keys.nbytes
+    cache.forget("a")
+    cache.forget("a")
+    assert cache.num_bytes == 0

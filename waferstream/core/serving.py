@@ -1,0 +1,79 @@
+"""A request for tokens, and what comes back, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from waferstream.core.errors import WaferStreamError
+
+FinishReason = Literal["stop", "length"]
+"""Why an answer ends: at a token that ends texts, or at its limit of tokens."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn from scores.
+
+    Attributes:
+        seed: With the position of a token it states its random number, and nothing else does.
+        temperature: Divides the scores; 0 takes the best one.
+        top_p: Share of probability that the best tokens, which are drawn from, have together.
+        top_k: The most tokens that are drawn from; None for all.
+    """
+
+    seed: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """Tokens to continue."""
+
+    name: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling
+    ends: frozenset[int] = field(default_factory=frozenset)
+    """Tokens that end an answer, and are not part of it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tokens of one sequence that follow those it has in the cache."""
+
+    sequence: str
+    start: int
+    """The position of the first one, counted from 0."""
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TokenDrawn:
+    """A new token of an answer."""
+
+    request: str
+    token: int
+    logprob: float
+    """The natural logarithm of its probability before temperature and cuts."""
+
+
+@dataclass(frozen=True)
+class AnswerEnded:
+    """The end of an answer."""
+
+    request: str
+    reason: FinishReason
+
+
+@dataclass(frozen=True)
+class AnswerFailed:
+    """The end of an answer by a failure."""
+
+    request: str
+    error: WaferStreamError
+
+
+Event = TokenDrawn | AnswerEnded | AnswerFailed
