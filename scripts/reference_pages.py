@@ -20,6 +20,8 @@ from waferstream.cli.arguments import build_parser
 from waferstream.cli.check import check_parser
 from waferstream.cli.execute import exec_parser
 from waferstream.cli.flags.run import RUN_COMMANDS
+from waferstream.cli.serving import COMMANDS as SERVING
+from waferstream.cli.serving import serving_parser
 from waferstream.cli.tools.command import TOOLS, tool_commands
 from waferstream.config.schema.files import FileKind, schema_of
 from waferstream.config.schema.keys import ConfigKey, keys_of
@@ -112,6 +114,8 @@ def commands_page() -> str:
               for name, mode in RUN_COMMANDS.items()]  # fmt: skip
     parts += ["\n## waferstream exec\n", *_parser(exec_parser())]
     parts += ["\n## waferstream check\n", *_parser(check_parser())]
+    for name in SERVING:
+        parts += [f"\n## waferstream {name}\n", *_parser(serving_parser(name))]
     for group in TOOLS:
         parts.append(f"\n## waferstream {group}")
         for command in tool_commands(group):

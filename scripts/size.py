@@ -22,7 +22,10 @@ SHIPPED = (
     "waferstream_compat",
 )
 LAB = ("benchmarks", "examples", "scripts", "validation")
-NOT_ON_THE_WAY = ("modelzoo", "waferstream/baselines", "waferstream_compat", "csnode/fabric")
+NOT_ON_THE_WAY = (
+    *("modelzoo", "waferstream/baselines", "waferstream_compat", "csnode/fabric"),
+    *("csnode/inference", "appliance/serving", "waferstream/serving"),
+)
 """Parts of the product that no step of a training passes."""
 
 _ROW = re.compile(r"^\| (?P<name>[^|]+?) \| (?P<most>[\d,]+) \|$", re.MULTILINE)

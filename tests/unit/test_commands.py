@@ -12,6 +12,8 @@ import pytest
 from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import parse_check
 from waferstream.cli.execute import parse_exec
+from waferstream.cli.serving import COMMANDS as SERVING
+from waferstream.cli.serving import serving_parser
 from waferstream.cli.tools.command import TOOLS, tool_parser
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +50,8 @@ def check_command_line(words: list[str]) -> None:
         tool_parser(words[0]).parse_args(words[1:])
     elif words[0] == "exec":
         parse_exec(words[1:], ROOT)
+    elif words[0] in SERVING:
+        serving_parser(words[0]).parse_args(words[1:])
     elif words[0] == "check":
         parse_check(words[1:], ROOT)
     elif words != ["--version"]:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, cast
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.flag import Flag
 from waferstream.cli.flags.run import RUN_COMMANDS, RUN_FLAGS
+from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.tools.command import TOOLS
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
@@ -26,7 +27,7 @@ from waferstream.version import VERSION
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
 
-_COMMANDS = (*RUN_COMMANDS, "exec", "check", *TOOLS)
+_COMMANDS = (*RUN_COMMANDS, "exec", "check", *SERVING, *TOOLS)
 
 _NOT_OF_COMMANDS = ("params", "mode", "device")
 """Flags of ``run.py`` that a sub-command states otherwise."""

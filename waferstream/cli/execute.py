@@ -14,8 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from appliance.spec import load_cluster
-from appliance.user_code import imports_end_with, prepare_imports_with
 from waferstream.cli.arguments import cluster_file
 from waferstream.core.errors import ConfigError, WaferStreamError
 from waferstream.host.interrupts import deferred
@@ -170,6 +168,8 @@ def _prepared(arguments: ExecArguments, witness: Witness | None) -> Iterator[Non
     # Importing torch takes seconds: report a wrong command line before that.
     import torch  # noqa: PLC0415
 
+    from appliance.spec import load_cluster  # noqa: PLC0415
+    from appliance.user_code import imports_end_with, prepare_imports_with  # noqa: PLC0415
     from cstorch.cluster.config import Launch, launch  # noqa: PLC0415
     from cstorch.current import existing_backend  # noqa: PLC0415
 

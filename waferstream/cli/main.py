@@ -21,6 +21,8 @@ from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import check, parse_check
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.run import log_to_terminal, run
+from waferstream.cli.serving import COMMANDS as SERVING
+from waferstream.cli.serving import run_serving
 from waferstream.cli.tools.command import TOOLS, run_tool
 from waferstream.core.errors import WaferStreamError
 from waferstream.core.system_errors import file_error
@@ -86,6 +88,8 @@ def _dispatch(words: Sequence[str], home: Path) -> int:
         return _execute(parse_exec(words[1:], home))
     if words[:1] == ["check"]:
         return check(parse_check(words[1:], home))
+    if words and words[0] in SERVING:
+        return run_serving(words)
     if words and words[0] in TOOLS:
         return run_tool(words[0], words[1:])
     run(parse_arguments(words, home), shlex.join([Path(sys.argv[0]).name, *words]))

@@ -1,4 +1,4 @@
-"""Configuration of low-rank adaptation (``waferstream.training.setup.model``)."""
+"""Configuration of low-rank adaptation (``waferstream.training.setup.lora``)."""
 
 from __future__ import annotations
 

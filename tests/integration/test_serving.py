@@ -1,0 +1,187 @@
+"""A trained model that answers: on the command line, and as a service to OpenAI's own client."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import torch
+
+from tests.support.runs.served_folder import CONTEXT, train_decoder
+from tests.support.runs.tiny_run import ROOT
+from waferstream.cli.main import main
+from waferstream.serving.model import load_model
+
+WAIT_S = 120
+PROMPT = "def "
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_decoder(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    """A service of its own process, which ends by SIGTERM."""
+    words = [sys.executable, "-m", "waferstream", "serve", str(folder), "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("Serving model_dir at http://127.0.0.1:")
+        yield line.split()[-1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == -signal.SIGTERM
+        process.communicate()
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=WAIT_S) as made:
+        yield made
+
+
+def ask(client: openai.OpenAI, **changes: Any) -> Any:
+    asked: dict[str, Any] = {
+        "model": "model_dir",
+        "messages": [{"role": "user", "content": PROMPT}],
+        "max_completion_tokens": 20,
+        "seed": 5,
+    }
+    return client.chat.completions.create(**asked | changes)
+
+
+def text_of(answer: Any) -> str:
+    text: str = answer.choices[0].message.content
+    return text
+
+
+def generate(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["generate", str(folder), PROMPT, "--json", *words]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_greedy_answer_is_that_of_plain_pytorch(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole sequence through the model for every token."""
+    model = load_model(folder)
+    tokens = list(model.text.encode(PROMPT))
+    with torch.no_grad():
+        for _ in range(CONTEXT - len(tokens)):
+            scores = model.scores(torch.tensor([tokens]), torch.arange(len(tokens))[None])
+            tokens.append(int(scores[0, -1].argmax()))
+    found = generate(folder, capsys, "--temperature", "0")
+    decoder = model.text.decoder()
+    expected = "".join(decoder.feed(token) for token in tokens[len(PROMPT) :]) + decoder.end()
+    assert found["text"] == expected
+    assert found["finish_reason"] == "length"
+    assert found["completion_tokens"] == CONTEXT - len(PROMPT)
+    assert 0 < found["emulated_prompt_s"] < 1
+
+
+def test_service_and_command_give_one_answer(
+    client: openai.OpenAI, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone, in the company of others, streamed, and on the command line."""
+    alone = [text_of(ask(client, seed=seed)) for seed in range(4)]
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(lambda seed: text_of(ask(client, seed=seed % 4)), range(24)))
+    assert together == alone * 6
+    assert len(set(alone)) == 4
+    words = ("--seed", "2", "--max_tokens", "20")
+    assert generate(folder, capsys, *words)["text"] == alone[2]
+
+
+def test_streamed_answer_is_the_whole_one(client: openai.OpenAI) -> None:
+    whole = ask(client)
+    chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == text_of(whole)
+    assert chunks[-1].usage == whole.usage
+    assert whole.usage.completion_tokens == 20
+    assert whole.time_info["total_time"] > 0
+    assert whole.seed == 5
+
+
+def test_text_is_continued_up_to_a_stop(client: openai.OpenAI) -> None:
+    found = client.completions.create(model="model_dir", prompt=PROMPT, seed=1, max_tokens=30)
+    text = found.choices[0].text
+    stop = text[10:12]
+    cut = client.completions.create(
+        model="model_dir", prompt=PROMPT, seed=1, max_tokens=30, stop=[stop, "never"]
+    )
+    assert cut.choices[0].text == text[: text.index(stop)]
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def test_models_are_described(client: openai.OpenAI) -> None:
+    (model,) = client.models.list().data
+    assert client.models.retrieve(model.id).id == "model_dir"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "code"),
+    [
+        ({"model": "model_di"}, openai.NotFoundError, "model_not_found"),
+        ({"messages": []}, openai.BadRequestError, "invalid_request"),
+        ({"temperature": 3}, openai.BadRequestError, "invalid_request"),
+        ({"n": 2}, openai.BadRequestError, "invalid_request"),
+        ({"logprobs": True}, openai.BadRequestError, "invalid_request"),
+        ({"max_completion_tokens": 200}, openai.BadRequestError, "context-exceeded"),
+        ({"messages": [{"role": "user", "content": "x" * 2**21}]}, openai.APIStatusError, "body_too_large"),
+        ({"messages": [{"role": "user", "content": ""}]}, openai.BadRequestError, "empty-request"),
+    ],
+)  # fmt: skip
+def test_what_is_not_computed_is_refused(
+    client: openai.OpenAI, changes: dict[str, Any], error: type[openai.APIStatusError], code: str
+) -> None:
+    """And the service goes on."""
+    with pytest.raises(error) as caught:
+        ask(client, **changes)
+    assert caught.value.code == code
+    assert text_of(ask(client))
+
+
+def test_client_that_leaves_does_not_hold_the_service(client: openai.OpenAI, url: str) -> None:
+    for _ in range(3):
+        with ask(client, stream=True, max_completion_tokens=90) as stream:
+            next(iter(stream))
+    host, port = url.split("/")[2].split(":")
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as raw:
+        raw.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{")
+    assert text_of(ask(client))
+
+
+def test_folder_without_a_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", str(tmp_path), "x"]) == 1
+    assert "nothing-to-serve" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--host", "0.0.0.0"], "serve-beyond-loopback"),
+        (["--host", "nowhere.example"], "serve-beyond-loopback"),
+        (["--port", "99999"], "serve-port-in-use"),
+    ],
+)
+def test_address_that_cannot_be_served_is_refused(
+    folder: Path, words: list[str], code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", str(folder), *words]) == 1
+    assert code in capsys.readouterr().err

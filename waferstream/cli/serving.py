@@ -1,0 +1,153 @@
+"""``waferstream generate`` and ``waferstream serve``: answers of a trained model."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import queue
+from collections.abc import Sequence
+from pathlib import Path
+
+from waferstream.core.errors import ConfigError
+from waferstream.core.serving import AnswerFailed, Sampling
+from waferstream.host.files import json_text
+
+COMMANDS = ("generate", "serve")
+
+_THREADS = "threads of a step; one is best on a host that does other work"
+
+ANSWER_S = 600.0
+"""The longest time between two pieces of an answer."""
+
+
+def serving_parser(command: str) -> argparse.ArgumentParser:
+    """Build the argparse parser of one of the commands."""
+    parser = argparse.ArgumentParser(prog=f"waferstream {command}", allow_abbrev=False)
+    parser.add_argument("model_dir", type=Path, help="folder of a trained model")
+    if command == "generate":
+        _add_request(parser)
+    else:
+        parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
+        parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    parser.add_argument("--threads", type=int, default=1, help=_THREADS)
+    return parser
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``generate``."""
+    parser.add_argument("prompt", help="the text to continue")
+    parser.add_argument("--max_tokens", type=int, help="the most tokens (default: the context)")
+    parser.add_argument("--temperature", type=float, default=1.0, help="0 takes the best token")
+    parser.add_argument("--top_p", type=float, default=1.0, help="share of probability to keep")
+    parser.add_argument("--top_k", type=int, help="number of best tokens to keep")
+    parser.add_argument("--seed", type=int, default=1, help="of the random numbers")
+    parser.add_argument("--stop", action="append", default=[], help="text that ends the answer")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_serving(words: Sequence[str]) -> int:
+    """Run one of the commands; return its exit code.
+
+    Raises:
+        ConfigError: An argument is wrong, or the folder cannot be served.
+    """
+    command, *rest = words
+    given = serving_parser(command).parse_args(rest)
+    if given.threads < 1:
+        raise ConfigError("--threads must be at least 1", code="out-of-range", value=given.threads)
+    import torch  # noqa: PLC0415  (slow)
+
+    torch.set_num_threads(given.threads)
+    return _generate(given) if command == "generate" else _serve(given)
+
+
+def _generate(given: argparse.Namespace) -> int:
+    """Print the continuation of a text as it comes, or the whole as JSON."""
+    from waferstream.serving.answers import Answers  # noqa: PLC0415  (imports torch: slow)
+
+    _check_range("--temperature", given.temperature, least=0.0, most=2.0)
+    _check_range("--top_p", given.top_p, least=1e-6, most=1.0)
+    pieces: queue.Queue[object] = queue.Queue()
+    sampling = Sampling(given.seed, given.temperature, given.top_p, given.top_k)
+    with Answers(given.model_dir) as answers:
+        answers.ask(given.prompt, sampling, pieces.put, given.max_tokens, given.stop)
+        return _print_pieces(pieces, prints_json=given.json)
+
+
+def _print_pieces(pieces: queue.Queue[object], *, prints_json: bool) -> int:
+    from waferstream.serving.answers import Piece  # noqa: PLC0415  (imports torch: slow)
+
+    text = ""
+    while True:
+        piece = pieces.get(timeout=ANSWER_S)
+        if isinstance(piece, AnswerFailed):
+            raise piece.error
+        assert isinstance(piece, Piece)
+        text += piece.text
+        if not prints_json:
+            print(piece.text, end="", flush=True)
+        if piece.end is not None:
+            break
+    end = piece.end
+    if not prints_json:
+        print(flush=True)
+        return 0
+    print(
+        json_text(
+            {
+                "text": text,
+                "finish_reason": end.reason,
+                "prompt_tokens": end.prompt_tokens,
+                "completion_tokens": end.completion_tokens,
+                "seed": end.seed,
+                "emulated_prompt_s": end.emulated.prompt_s,
+                "emulated_completion_s": end.emulated.completion_s,
+                "measured_s": end.measured_s,
+            }
+        )
+    )
+    return 0
+
+
+def _serve(given: argparse.Namespace) -> int:
+    """Serve until a signal comes; requests that are under way then end first."""
+    _check_host(given.host)
+    try:
+        from waferstream.serving.server import serve  # noqa: PLC0415  (starlette is an extra)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "serving must have its packages",
+            code="serve-not-installed",
+            value=error.name,
+            remedy="pip install 'waferstream[serve]'",
+        ) from error
+    serve(given.model_dir, given.host, given.port, lambda url: print(url, flush=True))
+    return 0
+
+
+def _check_host(host: str) -> None:
+    """Raise ConfigError for an address that others reach: there are no keys yet."""
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise ConfigError(
+            "the service must listen on loopback",
+            code="serve-beyond-loopback",
+            where="--host",
+            value=host,
+            rule="it knows no keys, so that everybody who reaches it may use it",
+            remedy="leave --host out, and reach it through ssh -L 8000:127.0.0.1:8000",
+        )
+
+
+def _check_range(flag: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise ConfigError(
+            f"{flag} must be in its range",
+            code="out-of-range",
+            where=flag,
+            value=value,
+            rule=f"{least:g} to {most:g}",
+        )

@@ -1,0 +1,1 @@
+"""How a model is updated, as data: optimizer, loss scale, moving averages."""

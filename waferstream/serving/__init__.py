@@ -1,0 +1,4 @@
+"""The service: a trained model that answers text, by an API that OpenAI's clients know.
+
+It alone imports HTTP.
+"""

@@ -1,0 +1,151 @@
+"""Answers of a model: text in, pieces of text out, with what they took."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from appliance.serving.batcher import Batcher, Limits
+from appliance.serving.engine import Engine
+from csnode.inference.stage import Stage
+from waferstream.core.serving import (
+    AnswerEnded,
+    AnswerFailed,
+    Event,
+    FinishReason,
+    Request,
+    Sampling,
+)
+from waferstream.serving.clock import EmulatedTime, ServiceClock
+from waferstream.serving.model import ServedModel, load_model
+from waferstream.serving.text import StopFilter
+
+CONCURRENT_CONTEXTS = 64
+"""Sequences of full length that run at once; more wait."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Text that came, and at its end what the answer was."""
+
+    text: str
+    end: End | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of an answer."""
+
+    reason: FinishReason
+    prompt_tokens: int
+    completion_tokens: int
+    emulated: EmulatedTime
+    measured_s: float
+    seed: int
+
+
+class Answers:
+    """A model that is served in this process; a context, which ends the service."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model: ServedModel = load_model(folder)
+        stage = Stage(self.model.scores, self.model.text.vocabulary, self.model.context)
+        context = self.model.context
+        limits = Limits(context, cache_tokens=CONCURRENT_CONTEXTS * context)
+        self._clock = ServiceClock(self.model.shape, context)
+        self._engine = Engine(stage, Batcher(limits))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End; answers that are under way fail. Idempotent."""
+        self._engine.close()
+
+    def ask(
+        self,
+        prompt: str,
+        sampling: Sampling,
+        heard: Callable[[Piece | AnswerFailed], None],
+        max_tokens: int | None = None,
+        stops: Sequence[str] = (),
+    ) -> Answer:
+        """Ask for the continuation of a text.
+
+        Args:
+            prompt: The text.
+            sampling: How tokens are drawn.
+            heard: Gets the pieces, in another thread.
+            max_tokens: The most tokens; None for what the context leaves.
+            stops: Texts that end the answer.
+
+        Raises:
+            ConfigError: It does not fit the context.
+        """
+        tokens = self.model.text.encode(prompt)
+        if max_tokens is None:
+            max_tokens = max(1, self.model.context - len(tokens))
+        request = Request(f"req-{uuid.uuid4().hex}", tokens, max_tokens, sampling)
+        answer = Answer(self._engine, request, self._clock, self.model, heard, stops)
+        self._engine.submit(request, answer.take)
+        return answer
+
+
+class Answer:
+    """An answer under way."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        request: Request,
+        clock: ServiceClock,
+        model: ServedModel,
+        heard: Callable[[Piece | AnswerFailed], None],
+        stops: Sequence[str],
+    ) -> None:
+        self._engine = engine
+        self._request = request
+        self._clock = clock
+        self._heard = heard
+        self._decoder = model.text.decoder()
+        self._stop = StopFilter(stops)
+        self._num_tokens = 0
+        self._began_s = time.perf_counter()
+
+    def cancel(self) -> None:
+        """Let no further token be computed. Idempotent."""
+        self._engine.cancel(self._request.name)
+
+    def take(self, event: Event) -> None:
+        """Take an event of the engine."""
+        if isinstance(event, AnswerFailed):
+            self._heard(event)
+        elif isinstance(event, AnswerEnded):
+            rest = self._stop.feed(self._decoder.end()) + self._stop.end()
+            self._heard(Piece(rest, self._end(event.reason)))
+        else:
+            self._num_tokens += 1
+            text = self._stop.feed(self._decoder.feed(event.token))
+            if self._stop.has_stopped:
+                self.cancel()
+                self._heard(Piece(text, self._end("stop")))
+            elif text:
+                self._heard(Piece(text))
+
+    def _end(self, reason: FinishReason) -> End:
+        prompt = len(self._request.prompt)
+        return End(
+            reason,
+            prompt,
+            self._num_tokens,
+            self._clock.of(prompt, max(self._num_tokens, 1)),
+            time.perf_counter() - self._began_s,
+            self._request.sampling.seed,
+        )
