@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from appliance.user_code import USER_CODE
 from tests.support.runs.tiny_run import digest_of, finish, write_run
 
 METADATA = "Metadata-Version: 2.1\nName: tiny-package\nVersion: 1.0\n"
@@ -153,7 +154,11 @@ def _run(folder: Path, kind: str, optimizer: dict[str, dict[str, float]]) -> str
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("kind", ["local", pytest.param("ray", marks=pytest.mark.ray)])
-def test_plugins_of_a_package_train(kind: str, tmp_path: Path) -> None:
+def test_plugins_of_a_package_train(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where files may name no code: the package is of whoever installed it."""
+    monkeypatch.setenv(USER_CODE, "refuse")
     out = _run(tmp_path / "run", kind, {"HalfStep": {"lr": 0.5}})
     assert (tmp_path / "run" / "steps").read_text() == "stepped\n" * 3
     assert (tmp_path / "run" / "notes").read_text() == "logged 1\nlogged 2\nlogged 3\n"
