@@ -31,7 +31,8 @@ from cstorch.current import existing_backend
 from cstorch.referee.report import Report
 from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
 from tests.support.models.zoo_runs import NAMES, write_model
-from waferstream.cli.check import parse_check, report_of
+from waferstream.cli.check import parse_check
+from waferstream.cli.checking import report_of
 from waferstream.core.errors import CheckError, WaferStreamError
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result

@@ -18,8 +18,8 @@ from typing import Any
 
 from waferstream.cli import UNREAD
 from waferstream.cli.arguments import parse_arguments
-from waferstream.cli.check import check, parse_check
-from waferstream.cli.execute import ExecArguments, execute, parse_exec
+from waferstream.cli.check import CheckArguments, check_target, parse_check
+from waferstream.cli.execute import ExecArguments, check_exec, parse_exec
 from waferstream.cli.run import log_to_terminal, run
 from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.serving import run_serving
@@ -87,7 +87,7 @@ def _dispatch(words: Sequence[str], home: Path) -> int:
     if words[:1] == ["exec"]:
         return _execute(parse_exec(words[1:], home))
     if words[:1] == ["check"]:
-        return check(parse_check(words[1:], home))
+        return _check(parse_check(words[1:], home))
     if words and words[0] in SERVING:
         return run_serving(words)
     if words and words[0] in TOOLS:
@@ -104,6 +104,21 @@ def _print_error(text: str, fields: dict[str, Any] | None) -> None:
 
 
 def _execute(arguments: ExecArguments) -> int:
+    """Run a program; return its exit code."""
     log_to_terminal("INFO")
+    check_exec(arguments)
+    from waferstream.cli.programs import execute  # noqa: PLC0415  (torch)
+
     with outlasting_readers():
         return execute(arguments)
+
+
+def _check(arguments: CheckArguments) -> int:
+    """Check a program or params file, print the report; return 1 if a step is different."""
+    log_to_terminal("WARNING")
+    check_target(arguments)
+    from waferstream.cli.checking import report_of  # noqa: PLC0415  (torch)
+
+    report = report_of(arguments)
+    print(json_text(report.fields()) if arguments.prints_json else "\n".join(report.lines()))
+    return 1 if report.outcome == "different" else 0
