@@ -13,7 +13,7 @@ from benchmarks.fuzz.campaign import Target, through_file
 from benchmarks.fuzz.mutations import of_bytes, of_trees
 from modelzoo.converters.families import DECODERS
 from modelzoo.converters.weights import Weights
-from waferstream.cli.tools.checkpoint.convert import read_hf, read_json
+from waferstream.workload.hugging_face import read_hf, read_json
 from waferstream.workload.models import parameter_shapes
 
 _SIZES = {"vocab_size": 5, "hidden_size": 4, "num_hidden_layers": 1, "num_heads": 2}

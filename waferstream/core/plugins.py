@@ -11,7 +11,7 @@ Groups, and what a name of each stands for:
     optimizers        a subclass of ``Rule`` (memoryx.optim.rule), by the name of its class
     loggers           a subclass of ``Logger`` (waferstream.training.observers.logger)
     callbacks         a class with hooks (waferstream.training.callback)
-    converters        a ``Conversion`` of models (waferstream.cli.tools.checkpoint.convert)
+    converters        a ``Conversion`` of models (waferstream.workload.hugging_face)
     params            a folder of params files, as a ``Path``
 """
 

@@ -9,8 +9,8 @@ from pkgutil import walk_packages
 from typing import Any
 
 import modelzoo
-from waferstream.cli.tools.checkpoint.convert import CONVERSIONS
 from waferstream.workload.data import DATA_PROCESSORS, DataProcessor
+from waferstream.workload.hugging_face import CONVERSIONS
 from waferstream.workload.models import MODELS, ModelFamily
 
 

@@ -13,10 +13,11 @@ from tests.support.errors import raises
 from tests.support.host.tools import rows, tool
 from waferstream.checkpoint.reader import Reader
 from waferstream.cli.main import main
-from waferstream.cli.tools.checkpoint.convert import CONVERSIONS, read_hf, write_hf
+from waferstream.cli.tools.checkpoint.convert import write_hf
 from waferstream.config.phases import load_params
 from waferstream.core.errors import CheckpointError
 from waferstream.training.checkpoints.restoring import load_weights
+from waferstream.workload.hugging_face import CONVERSIONS, read_hf
 from waferstream.workload.models import build_model
 
 CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
