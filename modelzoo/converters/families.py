@@ -11,7 +11,7 @@ from typing import Any
 
 from modelzoo.converters.family import Family
 from modelzoo.converters.gpt_families import BLOOM, GPT2, GPT_NEOX, GPTJ
-from modelzoo.converters.llama_families import GEMMA2, LLAMA, MISTRAL
+from modelzoo.converters.llama_families import GEMMA2, LLAMA, MISTRAL, QWEN2, QWEN3
 from modelzoo.converters.weights import Weights
 from waferstream.core.errors import ConfigError
 from waferstream.workload.models import model_config
@@ -79,7 +79,8 @@ class PreferenceFamily:
 
 
 DECODERS: Mapping[str, Family] = {
-    family.model_type: family for family in (GPT2, GPTJ, GPT_NEOX, BLOOM, LLAMA, MISTRAL, GEMMA2)
+    family.model_type: family
+    for family in (GPT2, GPTJ, GPT_NEOX, BLOOM, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2)
 }
 """Families by ``model_type``."""
 

@@ -108,6 +108,7 @@ LLAMA = Family(
     further_theirs=_llama_configuration,
 )
 
+_WITHOUT_FFN_BIAS = {ours: key for ours, key in LLAMA.keys.items() if ours != "use_ffn_bias"}
 
 MISTRAL = replace(
     LLAMA,
@@ -115,11 +116,61 @@ MISTRAL = replace(
     architecture="MistralForCausalLM",
     name="mistral",
     keys={
-        **{ours: key for ours, key in LLAMA.keys.items() if ours != "use_ffn_bias"},
+        **_WITHOUT_FFN_BIAS,
         "attention_sliding_window_length": "sliding_window",
     },
     implied={**LLAMA.implied, "use_ffn_bias": False},
     required={"hidden_act": "silu"},
+)
+
+
+_BIASED = ("query", "key", "value")
+"""Projections of Qwen 2 that have a bias."""
+
+QWEN2 = replace(
+    LLAMA,
+    model_type="qwen2",
+    architecture="Qwen2ForCausalLM",
+    name="qwen2",
+    rules=(
+        *(each for each in LLAMA.rules if each.ours[0].split(".")[-2] not in _BIASED),
+        rule("model.layers.{i}.self_attn.q_proj.{p}", "decoder.{i}.attention.query.{p}"),
+        rule("model.layers.{i}.self_attn.k_proj.{p}", "decoder.{i}.attention.key.{p}"),
+        rule("model.layers.{i}.self_attn.v_proj.{p}", "decoder.{i}.attention.value.{p}"),
+    ),
+    keys=_WITHOUT_FFN_BIAS,
+    implied={**LLAMA.implied, "use_ffn_bias": False, "use_projection_bias_in_attention": True},
+    required={"hidden_act": "silu", "use_sliding_window": False},
+)
+
+
+def _qwen3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of Qwen 3 that are spelt otherwise: its heads may be wider than the model."""
+    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    inner = head * config["num_attention_heads"]
+    return {**_rope_keys(config), **_group_keys(config), "attention_inner_dim": inner}
+
+
+def _qwen3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    head = section["attention_inner_dim"] // section["num_heads"]
+    return {**_llama_configuration(section), "head_dim": head}
+
+
+QWEN3 = replace(
+    LLAMA,
+    model_type="qwen3",
+    architecture="Qwen3ForCausalLM",
+    name="qwen3",
+    rules=(
+        *LLAMA.rules,
+        rule("model.layers.{i}.self_attn.q_norm.weight", "decoder.{i}.attention.query_norm.weight"),
+        rule("model.layers.{i}.self_attn.k_norm.weight", "decoder.{i}.attention.key_norm.weight"),
+    ),
+    keys={**_WITHOUT_FFN_BIAS, "attention_qk_norm_eps": "rms_norm_eps"},
+    implied={**LLAMA.implied, "use_ffn_bias": False, "attention_qk_norm_layer": "rmsnorm"},
+    required={"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False},
+    further_ours=_qwen3_keys,
+    further_theirs=_qwen3_configuration,
 )
 
 
@@ -178,7 +229,7 @@ GEMMA2 = Family(
         rule("model.norm.weight", "norm.weight", offset=1.0),
     ),
     keys={
-        **{ours: key for ours, key in LLAMA.keys.items() if ours != "use_ffn_bias"},
+        **_WITHOUT_FFN_BIAS,
         "attention_sliding_window_length": "sliding_window",
         "attention_logit_softcapping": "attn_logit_softcapping",
         "final_logit_softcapping": "final_logit_softcapping",

@@ -56,6 +56,8 @@ CASES = {
         "attn_logit_softcapping": 5.0,
         "final_logit_softcapping": 3.0,
     },
+    "qwen2": LLAMA,
+    "qwen3": {**LLAMA, "head_dim": 8},
     "llama": LLAMA,
     "llama-tied": {**LLAMA, "num_key_value_heads": 4, "tie_word_embeddings": True},
 }
