@@ -23,7 +23,9 @@ ANSWER_S = 600.0
 def serving_parser(command: str) -> argparse.ArgumentParser:
     """Build the argparse parser of one of the commands."""
     parser = argparse.ArgumentParser(prog=f"waferstream {command}", allow_abbrev=False)
-    parser.add_argument("model_dir", type=Path, help="folder of a trained model")
+    parser.add_argument(
+        "model_dir", type=Path, help="folder of a trained model, or of one of Hugging Face"
+    )
     if command == "generate":
         _add_request(parser)
     else:
@@ -70,7 +72,8 @@ def _generate(given: argparse.Namespace) -> int:
     pieces: queue.Queue[object] = queue.Queue()
     sampling = Sampling(given.seed, given.temperature, given.top_p, given.top_k)
     with Answers(given.model_dir) as answers:
-        answers.ask(given.prompt, sampling, pieces.put, given.max_tokens, given.stop)
+        tokens = answers.model.text.encode(given.prompt)
+        answers.ask(tokens, sampling, pieces.put, given.max_tokens, given.stop)
         return _print_pieces(pieces, prints_json=given.json)
 
 

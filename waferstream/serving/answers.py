@@ -24,8 +24,8 @@ from waferstream.serving.clock import EmulatedTime, ServiceClock
 from waferstream.serving.model import ServedModel, load_model
 from waferstream.serving.text import StopFilter
 
-CONCURRENT_CONTEXTS = 64
-"""Sequences of full length that run at once; more wait."""
+CACHE_BYTES = 2 << 30
+"""The memory of keys and values; requests wait for room in it."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Answers:
 
     def __init__(self, folder: Path) -> None:
         self.model: ServedModel = load_model(folder)
-        stage = Stage(self.model.scores, self.model.text.vocabulary, self.model.context)
-        context = self.model.context
-        limits = Limits(context, cache_tokens=CONCURRENT_CONTEXTS * context)
-        self._clock = ServiceClock(self.model.shape, context)
-        self._engine = Engine(stage, Batcher(limits))
+        stage = Stage(self.model.scores, self.model.vocabulary, self.model.context)
+        cache_tokens = CACHE_BYTES // self.model.token_bytes
+        self._limits = Limits(min(self.model.context, cache_tokens), cache_tokens)
+        self._clock = ServiceClock(self.model.shape, self.model.context)
+        self._engine = Engine(stage, Batcher(self._limits))
 
     def __enter__(self) -> Self:
         return self
@@ -71,16 +71,16 @@ class Answers:
 
     def ask(
         self,
-        prompt: str,
+        tokens: tuple[int, ...],
         sampling: Sampling,
         heard: Callable[[Piece | AnswerFailed], None],
         max_tokens: int | None = None,
         stops: Sequence[str] = (),
     ) -> Answer:
-        """Ask for the continuation of a text.
+        """Ask for the continuation of tokens.
 
         Args:
-            prompt: The text.
+            tokens: The prompt.
             sampling: How tokens are drawn.
             heard: Gets the pieces, in another thread.
             max_tokens: The most tokens; None for what the context leaves.
@@ -89,10 +89,10 @@ class Answers:
         Raises:
             ConfigError: It does not fit the context.
         """
-        tokens = self.model.text.encode(prompt)
         if max_tokens is None:
-            max_tokens = max(1, self.model.context - len(tokens))
-        request = Request(f"req-{uuid.uuid4().hex}", tokens, max_tokens, sampling)
+            max_tokens = max(1, self._limits.context - len(tokens))
+        name = f"req-{uuid.uuid4().hex}"
+        request = Request(name, tokens, max_tokens, sampling, self.model.text.ends)
         answer = Answer(self._engine, request, self._clock, self.model, heard, stops)
         self._engine.submit(request, answer.take)
         return answer

@@ -82,8 +82,9 @@ class _Service:
         self._check_model(asked.model)
         pieces = _Pieces()
         try:
+            tokens = asked.tokens(self._answers.model.text)
             answer = self._answers.ask(
-                asked.prompt, asked.sampling(), pieces.put, asked.most_tokens, asked.stops
+                tokens, asked.sampling(), pieces.put, asked.most_tokens, asked.stops
             )
         except WaferStreamError as error:
             raise _RefusedError(*failure(error)) from error
@@ -101,7 +102,7 @@ class _Service:
             raise _RefusedError(404, body)
 
     def _about(self) -> dict[str, Any]:
-        created = int(self._answers.model.checkpoint.stat().st_mtime)
+        created = int(self._answers.model.weights.stat().st_mtime)
         return {
             "id": self._name, "object": "model", "created": created, "owned_by": "waferstream",
             "context_length": self._answers.model.context,

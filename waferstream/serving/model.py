@@ -1,20 +1,26 @@
-"""The model of a folder that a training has left."""
+"""The model of a folder: what a training has left, or a model of Hugging Face."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
 from appliance.checkpoints.folder import CheckpointFolder
 from csnode.inference.stage import Scores
 from waferstream.baselines.wafer_inference import Decoder
 from waferstream.config.phases import load_params
-from waferstream.core.errors import ConfigError
-from waferstream.serving.text import ByteText
+from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.serving.text import ByteText, Text
+from waferstream.serving.tokenizer import TokenizedText
 from waferstream.training.checkpoints.restoring import load_weights
 from waferstream.training.setup.model import make_model
+from waferstream.workload.hugging_face import CONVERSIONS, read_hf, read_json
+from waferstream.workload.models import build_model
 
 LATEST = "latest_run.log"
 """A link in the folder of a model to the log of its last run, whose folder has its parameters."""
@@ -22,71 +28,132 @@ LATEST = "latest_run.log"
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model that answers tokens."""
+    """A model that answers tokens.
+
+    Attributes:
+        name: That of its folder.
+        weights: The file or folder of its weights.
+        scores: Its forward pass.
+        text: How it reads and writes text.
+        vocabulary: Its tokens, of which the text may know fewer.
+        context: The most tokens of a sequence.
+        token_bytes: What keys and values of a token take on this host.
+        shape: What the emulated machine is asked for.
+    """
 
     name: str
-    checkpoint: Path
+    weights: Path
     scores: Scores
-    text: ByteText
+    text: Text
+    vocabulary: int
     context: int
+    token_bytes: int
     shape: Decoder
-    """What the emulated machine is asked for."""
+
+    @classmethod
+    def of(cls, module: nn.Module, weights: Path, folder: Path, text: Text) -> ServedModel:
+        """Return a decoder of the zoo as a model that answers.
+
+        Raises:
+            ConfigError: It is no decoder, or has fewer tokens than its text.
+        """
+        logits, config = getattr(module, "logits", None), getattr(module, "config", None)
+        if logits is None or config is None:
+            raise _no_answers(folder, type(module).__name__, "a decoder, with scores of tokens")
+        if config.vocab_size < text.vocabulary:
+            tokens = f"{config.vocab_size} tokens"
+            raise _no_answers(folder, tokens, f"at least the {text.vocabulary} of its text")
+
+        def scores(tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = logits(tokens, position_ids=positions)
+            return found
+
+        width = config.num_heads * config.head_dim
+        return cls(
+            name=folder.resolve().name,
+            weights=weights,
+            scores=scores,
+            text=text,
+            vocabulary=config.vocab_size,
+            context=config.max_position_embeddings,
+            token_bytes=2 * 4 * config.num_hidden_layers * width,
+            shape=Decoder(
+                dim=config.hidden_size,
+                ffn=config.filter_size,
+                layers=config.num_hidden_layers,
+                kv_dim=config.num_kv_heads * config.head_dim,
+            ),
+        )
 
 
 def load_model(folder: Path) -> ServedModel:
-    """Load the newest checkpoint of a folder into the model that was trained.
+    """Load the model of a folder, in fp32.
 
     Raises:
-        ConfigError: The folder has no run or no checkpoint, or its model does not answer text.
-        CheckpointError: The checkpoint is damaged, or not of the model.
+        ConfigError: The folder has no model that answers.
+        CheckpointError: Its weights are damaged, or of another model.
     """
+    return _of_hugging_face(folder) if (folder / "config.json").is_file() else _of_run(folder)
+
+
+def _of_run(folder: Path) -> ServedModel:
+    """Load the newest checkpoint of a folder into the model that was trained."""
     init = load_params(_params_of(folder)).trainer.init
     checkpoint = CheckpointFolder(folder, init.checkpoint.checkpoint_name).newest()
     if checkpoint is None:
-        raise ConfigError(
-            "a folder to serve must have a checkpoint",
-            code="nothing-to-serve",
-            where=str(folder),
-            remedy="train first: python run.py --params params.yaml --model_dir model_dir",
-        )
+        raise _nothing(folder, "a checkpoint")
     module = make_model(init).eval()
-    logits, config = getattr(module, "logits", None), getattr(module, "config", None)
-    if logits is None or config is None:
-        raise _no_answers(folder, type(module).__name__, "a decoder, which gives scores of tokens")
-    text = ByteText()
-    if config.vocab_size != text.vocabulary:
-        raise _no_answers(
-            folder, f"a vocabulary of {config.vocab_size}", "a vocabulary of 256: text as bytes"
-        )
+    served = ServedModel.of(module, checkpoint, folder, ByteText())
+    if served.vocabulary != ByteText.vocabulary:
+        tokens = f"{served.vocabulary} tokens, of an unknown tokenizer"
+        raise _no_answers(folder, tokens, "256 tokens, which are bytes")
     load_weights(module, checkpoint)
+    return served
 
-    def scores(tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = logits(tokens, position_ids=positions)
-        return found
 
-    shape = Decoder(
-        dim=config.hidden_size,
-        ffn=config.filter_size,
-        layers=config.num_hidden_layers,
-        kv_dim=config.num_kv_heads * config.head_dim,
-    )
-    return ServedModel(
-        folder.resolve().name, checkpoint, scores, text, config.max_position_embeddings, shape
-    )
+def _of_hugging_face(folder: Path) -> ServedModel:
+    """Load a folder that transformers has written."""
+    config = read_json(folder / "config.json")
+    kind = str(config.get("model_type"))
+    if kind not in CONVERSIONS:
+        raise _no_answers(folder, f"model_type {kind}", CONVERSIONS.rule)
+    section = CONVERSIONS[kind].section(config)
+    weights = CONVERSIONS[kind].to_ours(read_hf(folder), section)
+    module = _filled(build_model(section, seed=0), weights, folder)
+    return ServedModel.of(module, folder, folder, TokenizedText(folder))
+
+
+def _filled(module: nn.Module, weights: Mapping[str, Any], folder: Path) -> nn.Module:
+    """Return a model with weights in fp32."""
+    try:
+        module.load_state_dict({name: weight.float() for name, weight in weights.items()})
+    except RuntimeError as error:  # which lists all differences
+        raise CheckpointError(
+            "the weights do not match config.json",
+            code="checkpoint-keys-mismatch",
+            where=str(folder),
+            value=error,
+            remedy="save the model again with save_pretrained",
+        ) from error
+    return module.eval()
 
 
 def _params_of(folder: Path) -> Path:
     """Return the configuration of the last run of a folder."""
     params = (folder / LATEST).resolve().parent / "trainer_params.yaml"
     if not (folder / LATEST).exists() or not params.exists():
-        raise ConfigError(
-            "a folder to serve must be that of a trained model",
-            code="nothing-to-serve",
-            where=str(folder),
-            rule=f"model_dir of a run, which has {LATEST}",
-            remedy="train first: python run.py --params params.yaml --model_dir model_dir",
-        )
+        raise _nothing(folder, f"{LATEST} of a run, or config.json of a model of Hugging Face")
     return params
+
+
+def _nothing(folder: Path, rule: str) -> ConfigError:
+    return ConfigError(
+        "a folder to serve must have a model",
+        code="nothing-to-serve",
+        where=str(folder),
+        rule=rule,
+        remedy="train first: python run.py --params params.yaml --model_dir model_dir",
+    )
 
 
 def _no_answers(folder: Path, value: str, rule: str) -> ConfigError:
@@ -96,5 +163,5 @@ def _no_answers(folder: Path, value: str, rule: str) -> ConfigError:
         where=str(folder),
         value=value,
         rule=rule,
-        remedy="train the model of params.yaml, or another decoder on TextDataProcessor",
+        remedy="serve a decoder that was trained on TextDataProcessor, or one of Hugging Face",
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from waferstream.core.serving import Sampling
+from waferstream.serving.text import Text
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -85,10 +86,11 @@ class ChatRequest(_Asked):
     max_completion_tokens: Count | None = None
     max_tokens: Count | None = None
 
-    @property
-    def prompt(self) -> str:
-        """The texts of the messages, a line each: a model of bytes has no words for roles."""
-        return "\n".join(message.text for message in self.messages)
+    def tokens(self, text: Text) -> tuple[int, ...]:
+        """Return the tokens of the messages; ConfigError if the model does not know them."""
+        return text.encode_chat(
+            [{"role": each.role, "content": each.text} for each in self.messages]
+        )
 
     @property
     def most_tokens(self) -> int | None:
@@ -102,6 +104,10 @@ class CompletionRequest(_Asked):
     prompt: str
     max_tokens: Count | None = 16
     echo: Literal[False] = False
+
+    def tokens(self, text: Text) -> tuple[int, ...]:
+        """Return the tokens of the prompt."""
+        return text.encode(self.prompt)
 
     @property
     def most_tokens(self) -> int | None:

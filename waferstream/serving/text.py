@@ -1,37 +1,81 @@
-"""Text as tokens: bytes, as the zoo's ``TextDataProcessor`` reads them."""
+"""Text as tokens, and tokens as text."""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+Message = Mapping[str, str]
+"""A message of a chat: its ``role`` and its ``content``."""
 
 
-class ByteText:
-    """Text as the bytes of UTF-8."""
+class TextDecoder(Protocol):
+    """Text from the tokens of one answer, which may split characters."""
 
-    vocabulary = 256
+    def feed(self, token: int) -> str:
+        """Return the characters that a token completes."""
+
+    def end(self) -> str:
+        """Return what is left of a character that was not completed, as U+FFFD."""
+
+
+class Text(Protocol):
+    """How a model reads and writes text."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens."""
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end an answer."""
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a text."""
-        return tuple(text.encode())
+        """Return the tokens of a text to continue."""
+
+    def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Return the tokens of a chat to answer.
+
+        Raises:
+            ConfigError: The model knows no chats, or not these messages.
+        """
 
     def decoder(self) -> TextDecoder:
         """Return what turns the tokens of one answer into text."""
-        return TextDecoder()
 
 
-class TextDecoder:
-    """Text from tokens, whose characters may be split between tokens."""
+class ByteText:
+    """Text as the bytes of UTF-8, as the zoo's ``TextDataProcessor`` reads it."""
+
+    vocabulary = 256
+    ends: frozenset[int] = frozenset()
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the bytes of a text."""
+        return tuple(text.encode())
+
+    def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Return the bytes of the contents, a line each: there are no words for roles."""
+        return self.encode("\n".join(message["content"] for message in messages))
+
+    def decoder(self) -> ByteDecoder:
+        """Return what turns bytes into text."""
+        return ByteDecoder()
+
+
+class ByteDecoder:
+    """Text from bytes; those that are no text become U+FFFD."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def feed(self, token: int) -> str:
-        """Return the characters that a token completes; those that are none become U+FFFD."""
+        """Return the characters that a byte completes."""
         return self._decoder.decode(bytes((token,)))
 
     def end(self) -> str:
-        """Return what is left of a character that was not completed."""
+        """Return U+FFFD for a character that was not completed."""
         return self._decoder.decode(b"", final=True)
 
 

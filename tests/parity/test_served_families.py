@@ -1,0 +1,155 @@
+"""Models of Hugging Face, served: the tokens of transformers' own generation."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.errors import raises
+from tests.support.models.hugging_face_folder import CONTEXT, FAMILIES, OTHERS, write_folder
+from waferstream.core.errors import CheckpointError, ConfigError, WaferStreamError
+from waferstream.core.serving import AnswerFailed, Sampling
+from waferstream.serving.answers import Answers, End, Piece
+
+PROMPT = "def class import é the print "
+GREEDY = Sampling(1, temperature=0)
+WAIT_S = 60
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Answers]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with Answers(folder) as answers:
+            yield answers
+    finally:
+        torch.set_num_threads(threads)
+
+
+def answer(
+    answers: Answers, tokens: tuple[int, ...], sampling: Sampling = GREEDY, most: int | None = None
+) -> tuple[str, End]:
+    pieces: queue.Queue[Piece | AnswerFailed] = queue.Queue()
+    answers.ask(tokens, sampling, pieces.put, most)
+    text = ""
+    while True:
+        piece = pieces.get(timeout=WAIT_S)
+        assert isinstance(piece, Piece), piece
+        text += piece.text
+        if piece.end is not None:
+            return text, piece.end
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_greedy_answer_is_that_of_transformers(case: str, tmp_path: Path) -> None:
+    """Up to the context, or to a token that ends texts; scores are close after the prompt."""
+    model = write_folder(tmp_path, case)
+    with served(tmp_path) as answers:
+        text = answers.model.text
+        tokens = text.encode(PROMPT)
+        found, end = answer(answers, tokens)
+        with torch.no_grad():
+            scores = answers.model.scores(torch.tensor([tokens]), torch.arange(len(tokens))[None])
+            expected = model(torch.tensor([tokens])).logits
+            torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-4)
+            whole = model.generate(
+                torch.tensor([tokens]),
+                attention_mask=torch.ones(1, len(tokens), dtype=torch.long),
+                max_length=CONTEXT,
+                do_sample=False,
+                pad_token_id=0,
+            )[0, len(tokens) :].tolist()
+    is_ended = whole[-1] in text.ends
+    kept = whole[:-1] if is_ended else whole
+    decoder = text.decoder()
+    assert found == "".join(map(decoder.feed, kept)) + decoder.end()
+    assert end.completion_tokens == len(kept)
+    assert end.reason == ("stop" if is_ended else "length")
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_would_be_another_model_is_refused(case: str, tmp_path: Path) -> None:
+    write_folder(tmp_path, case)
+    code = "model-without-answers" if case == "opt" else "model-not-row-wise"
+    with raises(ConfigError, code):
+        Answers(tmp_path)
+
+
+def test_weights_in_bfloat16_are_served_in_fp32(tmp_path: Path) -> None:
+    """That is exact: fp32 has every value of bf16."""
+    model = write_folder(tmp_path, "llama", dtype=torch.bfloat16).float()
+    with served(tmp_path) as answers:
+        tokens = torch.tensor([answers.model.text.encode(PROMPT)])
+        with torch.no_grad():
+            found = answers.model.scores(tokens, torch.arange(tokens.shape[1])[None])
+            torch.testing.assert_close(found, model(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_chat_follows_the_template(tmp_path: Path) -> None:
+    """Its words for roles are tokens of their own."""
+    write_folder(tmp_path, "llama")
+    with served(tmp_path) as answers:
+        text = answers.model.text
+        tokens = text.encode_chat([{"role": "user", "content": "print"}])
+        assert tokens == text.encode("<|user|>print<e><|assistant|>")
+        found, end = answer(answers, tokens, Sampling(3), most=10)
+        assert answer(answers, tokens, Sampling(3), most=10)[0] == found
+        assert end.prompt_tokens == len(tokens)
+
+
+@pytest.mark.parametrize(
+    ("template", "code"),
+    [
+        ("{{ raise_exception('no') }}", "chat-not-rendered"),
+        ("{% for", "chat-not-rendered"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "chat-not-rendered"),
+        ("{% include '/etc/passwd' %}", "chat-not-rendered"),
+        ("{% for i in range(10**9) %}x{% endfor %}", "chat-not-rendered"),
+        (None, "no-chat-template"),
+    ],
+)
+def test_template_that_does_other_things_is_refused(
+    template: str | None, code: str, tmp_path: Path
+) -> None:
+    write_folder(tmp_path, "llama")
+    (tmp_path / "tokenizer_config.json").unlink()
+    if template is not None:
+        (tmp_path / "chat_template.jinja").write_text(template)
+    with served(tmp_path) as answers, raises(ConfigError, code):
+        answers.model.text.encode_chat([{"role": "user", "content": "x"}])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "code"),
+    [
+        ("tokenizer.json", "{", "tokenizer-not-readable"),
+        ("tokenizer.json", None, "tokenizer-not-readable"),
+        ("config.json", "{", "file-not-json"),
+        ("model.safetensors", "short", "hf-weights-not-readable"),
+        ("model.safetensors", None, "hf-weights-not-readable"),
+    ],
+)
+def test_damaged_folder_is_refused(
+    file: str, content: str | None, code: str, tmp_path: Path
+) -> None:
+    write_folder(tmp_path, "llama")
+    (tmp_path / file).unlink()
+    if content is not None:
+        (tmp_path / file).write_text(content)
+    with pytest.raises(WaferStreamError) as caught:
+        Answers(tmp_path)
+    assert caught.value.code == code
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    write_folder(tmp_path / "a", "llama")
+    write_folder(tmp_path / "b", "qwen3")
+    (tmp_path / "b" / "model.safetensors").rename(tmp_path / "a" / "model.safetensors")
+    with pytest.raises((CheckpointError, ConfigError)):
+        Answers(tmp_path / "a")
