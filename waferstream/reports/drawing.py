@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,17 @@ Color = Literal[
 """A colour that the style of the page defines."""
 Anchor = Literal["start", "middle", "end"]
 Point = tuple[float, float]
+
+CAUSE_COLORS: Mapping[str, Color] = {
+    "compute": "blue",
+    "overhead": "sky",
+    "straggler": "vermilion",
+    "weights": "orange",
+    "input": "green",
+    "reduce": "purple",
+    "idle": "light",
+}
+"""One colour for each cause of waferstream.machine.attribution, on all pages and pictures."""
 
 _MOST_POINTS = 800  # of a curve: more than a screen has columns
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from scripts.model_zoo.__main__ import Outcome
+from scripts.model_zoo.__main__ import FAMILIES, Outcome, small_params
 from scripts.model_zoo.data import (
     LATENT,
     LENGTH,
@@ -23,7 +23,6 @@ from scripts.model_zoo.data import (
     write_latents,
     write_t5,
 )
-from scripts.model_zoo.families import FAMILIES, small_params
 
 
 def test_params_are_those_of_the_checkout_at_a_small_size(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFor
 from waferstream.baselines.gpu.curve import Kind
 from waferstream.core.units import format_ps, format_rate
 from waferstream.machine.attribution import Attribution
-from waferstream.reports import style
+from waferstream.reports import drawing, style
 from waferstream.reports.curve.result import (
     GPU_STRATEGIES,
     CurvePoint,
@@ -29,15 +29,9 @@ from waferstream.reports.curve.result import (
 from waferstream.reports.evidence import ErrorBar
 
 CAUSE_COLORS = {
-    "compute": style.BLUE,
-    "overhead": style.SKY,
-    "straggler": style.VERMILION,
-    "weights": style.ORANGE,
-    "input": style.GREEN,
-    "reduce": style.PURPLE,
-    "idle": style.LIGHT,
+    cause: str(getattr(style, color.upper())) for cause, color in drawing.CAUSE_COLORS.items()
 }
-"""One colour for each cause of timing.attribution, in stacking order."""
+"""The colours of causes as matplotlib takes them, in stacking order."""
 
 _GPU_COLORS = (style.GREEN, style.VERMILION, style.PURPLE)
 _OTHER_COLOR = style.PURPLE  # of the machine that is compared

@@ -9,19 +9,8 @@ from markupsafe import Markup
 from swarmx.topology import Tree
 from waferstream.core.units import counted, format_bytes
 from waferstream.machine.sram import SramPlan, SramReport
-from waferstream.reports.drawing import WIDTH, Color, Drawing, Point, stacked
+from waferstream.reports.drawing import CAUSE_COLORS, WIDTH, Color, Drawing, Point, stacked
 from waferstream.reports.machine.use import LinkLoad
-
-CAUSE_COLORS: Mapping[str, Color] = {
-    "compute": "blue",
-    "overhead": "light",
-    "straggler": "purple",
-    "weights": "orange",
-    "input": "sky",
-    "reduce": "vermilion",
-    "idle": "faint",
-}
-"""Colours of the causes of timing.attribution."""
 
 _MOST_BOXES = 16  # of a level of the tree
 _BOX_WIDTH = 22.0  # where there is space

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from appliance.faults.plan import Fault, FaultLog
-from benchmarks.chaos.outcome import Hit, describe, hits_of, outcome, step_seconds
+from benchmarks.chaos.__main__ import Hit, describe, hits_of, outcome, step_seconds
 from benchmarks.chaos.training import Course, Kill
 
 KILLED = Fault(role="csx-0", step=11, kind="kill")
