@@ -18,8 +18,7 @@ from memoryx.job.gradient_changes import LossScaling
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.server import ServerSpec, WeightServer
 from waferstream.core.messages.messages import NormTotal
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.roles.role import Job, Report
 from waferstream.machine.hardware import MachineSpec

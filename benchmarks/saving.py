@@ -26,7 +26,7 @@ from memoryx.store.store import WeightStore
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.parts import read_parts, remove_parts
 from waferstream.checkpoint.writer import reserve_tensors
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 from waferstream.core.program.program import TensorSpec
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive

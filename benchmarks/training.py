@@ -17,7 +17,7 @@ from appliance.starting import start_cluster
 from benchmarks.streaming.workload import ADAMW, Workload
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.compiled import Compiled
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import InputFeed

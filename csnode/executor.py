@@ -26,7 +26,7 @@ from csnode.micro_batch import MicroBatch
 from csnode.streamed_weights import StreamedWeights
 from waferstream.core.errors import ApplianceError, WaferStreamError
 from waferstream.core.messages.payload import Payload, byte_ranges
-from waferstream.core.optimizer.loss_scale import LOSS_SCALE_INPUT
+from waferstream.core.optimizer import LOSS_SCALE_INPUT
 from waferstream.core.program.label_means import SEED_INPUT
 from waferstream.core.program.program import Program
 from waferstream.core.program.schedule import SegmentStep

@@ -18,9 +18,8 @@ from csnode.engine.spec import TORCH, EngineSpec
 from csnode.executor import Executor
 from csnode.gradients import GradientSum
 from csnode.lanes import Lanes, Running
-from csnode.micro_batch import MicroBatch
+from csnode.micro_batch import MicroBatch, SramLedger
 from csnode.results import NotFinite, Voting, not_finite, note_results, with_results
-from csnode.sram_ledger import SramLedger
 from waferstream.core.messages.messages import (
     BatchReady,
     BatchReleased,

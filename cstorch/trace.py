@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from cstorch import flags
+from cstorch import flags, tracing
 from cstorch.current import current_session
 from cstorch.recording.leaves import traits_of
 from cstorch.recording.loop import Closure, Loop
@@ -33,8 +33,7 @@ from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.state_watch import StateWatch
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.micro_batches import Cut
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.installation import InputFeed
@@ -191,10 +190,10 @@ class TracedStep:
         The arguments are those of a call; nothing is installed and no loop is needed, so that a
         simulation reads the very program that a run executes. The compile cache is not used.
         """
-        from cstorch.tracing.recording_step import compiled_at, record_step  # noqa: PLC0415  (slow)
-
-        recorded = record_step(current_session(), Call.of(self._function, args, kwargs), size)
-        compiled, _ = compiled_at(recorded, Fit(Cut(size, 1)))
+        steps = tracing.recording_step
+        call = Call.of(self._function, args, kwargs)
+        recorded = steps.record_step(current_session(), call, size)
+        compiled, _ = steps.compiled_at(recorded, Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
     def recorded_at(self, size: int) -> Captured:
@@ -202,12 +201,11 @@ class TracedStep:
 
         A step whose program came from the compile cache is recorded now.
         """
-        from cstorch.tracing.recording_step import record_step  # noqa: PLC0415  (slow)
-
         recorded = self._installed.recorded
         recording = recorded.recording
         if recording is None:
-            recording = record_step(recorded.session, recorded.call, size).recording
+            again = tracing.recording_step.record_step(recorded.session, recorded.call, size)
+            recording = again.recording
         assert recording is not None, "it has just been made"
         return recording.at(size)
 
@@ -266,9 +264,7 @@ class TracedStep:
         assert call.state is not None, "a step that is watched begins in a known state"
         cut = fitted.fit.cut
         if cut.num_micro_batches > 1 and call.state.has_counted():
-            from cstorch.tracing.recording_step import check_counts  # noqa: PLC0415  (slow)
-
-            check_counts(session, call, cut.size)
+            tracing.recording_step.check_counts(session, call, cut.size)
             self._watch.has_checked_counts = True
 
     def _run_again(self, session: Session, loop: Loop, call: Call) -> None:
@@ -277,13 +273,11 @@ class TracedStep:
         If it records other constants, they become inputs of the program; if it records other ops,
         another program is installed.
         """
-        from cstorch.tracing.run_again import RunAgain  # noqa: PLC0415  (slow)
-
         watch = self._watch
         assert watch is not None, "its watch has asked for the run"
         with watch.running() as state:
             call = replace(call, state=state)
-            again = RunAgain.of(session, call, self._installed)
+            again = tracing.run_again.RunAgain.of(session, call, self._installed)
             if again.keeps_program:
                 self._fitted = again.kept()
             else:
@@ -309,14 +303,13 @@ class TracedStep:
         Raises:
             ApplianceCompilationError: The body records other ops than at first.
         """
-        from cstorch.tracing.recording_step import Recordings, digest_at  # noqa: PLC0415  (slow)
-
         session.settle()  # the body sees the state after the steps called so far
         fitted = self._installed
         assert fitted.fit is not None, "a step that is to be traced again has no key"
-        recorded = Recordings(session, call).of(fitted.fit.cut.size)
+        steps = tracing.recording_step
+        recorded = steps.Recordings(session, call).of(fitted.fit.cut.size)
         optimizer = recorded.optimizer_of(fitted.compiled, loop.last_step)
-        is_same = digest_at(recorded, fitted.fit) == fitted.compiled.program.digest
+        is_same = steps.digest_at(recorded, fitted.fit) == fitted.compiled.program.digest
         if not is_same or (optimizer is None) != (fitted.optimizer is None):
             raise ApplianceCompilationError(
                 "a traced step must record the same ops in every iteration",

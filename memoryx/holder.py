@@ -12,7 +12,7 @@ from memoryx.store.journal import Journal
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
 from waferstream.core.digest import weights_digest
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.program.stream_plan import assign_servers
 from waferstream.core.roles.commands import (

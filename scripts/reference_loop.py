@@ -33,7 +33,7 @@ from waferstream.config.params import InitConfig, Params
 from waferstream.config.phases import load_params
 from waferstream.core.digest import weights_digest
 from waferstream.core.errors import WaferStreamError
-from waferstream.core.optimizer.weight_averages import advance, averages_among
+from waferstream.core.optimizer import advance, averages_among
 from waferstream.core.program.micro_batches import Cut
 from waferstream.core.rng import stream_key
 from waferstream.numerics.precision import StreamPrecision

@@ -135,7 +135,7 @@ class SparseWeights:
 
 
 class LossScaling:
-    """The loss scale of a run: fixed, or as in ``waferstream.core.optimizer.loss_scale``."""
+    """The loss scale of a run: fixed, or as in ``waferstream.core.optimizer``."""
 
     def __init__(self, init: InitConfig) -> None:
         scaler = make_scaler(init)

@@ -19,7 +19,7 @@ from appliance.coordinator.roles import in_parts
 from appliance.coordinator.step_results import StepResult
 from waferstream.core.events import RecoveryEvent
 from waferstream.core.messages.watch import NOTHING, Watch
-from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer import LossScale
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Command, Result
 from waferstream.machine.trace import Activities

@@ -53,8 +53,7 @@ from waferstream.core.digest import weights_digest
 from waferstream.core.events import RecoveryEvent
 from waferstream.core.messages.messages import COORDINATOR
 from waferstream.core.messages.watch import Watch
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.roles.activities import Place
 from waferstream.core.roles.commands import (

@@ -25,7 +25,7 @@ from appliance.health.link_waits import longest_waits
 from memoryx.optim.cost import update_cost
 from waferstream.compiler.results.step_means import closed
 from waferstream.core.errors import DataError
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import NormInput, Program, ProgramKind
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Job, Report, Value

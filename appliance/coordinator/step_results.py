@@ -22,7 +22,7 @@ import torch
 
 from waferstream.core.errors import ConfigError, NotFiniteStepError
 from waferstream.core.messages.watch import TensorNorms, first_of
-from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer import LossScale
 from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.roles.role import Report, Value
 from waferstream.machine.attribution import StepTiming

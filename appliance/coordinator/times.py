@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from appliance.elaboration.elaborate import costed_program
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from waferstream.core.messages.messages import COORDINATOR
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.roles.activities import ActivityLog, Interval, earliest
 from waferstream.core.roles.installation import Installation

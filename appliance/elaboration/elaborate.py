@@ -35,7 +35,7 @@ from swarmx.switch import SwitchSpec
 from swarmx.topology import HostTree, Tree
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.messages.messages import switch_name, worker_name
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.micro_batches import check_batch
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.program.schedule import Rounds

@@ -15,8 +15,7 @@ from appliance.jobs.owner import Owner
 from appliance.jobs.store import FILE, JobStore
 from appliance.spec import load_cluster
 from benchmarks.fuzz.campaign import Target, through_file
-from benchmarks.fuzz.conversion_targets import conversion_targets
-from benchmarks.fuzz.file_targets import file_targets
+from benchmarks.fuzz.file_targets import conversion_targets, file_targets
 from benchmarks.fuzz.mutations import of_bytes, of_trees
 from swarmx.links.memory import MemorySlab
 from swarmx.links.unix.connection import decode_message, encode_message

@@ -32,7 +32,7 @@ from memoryx.store.store import WeightStore
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.parts import read_parts
 from waferstream.checkpoint.writer import reserve_tensors, write_metadata
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.sparsity.nonzeros import Index
 from waferstream.core.units import GIB

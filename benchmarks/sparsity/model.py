@@ -7,7 +7,7 @@ import argparse
 import torch
 from torch import nn
 
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 from waferstream.core.sparsity.levels import Constant
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.reports.benchmark import positive

@@ -14,7 +14,7 @@ from cstorch.optim.optimizer import Optimizer
 from cstorch.recording.recorder import active_recorder
 from cstorch.recording.step_value import LossScaleValue, StepValue
 from waferstream.core.errors import ConfigError
-from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.optimizer import LossScale, LossScaleRule
 
 _WHERE = "cstorch.amp.GradScaler"
 _SMALLEST = 2.0**-14
@@ -33,7 +33,7 @@ class GradScaler:
     """The loss scale of a training step; keeps gradients within the range of a half type.
 
     MemoryX divides the gradients by the scale before it clips and applies them. A dynamic scale
-    (``loss_scale="dynamic"``) follows ``waferstream.core.optimizer.loss_scale``: where a gradient
+    (``loss_scale="dynamic"``) follows ``waferstream.core.optimizer``: where a gradient
     is not finite, the step is skipped on all weight servers and the scale is halved. Arguments and
     defaults are those of cerebras.pytorch; None is the default. ``skips_not_finite`` is our own:
     with it, a fixed scale skips the same steps as a dynamic one, and stays. The scale of the last

@@ -28,8 +28,7 @@ from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceNanError, WaferStreamError
 from waferstream.core.messages.messages import node_name
 from waferstream.core.messages.watch import NOTHING
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import FinishSaving, Install, TrainWith
 from waferstream.core.roles.installation import InputFeed, Installation

@@ -14,7 +14,7 @@ from memoryx.optim.rule import Rule
 from waferstream.core.errors import ConfigError, WaferStreamError
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.core.hyper_schedules.composed import ShiftedLR
-from waferstream.core.optimizer.spec import ParamGroup
+from waferstream.core.optimizer import ParamGroup
 from waferstream.core.sparsity.spec import WeightSparsity
 
 

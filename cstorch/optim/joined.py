@@ -13,7 +13,7 @@ from cstorch.optim.state import OptimizerState
 from cstorch.recording.recorded import RecordedOptimizer, RecordedScheduler
 from cstorch.sparse.masks import MaskView
 from waferstream.core.errors import ApplianceCompilationError
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 
 _REMEDY = "give each optimizer its own parameters, or trace a step for each"
 

@@ -29,7 +29,7 @@ from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied
 from memoryx.optim.rule import Rule
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError, WaferStreamError
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 
 Hook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
 

@@ -20,7 +20,7 @@ import torch
 from cstorch.remote.tensor import RemoteParameter
 from memoryx.optim.rule import Rule
 from waferstream.core.errors import ConfigError
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 
 
 class MissedUpdates:

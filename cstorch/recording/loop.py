@@ -9,9 +9,8 @@ from typing import Any, Protocol
 import torch
 
 from cstorch.recording.step_value import StepCall
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.program.loading import Loading
-from waferstream.core.program.program import ProgramKind
+from waferstream.core.optimizer import LossScale
+from waferstream.core.program.program import Loading, ProgramKind
 
 Closure = tuple[Callable[..., Any], Any]
 """A function to call after a step, and its (args, kwargs) with StepValues."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from waferstream.core.hyper_schedules.base import HyperSchedule
-from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, LossScaleRule, OptimizerSpec
 
 if TYPE_CHECKING:
     from cstorch.optim.state import OptimizerState

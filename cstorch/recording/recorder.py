@@ -25,9 +25,7 @@ from cstorch.recording.recorded import RecordedOptimizer, RecordedScaler, Record
 from cstorch.recording.step_value import HyperValue, StepValue
 from waferstream.compiler.capture.node_marks import loss_scale_placeholder, mark_limit
 from waferstream.core.errors import ApplianceCompilationError
-from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
-from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.optimizer.weight_averages import averages_among
+from waferstream.core.optimizer import LossScale, LossScaleRule, OptimizerSpec, averages_among
 from waferstream.numerics.cbfloat16 import PROXY
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from appliance.coordinator.step_results import StepResult
 from waferstream.core.errors import ApplianceCompilationError, WaferStreamError
-from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer import LossScale
 from waferstream.core.roles.role import Value
 
 

@@ -15,11 +15,9 @@ from appliance.host_cluster import HostCluster
 from cstorch.cluster.execution import Execution
 from cstorch.cluster.restored import load_weights
 from cstorch.optim.state import OptimizerState
-from cstorch.session.model import HeldModel
+from cstorch.session.model import HeldModel, StepCount
 from cstorch.session.settings import ProgramSettings
-from cstorch.session.step_count import StepCount
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.roles.commands import TrainWith
 from waferstream.numerics.precision import StreamPrecision

@@ -24,14 +24,12 @@ from cstorch.optim.state import OptimizerState, SavedState, announce_early
 from cstorch.recording.gradients_between import GradientsBetween
 from cstorch.recording.loop import Loop
 from cstorch.session.host_steps import HostSteps
-from cstorch.session.model import HeldModel
+from cstorch.session.model import HeldModel, StepCount
 from cstorch.session.settings import ProgramSettings
-from cstorch.session.step_count import StepCount
 from cstorch.terminal import report_text
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError, ProgramOrderError
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import Place
 from waferstream.core.roles.installation import InputFeed

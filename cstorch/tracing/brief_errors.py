@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
+from waferstream.compiler.capture.capture_errors import is_library
 from waferstream.core.errors import WaferStreamError
 from waferstream.host.tracebacks import VARIABLE, shows_all
 
@@ -50,8 +51,5 @@ def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 def _is_own(path: str) -> bool:
     """Return whether a file is part of the program, or of a library of models that it uses."""
-    # Imported here, as the compiler takes seconds: it is there when a step has failed.
-    from waferstream.compiler.capture.capture_errors import is_library  # noqa: PLC0415
-
     is_python = path.startswith(_PYTHON) and "site-packages" not in path
     return not is_python and not is_library(path)

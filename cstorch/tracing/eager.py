@@ -33,8 +33,7 @@ from cstorch.tracing.loss_result import loss_position
 from waferstream.compiler.capture.live_weights import live_weights
 from waferstream.compiler.results.step_means import close_step
 from waferstream.core.errors import ConfigError
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Value
 from waferstream.numerics.precision import StreamPrecision

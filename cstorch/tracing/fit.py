@@ -15,8 +15,7 @@ from cstorch.session.session import Session, model_of
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import capture_both, captured_sizes
 from waferstream.core.errors import ConfigError
-from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.loading import Loading
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.micro_batches import (
     FLAG,
     Cut,
@@ -25,7 +24,7 @@ from waferstream.core.program.micro_batches import (
     explored_sizes,
     share_of,
 )
-from waferstream.core.program.program import Program
+from waferstream.core.program.program import Loading, Program
 from waferstream.machine.sram import data_bytes, largest_with_recompute, plan_sram
 from waferstream.simulator.exploration import exploration_table, explore, fastest
 from waferstream.simulator.simulator import Simulator

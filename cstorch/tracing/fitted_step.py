@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from csnode.engine.regions import layer_regions, operand_dtype, regions_text
-from cstorch import flags
+from cstorch import flags, tracing
 from cstorch.amp import stream_precision
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
 from cstorch.notices import say_batch_norms
@@ -25,7 +25,7 @@ from cstorch.tracing.start_key import start_key
 from waferstream.compiler.artifact import ArtifactCache, schedule_listing
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.events import Milestone, StepCompiled
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.micro_batches import FILL_WAFER, Cut
 from waferstream.core.program.program import Program
 from waferstream.machine.program_report import program_report
@@ -100,22 +100,21 @@ def _compile_fitting(
     recordings: Recordings | None,
 ) -> tuple[RecordedStep, Compiled, Fit, bool]:
     """Return a recorded step, its program and fit, and whether it came from the cache."""
-    from cstorch.tracing.recording_step import Recordings, compiled_at  # noqa: PLC0415  (slow)
-
-    recordings = recordings or Recordings(session, call, forward)
+    steps = tracing.recording_step
+    recordings = recordings or steps.Recordings(session, call, forward)
 
     def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
         recorded = recordings.of(size)
-        compiled, _ = compiled_at(recorded, Fit(Cut(size, 1)))
+        compiled, _ = steps.compiled_at(recorded, Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
     first = Fit(first_cut(session, call.tensors[0].shape[0], compile_alone, loop.loading))
     recorded = recordings.of(first.cut.size)
-    compiled, was_cached = compiled_at(recorded, first, cache)
+    compiled, was_cached = steps.compiled_at(recorded, first, cache)
     fit = fit_to_wafer(session, compiled.program)
     if fit != first:
         recorded = recordings.of(fit.cut.size)
-        compiled, was_cached = compiled_at(recorded, fit, cache)
+        compiled, was_cached = steps.compiled_at(recorded, fit, cache)
     return recorded, compiled, fit, was_cached
 
 

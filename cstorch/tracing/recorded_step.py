@@ -12,7 +12,7 @@ from cstorch.session.session import Session, model_of
 from cstorch.tracing.call import Call
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 
 if TYPE_CHECKING:
     from waferstream.compiler.derivation.recording import Recording

@@ -22,7 +22,7 @@ from waferstream.core.errors import ApplianceCorruptionError
 from waferstream.core.messages.messages import GradientReady, NormPartial, NormTotal, server_name
 from waferstream.core.messages.partial_sum import PartialSum
 from waferstream.core.messages.reduce_order import Merger
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program
 from waferstream.core.program.stream_plan import Bucket
 from waferstream.numerics.precision import DTYPES

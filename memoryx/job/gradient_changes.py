@@ -11,8 +11,7 @@ from dataclasses import replace
 import torch
 
 from waferstream.core.messages.messages import NormTotal, WeightsReady
-from waferstream.core.optimizer.loss_scale import LossScale
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.roles.installation import GradientKernel
 from waferstream.core.roles.role import Job, Report
 

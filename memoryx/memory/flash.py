@@ -34,7 +34,7 @@ from waferstream.core.errors import (
     ApplianceRuntimeServerError,
     ConfigError,
 )
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import MASTER_BYTES, TensorSpec
 from waferstream.core.units import KIB, format_bytes
 

@@ -8,8 +8,7 @@ from math import ceil
 from typing import NamedTuple
 
 from memoryx.optim.rule import Hyper, Shape, rule_named, state_bytes
-from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.optimizer.weight_averages import FLOPS_OF_AVERAGE
+from waferstream.core.optimizer import FLOPS_OF_AVERAGE, OptimizerSpec
 from waferstream.core.program.program import MASTER_BYTES, TensorSpec
 
 

@@ -15,7 +15,7 @@ from math import ceil, prod
 import torch
 
 from memoryx.optim.rule import STATE_BYTES_PER_ELEMENT, Shape, rule_named
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import MASTER_BYTES, Program
 from waferstream.core.sparsity.nonzero_bytes import bitmap_bytes
 from waferstream.core.sparsity.spec import WeightSparsity

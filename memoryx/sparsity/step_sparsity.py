@@ -19,7 +19,7 @@ from dataclasses import replace
 from math import prod
 
 from memoryx.optim.cost import state_bytes_per_element
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import MASTER_BYTES, TensorSpec
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.machine.densities import StepSparsity

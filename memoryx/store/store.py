@@ -12,8 +12,7 @@ from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.packing import Packing
 from memoryx.store.holdings import Holdings
 from waferstream.checkpoint import parameter_of
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
-from waferstream.core.optimizer.weight_averages import WeightAverage, advance
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup, WeightAverage, advance
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.sparsity.nonzeros import Index
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from modelzoo.data.order import SampleOrder
 from waferstream.core.errors import DataError
-from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
+from waferstream.core.program.program import UNKNOWN_LOADING, Loading
 from waferstream.workload.data import Batch
 
 EarlierKey = Annotated[Any, Field(description="A key of earlier releases, without effect.")]

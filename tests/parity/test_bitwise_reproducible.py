@@ -48,7 +48,7 @@ from tests.support.runs.tiny_training import (
     train_on_cluster,
 )
 from waferstream.config.params import InitConfig
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.role import Job, Value

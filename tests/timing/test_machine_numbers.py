@@ -19,8 +19,8 @@ from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import ScalableProgram, capture_both
 from waferstream.core.config import validate
 from waferstream.core.errors import ApplianceResourceExhausted
-from waferstream.core.program.loading import Loading
 from waferstream.core.program.micro_batches import MicroBatchPolicy
+from waferstream.core.program.program import Loading
 from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.start_up import checkpoint_ps
 from waferstream.numerics.precision import StreamPrecision

@@ -22,8 +22,7 @@ from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from waferstream.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
 from waferstream.config.params import TrainerConfig
 from waferstream.config.phases import load_params
-from waferstream.core.program.loading import Loading
-from waferstream.core.program.program import Program, ProgramKind
+from waferstream.core.program.program import Loading, Program, ProgramKind
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulation.study import training_loading
 from waferstream.workload.models import parameter_shapes, training_example

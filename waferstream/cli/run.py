@@ -9,6 +9,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from appliance.spec import ClusterSpec, RuntimeSpec, load_cluster
+from appliance.user_code import importing_from
 from waferstream.cli.arguments import Arguments, check_names
 from waferstream.config.params import Params
 from waferstream.config.phases import check_phases, load_phases, only_phase
@@ -22,7 +24,6 @@ from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 
 if TYPE_CHECKING:
-    from appliance.spec import ClusterSpec, RuntimeSpec
     from waferstream.reports.curve.result import CurveResult
     from waferstream.reports.run.summary import RunSummary
     from waferstream.training.trace_request import TraceRequest
@@ -46,9 +47,6 @@ def run(arguments: Arguments, command: str) -> None:
     phases = _checked_phases(arguments)
     check_names(command)
     cluster = cluster_of(arguments)
-    # Importing torch takes seconds: report a wrong command line or file before that.
-    from appliance.user_code import importing_from  # noqa: PLC0415
-
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
     own = [path for job in jobs for path in search_path(job)]
     with (
@@ -155,8 +153,6 @@ def _ray_starting(
 
 def cluster_of(arguments: Arguments) -> ClusterSpec:
     """Return the machine of a command line."""
-    from appliance.spec import ClusterSpec, load_cluster  # noqa: PLC0415
-
     cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
     if not arguments.is_local:
         return cluster

@@ -24,7 +24,7 @@ from waferstream.compiler.passes.rematerialize import recompute_layers, recomput
 from waferstream.compiler.results.shares import Shared, share_batch
 from waferstream.compiler.segments import build_segments
 from waferstream.core.errors import ApplianceCompilationError
-from waferstream.core.optimizer.loss_scale import LOSS_SCALE_INPUT
+from waferstream.core.optimizer import LOSS_SCALE_INPUT
 from waferstream.core.program.label_means import SEED_INPUT
 from waferstream.core.program.program import Program, ProgramKind, TensorResult
 from waferstream.core.roles.installation import SizedKernels

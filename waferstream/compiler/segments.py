@@ -20,7 +20,7 @@ from waferstream.compiler.passes.layers import SegmentKey
 from waferstream.compiler.passes.rematerialize import weight_only
 from waferstream.compiler.storages import internals, needed_for
 from waferstream.compiler.work import work_of
-from waferstream.core.optimizer.loss_scale import LOSS_SCALE_INPUT
+from waferstream.core.optimizer import LOSS_SCALE_INPUT
 from waferstream.core.program.kernel_source import KernelSource, kernel_source
 from waferstream.core.program.label_means import SEED_INPUT
 from waferstream.core.program.segment import Segment, Stash

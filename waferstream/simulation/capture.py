@@ -32,7 +32,7 @@ from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.callbacks import Lora
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import ConfigError, DataError
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.host.files import replacing

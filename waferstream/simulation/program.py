@@ -28,7 +28,7 @@ from cstorch.tracing.fit import group_of_samples
 from waferstream.compiler.derivation.scale import captured_sizes
 from waferstream.config.sections.init import LoopConfig
 from waferstream.core.errors import ConfigError
-from waferstream.core.program.loading import UNKNOWN_LOADING
+from waferstream.core.program.program import UNKNOWN_LOADING
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.reports.curve.result import CurvePoint, CurveResult
 from waferstream.scaling.sweep import SimulationRequest

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from appliance.spec import ClusterSpec
 from waferstream.config.params import Params, TrainerConfig
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
-from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
 from waferstream.core.program.micro_batches import (
     FILL_WAFER,
     Cut,
@@ -18,7 +17,7 @@ from waferstream.core.program.micro_batches import (
     explored_sizes,
     rounds_of,
 )
-from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
+from waferstream.core.program.program import BYTES_PER_ELEMENT, UNKNOWN_LOADING, Loading, Program
 from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.sram import data_bytes, describe
 from waferstream.machine.start_up import start_up

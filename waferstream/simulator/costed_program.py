@@ -9,9 +9,8 @@ from itertools import groupby
 
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from memoryx.tiers import Tiers, tiers_of
-from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
 from waferstream.core.program.micro_batches import Cut
-from waferstream.core.program.program import Program
+from waferstream.core.program.program import UNKNOWN_LOADING, Loading, Program
 from waferstream.core.program.schedule import Schedule, SegmentStep, schedule_of
 from waferstream.core.program.stream_plan import StreamPlan
 from waferstream.core.sparsity.spec import WeightSparsity

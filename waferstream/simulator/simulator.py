@@ -21,10 +21,9 @@ from memoryx.optim.cost import (
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
 from swarmx.topology import Tree, swarmx_nodes
 from waferstream.compiler.derivation.scale import ScalableProgram
-from waferstream.core.optimizer.spec import OptimizerSpec
-from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.micro_batches import Cut
-from waferstream.core.program.program import Program
+from waferstream.core.program.program import UNKNOWN_LOADING, Loading, Program
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.program.segment import ARITHMETIC_KINDS
 from waferstream.core.program.stream_plan import plan_streams

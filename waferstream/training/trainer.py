@@ -40,8 +40,7 @@ from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, 
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers.listeners import listening, make_input_logs, make_listeners
 from waferstream.training.observers.logger import Logger
-from waferstream.training.observers.observer import Observer
-from waferstream.training.observers.reporter import TrainingReporter
+from waferstream.training.observers.observer import Observer, TrainingReporter
 from waferstream.training.run import Run
 from waferstream.training.run_plan import RunPlan, plan_run
 from waferstream.training.setup.backend import scoped_flags

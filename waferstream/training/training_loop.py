@@ -21,7 +21,7 @@ from waferstream.training.checkpoints.provenance import STATE
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.not_finite import NotFiniteRule
-from waferstream.training.observers.reporter import TrainingReporter
+from waferstream.training.observers.observer import TrainingReporter
 from waferstream.training.run import Run
 from waferstream.training.run_plan import RunPlan, Stage
 from waferstream.training.setup.model import make_scaler

@@ -19,7 +19,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from waferstream.core.config import Config, before, validate
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.core.plugins import Plugins
-from waferstream.core.program.loading import UNKNOWN_LOADING, LoaderKind, Loading
+from waferstream.core.program.program import UNKNOWN_LOADING, LoaderKind, Loading
 from waferstream.workload import user_classes
 
 Batch = dict[str, torch.Tensor]

@@ -34,9 +34,8 @@ from cstorch.utils.data.given_loader import loader_of
 from cstorch.utils.data.loop_batches import EveryBatch, FirstBatch, batches_of
 from cstorch.utils.data.utils import Schedule
 from waferstream.core.errors import ConfigError, ProgramOrderError
-from waferstream.core.program.loading import Loading
 from waferstream.core.program.micro_batches import MicroBatchSize
-from waferstream.core.program.program import ProgramKind
+from waferstream.core.program.program import Loading, ProgramKind
 from waferstream.host.files import write_json
 
 log = logging.getLogger("waferstream")

@@ -13,7 +13,7 @@ from appliance.input.batches import GlobalBatches
 from cstorch.current import call_on_worker, existing_session
 from cstorch.utils.data.restartable import own_state
 from waferstream.core.errors import DataError
-from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import Loading
 
 BATCHES, SAMPLES = "batches", "samples_streamed"
 """Keys of a loader's state: global batches that training has read, and their samples."""

@@ -35,7 +35,7 @@ from modelzoo.data.language.masking import WORDS, MaskedBatches, Masking
 from modelzoo.data.language.vocabulary import CONTINUES, Vocabulary
 from modelzoo.data.source import EarlierKey, Samples
 from waferstream.core.errors import DataError
-from waferstream.core.program.loading import LoaderKind
+from waferstream.core.program.program import LoaderKind
 from waferstream.workload.data import Batch, BatchSource
 
 IGNORED = -100

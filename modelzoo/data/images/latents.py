@@ -19,7 +19,7 @@ from modelzoo.data.files.folders import FolderProcessor, Folders, cached, labell
 from modelzoo.data.order import mix64, standard_normal
 from modelzoo.data.source import OrderedBatches, RedrawnBatches
 from waferstream.core.errors import DataError
-from waferstream.core.program.loading import LoaderKind
+from waferstream.core.program.program import LoaderKind
 from waferstream.core.rng import stream_key
 from waferstream.core.units import MIB
 from waferstream.workload.data import Batch, BatchSource

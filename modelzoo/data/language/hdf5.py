@@ -29,7 +29,7 @@ from modelzoo.data.files.hdf5_samples import (
 from modelzoo.data.source import EarlierKey, OrderedBatches, Samples, find_files
 from waferstream.core.config import Config, before
 from waferstream.core.errors import DataError
-from waferstream.core.program.loading import LoaderKind
+from waferstream.core.program.program import LoaderKind
 from waferstream.workload.data import Batch, BatchSource, DataProcessor
 
 Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]

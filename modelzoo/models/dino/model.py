@@ -2,7 +2,7 @@
 
 The student sees small crops and large ones with hidden patches, the teacher whole large ones. No
 gradient trains the teacher: MemoryX averages the student's weights
-(waferstream.core.optimizer.weight_averages).
+(waferstream.core.optimizer).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from modelzoo.models.dino.config import (
 )
 from modelzoo.models.dino.parts import DinoLoss, Distillation, Head, KoLeoLoss, PatchLoss, Trunk
 from modelzoo.models.freezing import freeze
-from waferstream.core.optimizer.weight_averages import average_weights
+from waferstream.core.optimizer import average_weights
 from waferstream.core.program.micro_batches import Cut, check_groups
 from waferstream.core.rng import stream_key
 from waferstream.workload.models import ModelFamily

@@ -21,7 +21,7 @@ from appliance.local import LocalRoles
 from tests.support.plain_torch.plain_sgd import plain_sgd
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.compiled import Compiled
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import InputFeed, Installation
 from waferstream.machine.hardware import MachineSpec

@@ -24,7 +24,7 @@ from tests.support.roles.local_machine import (
 )
 from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from waferstream.core.messages.messages import Envelope
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation

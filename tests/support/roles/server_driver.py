@@ -22,8 +22,7 @@ from waferstream.core.messages.messages import (
     WeightsReleased,
 )
 from waferstream.core.messages.reduce_order import root
-from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import LossScale, LossScaleRule, OptimizerSpec
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.program.stream_plan import plan_streams

@@ -18,7 +18,7 @@ from tests.support.roles.server_driver import NUM_MICRO_BATCHES, TRAINED, Server
 from tests.support.roles.sorting_office import ORDERS
 from waferstream.core.messages.messages import GradientReady, NormTotal, WeightsReady
 from waferstream.core.messages.reduce_order import Subtree, root
-from waferstream.core.optimizer.loss_scale import LossScaleRule
+from waferstream.core.optimizer import LossScaleRule
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import collected_by
 from waferstream.core.program.stream_plan import Bucket

@@ -25,7 +25,9 @@ from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell
+from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.units import format_bytes
 
 if TYPE_CHECKING:
@@ -64,8 +66,6 @@ def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed
     """Return the bytes that the training of a params file needs at least on each host."""
     from appliance.elaboration.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
     from memoryx.sparsity.packing import held_bytes, packable  # noqa: PLC0415
-    from waferstream.config.phases import load_params  # noqa: PLC0415
-    from waferstream.core.optimizer.spec import OptimizerSpec  # noqa: PLC0415
     from waferstream.simulation.session import captured_studies, labels_of  # noqa: PLC0415
 
     params = load_params(path)

@@ -58,7 +58,7 @@ from waferstream.compiler.capture.traced_buffers import TracedBuffers
 from waferstream.compiler.results.norm_results import NO_NORMS
 from waferstream.compiler.results.step_state import StateUpdate
 from waferstream.core.errors import ApplianceCompilationError
-from waferstream.core.optimizer.weight_averages import averages_among
+from waferstream.core.optimizer import averages_among
 from waferstream.core.program.program import StepState, TensorSpec
 from waferstream.numerics.precision import DTYPES, NAMES, StreamPrecision
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import fx
 from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
 RECOMPUTE_KEYS = {
     "recompute_region": "waferstream_recompute_region",
@@ -67,18 +67,12 @@ def mark_limit() -> None:
 
 def running_graph() -> fx.Graph | None:
     """Return the graph that is being recorded, if one is."""
-    tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # slow to import
-    mode = None if tracing is None else tracing.get_proxy_mode()
+    mode = get_proxy_mode()
     return None if mode is None else mode.tracer.graph
 
 
 def node_of(traced: torch.Tensor) -> fx.Node:
     """Return the node of a tensor in the running trace."""
-    from torch.fx.experimental.proxy_tensor import (  # noqa: PLC0415  (slow)
-        get_proxy_mode,
-        get_proxy_slot,
-    )
-
     mode = get_proxy_mode()
     assert mode is not None, "a graph is being recorded"
     node: fx.Node = get_proxy_slot(traced, mode.tracer).proxy.node

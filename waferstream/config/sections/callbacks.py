@@ -147,7 +147,7 @@ class SkipSamples(Named):
 
 
 class Lora(Named):
-    """Train small matrices beside frozen weights (``waferstream.training.setup.lora``)."""
+    """Train small matrices beside frozen weights (``waferstream.training.setup.model``)."""
 
     lora_params: Annotated[tuple[LoraConfig, ...], one_or_many, Field(min_length=1)]
 

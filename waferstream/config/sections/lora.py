@@ -1,4 +1,4 @@
-"""Configuration of low-rank adaptation (``waferstream.training.setup.lora``)."""
+"""Configuration of low-rank adaptation (``waferstream.training.setup.model``)."""
 
 from __future__ import annotations
 

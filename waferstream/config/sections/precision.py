@@ -33,7 +33,7 @@ class PrecisionConfig(Section):
     loss_scaling_factor: PositiveFloat | Literal["dynamic"] = 1.0
     """Factor on the loss before the backward pass; gradients are divided by it afterwards.
 
-    ``dynamic`` follows the gradients (``waferstream.core.optimizer.loss_scale``); the next four
+    ``dynamic`` follows the gradients (``waferstream.core.optimizer``); the next four
     keys are for it, and null is the default of ``cstorch.amp.GradScaler``.
     """
     initial_loss_scale: PositiveFloat | None = None

@@ -68,7 +68,7 @@ class TensorSpec:
     dtype: str
     average_of: str = ""
     """The parameter whose moving average a parameter is, if any
-    (waferstream.core.optimizer.weight_averages)."""
+    (waferstream.core.optimizer)."""
 
     @cached_property
     def num_elements(self) -> int:
@@ -271,3 +271,26 @@ class Program:
         """Names that receive a gradient, in master order."""
         with_gradient = {name for segment in self.segments for name in segment.gradients}
         return tuple(spec.name for spec in self.parameters if spec.name in with_gradient)
+
+
+LoaderKind = Literal["hdf5", "csv", "npz", "other"]
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Describe the processes and files that load a job's samples.
+
+    The keys and the meaning of zero are those of the vendor's data loader configuration.
+    """
+
+    kind: LoaderKind = "other"
+    num_workers: int = 0
+    """Loader processes of one input worker; 0 loads in the worker itself."""
+    num_workers_per_csx: int = 0
+    """Input workers of one system; 0 takes the machine's number."""
+    num_files: int = 1
+    """Files that hold the samples."""
+
+
+UNKNOWN_LOADING = Loading()
+"""The loading of a data loader that states nothing."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.roles.installation import Installation
 from waferstream.core.roles.role import Command, Progress

@@ -13,10 +13,9 @@ from typing import Any
 
 from waferstream.core.messages.messages import replica_name, server_name
 from waferstream.core.messages.payload import payload_bytes
-from waferstream.core.optimizer.spec import OptimizerSpec
+from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.kernel_source import KernelSource
-from waferstream.core.program.loading import UNKNOWN_LOADING, Loading
-from waferstream.core.program.program import Program, ProgramKind
+from waferstream.core.program.program import UNKNOWN_LOADING, Loading, Program, ProgramKind
 from waferstream.core.program.schedule import (
     Rounds,
     Schedule,

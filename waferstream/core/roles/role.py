@@ -20,7 +20,7 @@ from waferstream.core.messages.message_numbers import MessageNumbers
 from waferstream.core.messages.messages import Envelope, Message
 from waferstream.core.messages.payload import Arena
 from waferstream.core.messages.watch import NOTHING, Finding, TensorNorms, Watch
-from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer import LossScale
 from waferstream.core.program.program import NormInput, ProgramKind
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.roles.activities import Interval

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pydantic import NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 
 from waferstream.core.config import Config
-from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import Loading
 from waferstream.core.units import PS_PER_US
 from waferstream.machine.hardware.sourced import Preset, Sourced, merged, preset, sourced
 

@@ -29,7 +29,7 @@ from tests.support.roles.mortal_cluster import (
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.core.errors import ApplianceRuntimeServerError, DataError
 from waferstream.core.events import Recovered, RecoveryDecided, SystemsReturned
-from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.optimizer import LossScale, LossScaleRule
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import Install, ReadLayout, ReadMasters, Restore
 from waferstream.core.roles.role import Command

@@ -15,7 +15,7 @@ from tests.support.errors import raises
 from tests.support.programs.cstorch_program import cluster_of, executor, losses, running_backend
 from tests.support.roles.local_machine import Regression
 from waferstream.core.errors import ApplianceCompilationError, ApplianceNanError, ConfigError
-from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.optimizer import LossScale, LossScaleRule
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf")])

@@ -25,7 +25,7 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import Regression
 from waferstream.core.errors import ApplianceCompilationError, WaferStreamError
-from waferstream.core.optimizer.loss_scale import LossScale
+from waferstream.core.optimizer import LossScale
 
 USES = {
     "item": (lambda value: value.item(), 2.5),

@@ -23,7 +23,7 @@ from tests.support.programs.small_programs import program
 from tests.support.roles.arenas import StrictArena
 from waferstream.core.messages.messages import GradientReady, NormPartial, NormTotal
 from waferstream.core.messages.reduce_order import Subtree, leaf, root
-from waferstream.core.optimizer.loss_scale import LossScaleRule
+from waferstream.core.optimizer import LossScaleRule
 from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.roles.role import Job, Report

@@ -8,7 +8,7 @@ from memoryx.job.gradient_changes import LossScaling
 from swarmx.links.memory import MemoryArena
 from tests.support.plain_torch.plain_sgd import plain_sgd
 from waferstream.core.messages.messages import NormTotal, WeightsReady
-from waferstream.core.optimizer.loss_scale import LossScale, LossScaleRule
+from waferstream.core.optimizer import LossScale, LossScaleRule
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Job, Report
 

@@ -23,7 +23,7 @@ from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.parts import read_parts
 from waferstream.checkpoint.writer import reserve_tensors, write_metadata
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 from waferstream.core.program.program import TensorSpec
 
 MIB = 1 << 20

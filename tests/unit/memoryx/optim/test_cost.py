@@ -11,9 +11,7 @@ from memoryx.optim.cost import NO_UPDATE, update_cost, waits_for_all
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
 from waferstream.core.hyper_schedules.decays import ConstantLR
-from waferstream.core.optimizer.loss_scale import LossScaleRule
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
-from waferstream.core.optimizer.weight_averages import WeightAverage
+from waferstream.core.optimizer import LossScaleRule, OptimizerSpec, ParamGroup, WeightAverage
 from waferstream.core.program.program import TensorSpec
 
 WEIGHT = TensorSpec("weight", (8, 4), "float32")

@@ -16,7 +16,7 @@ from tests.support.errors import raises
 from waferstream.checkpoint.writer import reserve_tensors, write_metadata
 from waferstream.core.config import validate
 from waferstream.core.errors import CheckpointError
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.sparsity.levels import Constant
 from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity

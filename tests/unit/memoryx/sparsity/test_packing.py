@@ -25,7 +25,7 @@ from waferstream.checkpoint.parts import read_parts
 from waferstream.checkpoint.reader import Reader
 from waferstream.checkpoint.writer import reserve_tensors, write_metadata
 from waferstream.core.config import validate
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 from waferstream.core.program.program import Program, TensorSpec
 from waferstream.core.sparsity.levels import Constant, Exp
 from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity

@@ -5,7 +5,7 @@ import torch
 from memoryx.store.journal import Journal
 from memoryx.store.store import WeightStore
 from tests.support.plain_torch.plain_sgd import SGD
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
 from waferstream.core.program.program import TensorSpec
 
 NAMES = ("a", "b")

@@ -21,8 +21,7 @@ from waferstream.checkpoint.writer import reserve_tensors, write_metadata
 from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.core.hyper_schedules.decays import ConstantLR, LinearLR
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
-from waferstream.core.optimizer.weight_averages import WeightAverage
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup, WeightAverage
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.program.stream_plan import assign_servers
 

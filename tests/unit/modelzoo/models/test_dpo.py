@@ -23,7 +23,7 @@ from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.config.sections.lora import LoraConfig
 from waferstream.core.errors import ConfigError
 from waferstream.numerics.precision import StreamPrecision
-from waferstream.training.setup.lora import LoraLinear, add_lora
+from waferstream.training.setup.model import LoraLinear, add_lora
 from waferstream.training.setup.parameter_groups import learning_rate_factors
 from waferstream.workload.models import build_model, model_config, training_example
 

@@ -11,7 +11,7 @@ from validation.families.workloads import (
     model_of,
     sequence_length,
 )
-from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import Loading
 
 
 def test_model_of_takes_sizes_from_columns() -> None:

@@ -11,9 +11,8 @@ from tests.support.programs.plain_steps import backward_step, mean_square
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import ScalableProgram, capture_both
-from waferstream.core.optimizer.spec import OptimizerSpec, ParamGroup
-from waferstream.core.program.loading import Loading
-from waferstream.core.program.program import ProgramKind
+from waferstream.core.optimizer import OptimizerSpec, ParamGroup
+from waferstream.core.program.program import Loading, ProgramKind
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.units import PS_PER_S
 from waferstream.machine.attribution import StepTiming

@@ -22,7 +22,7 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import random_batches
 from waferstream.core.errors import DataError
-from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import Loading
 
 
 def numbers(count: int, *, start: int = 0) -> list[int]:

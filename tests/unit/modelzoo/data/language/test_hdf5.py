@@ -13,7 +13,7 @@ from modelzoo.data.files.hdf5_samples import parse_subset
 from modelzoo.data.language.hdf5 import GptHDF5MapDataProcessor
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError, DataError
-from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import Loading
 from waferstream.workload.data import BatchSource, build_source
 
 

@@ -27,7 +27,7 @@ from tests.support.models.encoder_names import DINO_RULES, transformers_names
 from tests.support.models.tiny_dino import DATA, DINO, HEAD, LOSS, SPREAD, TRUNK
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
-from waferstream.core.optimizer.weight_averages import averages_among
+from waferstream.core.optimizer import averages_among
 from waferstream.workload.models import build_model, example_inputs
 from waferstream.workload.published_names import published_name
 

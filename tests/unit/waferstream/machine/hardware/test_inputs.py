@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waferstream.core.program.loading import Loading
+from waferstream.core.program.program import Loading
 from waferstream.core.units import PS_PER_S
 from waferstream.machine.hardware import InputSpec
 

@@ -1,1 +1,0 @@
-"""How a model is updated, as data: optimizer, loss scale, moving averages."""
