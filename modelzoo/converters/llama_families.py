@@ -13,6 +13,13 @@ _LLAMA3 = ["low_freq_factor", "high_freq_factor", "original_max_position_embeddi
 """Arguments of the rotation of LLaMA 3.1 besides its factor, which have the same names here."""
 
 
+_DEFAULTS = {
+    "share_embedding_weights": "tie_word_embeddings",
+    "use_ffn_bias": "mlp_bias",
+}
+"""Our keys that are false where their configuration, of an early release, lacks them."""
+
+
 def _rope_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return our keys of the rotation; ConfigError for scalings that are not converted."""
     rope = config.get("rope_parameters") or {"rope_theta": config.get("rope_theta", 10000.0)}
@@ -49,7 +56,8 @@ def _llama_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of LLaMA that are spelt otherwise: rotation and shared heads."""
     if config.get("head_dim") is not None:
         require(config, "head_dim", config["hidden_size"] // config["num_attention_heads"])
-    return {**_rope_keys(config), **_group_keys(config)}
+    defaults = {ours: config.get(key, False) for ours, key in _DEFAULTS.items()}
+    return {**defaults, **_rope_keys(config), **_group_keys(config)}
 
 
 def _llama_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,8 +155,12 @@ QWEN2 = replace(
 def _qwen3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of Qwen 3 that are spelt otherwise: its heads may be wider than the model."""
     head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    inner = head * config["num_attention_heads"]
-    return {**_rope_keys(config), **_group_keys(config), "attention_inner_dim": inner}
+    return {
+        **_rope_keys(config),
+        **_group_keys(config),
+        "attention_inner_dim": head * config["num_attention_heads"],
+        "share_embedding_weights": config.get("tie_word_embeddings", False),
+    }
 
 
 def _qwen3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,17 @@ def test_converted_model_computes_the_same_scores(case: str) -> None:
         torch.testing.assert_close(back[name], weight, rtol=0, atol=rounding)
 
 
+@pytest.mark.parametrize("case", ["llama", "qwen2", "qwen3", "mistral"])
+def test_keys_that_early_releases_lack_are_false(case: str) -> None:
+    """They had neither biases of feed-forward layers nor shared embeddings."""
+    config = theirs(case).config.to_dict()
+    family = DECODERS[config["model_type"]]
+    early = {k: v for k, v in config.items() if k not in ("mlp_bias", "tie_word_embeddings")}
+    section = family.section(early)
+    assert not section["use_ffn_bias"]
+    assert not section["share_embedding_weights"]
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_configuration_goes_there_and_back(case: str) -> None:
     config = theirs(case).config.to_dict()
