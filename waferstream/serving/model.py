@@ -1,9 +1,9 @@
-"""The model of a folder: what a training has left, or a model of Hugging Face."""
+"""The model of a folder or file: what a training has left, or others have published."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from csnode.inference.stage import Scores
 from waferstream.baselines.wafer_inference import Decoder
 from waferstream.config.phases import load_params
 from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.serving.gguf_file import PACKAGED, GgufFile, packaged_file
 from waferstream.serving.text import ByteText, Text
 from waferstream.serving.tokenizer import TokenizedText
 from waferstream.training.checkpoints.restoring import load_weights
 from waferstream.training.setup.model import make_model
-from waferstream.workload.hugging_face import CONVERSIONS, read_hf, read_json
+from waferstream.workload.hugging_face import CONVERSIONS, Weights, read_hf, read_json
 from waferstream.workload.models import build_model
 
 LATEST = "latest_run.log"
@@ -86,14 +87,22 @@ class ServedModel:
         )
 
 
-def load_model(folder: Path) -> ServedModel:
-    """Load the model of a folder, in fp32.
+def load_model(place: Path) -> ServedModel:
+    """Load a model in fp32.
+
+    Args:
+        place: The folder of a run, one of Hugging Face, a GGUF file, or the name of a model that a
+            package holds (``PACKAGED``).
 
     Raises:
-        ConfigError: The folder has no model that answers.
+        ConfigError: There is no model that answers.
         CheckpointError: Its weights are damaged, or of another model.
     """
-    return _of_hugging_face(folder) if (folder / "config.json").is_file() else _of_run(folder)
+    if str(place) in PACKAGED and not place.exists():
+        return _of_gguf(packaged_file(str(place)), name=str(place))
+    if place.suffix == ".gguf":
+        return _of_gguf(place, name=place.stem)
+    return _of_hugging_face(place) if (place / "config.json").is_file() else _of_run(place)
 
 
 def _of_run(folder: Path) -> ServedModel:
@@ -113,25 +122,32 @@ def _of_run(folder: Path) -> ServedModel:
 
 def _of_hugging_face(folder: Path) -> ServedModel:
     """Load a folder that transformers has written."""
-    config = read_json(folder / "config.json")
+    module = _converted(folder, read_json(folder / "config.json"), read_hf(folder))
+    return ServedModel.of(module, folder, folder, TokenizedText.of_folder(folder))
+
+
+def _of_gguf(path: Path, name: str) -> ServedModel:
+    """Load a file of llama.cpp."""
+    file = GgufFile(path)
+    module = _converted(path, file.config(), file.weights())
+    return replace(ServedModel.of(module, path, path, file.text()), name=name)
+
+
+def _converted(place: Path, config: Mapping[str, Any], theirs: Weights) -> nn.Module:
+    """Return our model of a config.json with their weights in fp32."""
     kind = str(config.get("model_type"))
     if kind not in CONVERSIONS:
-        raise _no_answers(folder, f"model_type {kind}", CONVERSIONS.rule)
+        raise _no_answers(place, f"model_type {kind}", CONVERSIONS.rule)
     section = CONVERSIONS[kind].section(config)
-    weights = CONVERSIONS[kind].to_ours(read_hf(folder), section)
-    module = _filled(build_model(section, seed=0), weights, folder)
-    return ServedModel.of(module, folder, folder, TokenizedText(folder))
-
-
-def _filled(module: nn.Module, weights: Mapping[str, Any], folder: Path) -> nn.Module:
-    """Return a model with weights in fp32."""
+    weights = CONVERSIONS[kind].to_ours(theirs, section)
+    module = build_model(section, seed=0)
     try:
         module.load_state_dict({name: weight.float() for name, weight in weights.items()})
     except RuntimeError as error:  # which lists all differences
         raise CheckpointError(
             "the weights do not match config.json",
             code="checkpoint-keys-mismatch",
-            where=str(folder),
+            where=str(place),
             value=error,
             remedy="save the model again with save_pretrained",
         ) from error

