@@ -16,8 +16,14 @@ from starlette.routing import Route
 from waferstream.core.errors import WaferStreamError, did_you_mean
 from waferstream.core.serving import AnswerFailed
 from waferstream.serving.answers import Answer, Answers, End, Piece
-from waferstream.serving.requests import ChatRequest, CompletionRequest, fault_of
-from waferstream.serving.responses import Shape, error_body, failure
+from waferstream.serving.requests import (
+    ChatRequest,
+    CompletionRequest,
+    Shape,
+    error_body,
+    failure,
+    fault_of,
+)
 from waferstream.version import VERSION
 
 BODY_BYTES = 1 << 20

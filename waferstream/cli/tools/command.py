@@ -7,6 +7,7 @@ commands and flags are those of the vendor's entry tool (Model Zoo 2.10, ``cli/m
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import pydoc
 import sys
@@ -14,9 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance.user_code import importing_from
+
+if TYPE_CHECKING:
+    from waferstream.core.config import Config
 
 TOOLS: Mapping[str, str] = {
     "config": "waferstream.cli.tools.config",
@@ -119,6 +123,28 @@ def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def field_rows(config: type[Config]) -> list[dict[str, Any]]:
+    """Return name, type and default of the keys of a configuration."""
+    return [
+        {
+            "key": field.alias or name,
+            "type": _type_name(field.annotation),
+            "default": "required" if field.is_required() else field.get_default(),
+        }
+        for name, field in config.model_fields.items()
+    ]
+
+
+def _type_name(annotation: Any) -> str:
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return name.replace("typing.", "")
+
+
+def first_line(subject: object) -> str:
+    """Return the first line of a docstring."""
+    return (inspect.getdoc(subject) or "").split("\n")[0]
 
 
 def run_tool(group: str, words: Sequence[str]) -> int:

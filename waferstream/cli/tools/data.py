@@ -10,8 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from appliance.input.batches import GlobalBatches, is_read_by_step
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show
-from waferstream.cli.tools.model import field_rows, first_line
+from waferstream.cli.tools.command import (
+    TABLE_FLAGS,
+    Command,
+    argument,
+    field_rows,
+    first_line,
+    show,
+)
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.workload.data import DATA_PROCESSORS, build_source, processor_class

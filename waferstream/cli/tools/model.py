@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
+from waferstream.cli.tools.command import (
+    TABLE_FLAGS,
+    Command,
+    argument,
+    field_rows,
+    first_line,
+    show,
+    tell_paths,
+)
 from waferstream.cli.tools.config import stock_files
 from waferstream.config.phases import load_params
-from waferstream.core.config import Config, load_yaml
+from waferstream.core.config import load_yaml
 from waferstream.training.setup.model import make_model
 from waferstream.workload.models import MODELS, model_family
 
@@ -48,28 +54,6 @@ def _info(given: argparse.Namespace) -> int:
 
 def _describe(given: argparse.Namespace) -> int:
     return show(given, field_rows(model_family(given.model, "model").config))
-
-
-def field_rows(config: type[Config]) -> list[dict[str, Any]]:
-    """Return name, type and default of the keys of a configuration."""
-    return [
-        {
-            "key": field.alias or name,
-            "type": _type_name(field.annotation),
-            "default": "required" if field.is_required() else field.get_default(),
-        }
-        for name, field in config.model_fields.items()
-    ]
-
-
-def _type_name(annotation: Any) -> str:
-    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    return name.replace("typing.", "")
-
-
-def first_line(subject: object) -> str:
-    """Return the first line of a docstring."""
-    return (inspect.getdoc(subject) or "").split("\n")[0]
 
 
 def _init_checkpoint(given: argparse.Namespace) -> int:

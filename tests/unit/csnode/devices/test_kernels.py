@@ -10,8 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from csnode.devices.kernels import PROCESSOR, moved
-from csnode.devices.plain_attention import attention, attention_backward
+from csnode.devices.kernels import PROCESSOR, attention, attention_backward, moved
 from csnode.micro_batch import MicroBatch
 from tests.support.errors import raises
 from tests.support.roles.local_machine import BF16, compile_model
