@@ -1,7 +1,7 @@
 """Files of llama.cpp (GGUF): a LLaMA with its weights, tokens and chat template in one file.
 
-Keys are those of the GGUF specification of ggml-org/ggml. Quantized weights are served as the fp32 numbers that
-they stand for.
+Keys are those of the GGUF specification of ggml-org/ggml. Quantized weights are served as the fp32
+numbers that they stand for.
 """
 
 from __future__ import annotations
