@@ -11,6 +11,11 @@ BLOCK = 64
 what is missing: torch's kernel on CPU gives a row the same bits for any number of such blocks."""
 
 
+def padded(tokens: int) -> int:
+    """Return the tokens of as many blocks as hold some."""
+    return -(-tokens // BLOCK) * BLOCK
+
+
 @dataclass
 class _Sequence:
     keys: dict[int, torch.Tensor] = field(default_factory=dict)  # by layer, (heads, tokens, D)
@@ -44,7 +49,7 @@ class KvCache:
         """
         held = self._sequences.setdefault(sequence, _Sequence())
         end = start + len(keys)
-        length = -(-end // BLOCK) * BLOCK
+        length = padded(end)
         found = []
         for kind, new in ((held.keys, keys), (held.values, values)):
             kind[layer] = _grown(kind.get(layer), new, length)

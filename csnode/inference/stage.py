@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from csnode.inference.cache import KvCache
+from csnode.inference.cache import KvCache, padded
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import Part
 
@@ -83,7 +83,7 @@ class RowMode(TorchFunctionMode):
         super().__init__()
         self._weights = weights
         self._cache = cache
-        self._parts = parts
+        self._parts = [(part, _mask_of(part)) for part in parts]
         self.num_layers = 0
         """Layers of attention so far."""
 
@@ -118,32 +118,28 @@ class RowMode(TorchFunctionMode):
         layer, first = self.num_layers, 0
         self.num_layers += 1
         mixed = torch.empty_like(query)
-        for part in self._parts:
+        for part, mask in self._parts:
             rows = slice(first, first + len(part.tokens))
             keys, values = self._cache.extend(
                 part.sequence, layer, part.start, key[rows, :, 0], value[rows, :, 0]
             )
-            mixed[rows] = _mixed(query[rows], keys, values, part.start, scale)
+            with _one_thread():
+                mixed[rows] = F.scaled_dot_product_attention(
+                    query[rows],
+                    keys.expand(len(mask), -1, -1, -1),
+                    values.expand(len(mask), -1, -1, -1),
+                    attn_mask=mask,
+                    scale=scale,
+                )
             first = rows.stop
         return mixed
 
 
-def _mixed(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, start: int, scale: float | None
-) -> torch.Tensor:
-    """Return the attention of rows (T, heads, 1, D) from a position on over keys (heads, S, D)."""
-    num_rows = len(query)
-    positions = torch.arange(start, start + num_rows)
-    hidden = torch.arange(keys.shape[1]) > positions[:, None]
-    mask = torch.zeros(hidden.shape, dtype=query.dtype).masked_fill(hidden, float("-inf"))
-    with _one_thread():
-        return F.scaled_dot_product_attention(
-            query,
-            keys.expand(num_rows, -1, -1, -1),
-            values.expand(num_rows, -1, -1, -1),
-            attn_mask=mask[:, None, None],
-            scale=scale,
-        )
+def _mask_of(part: Part) -> torch.Tensor:
+    """Return the term of scores of a part's rows over the blocks of its sequence, (T, 1, 1, S)."""
+    end = part.start + len(part.tokens)
+    later = torch.arange(padded(end)) > torch.arange(part.start, end)[:, None]
+    return torch.zeros(later.shape).masked_fill(later, float("-inf"))[:, None, None]
 
 
 @contextmanager
