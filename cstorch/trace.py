@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from cstorch import flags, tracing
 from cstorch.current import current_session
+from cstorch.optim.state import state_of
 from cstorch.recording.leaves import traits_of
 from cstorch.recording.loop import Closure, Loop
 from cstorch.recording.recorder import names_of
@@ -253,7 +254,7 @@ class TracedStep:
             state = fitted.compiled.program.state
             if session.model.adopt_state(state.used):
                 session.installed.clear()  # other programs have read them as constants
-            held = fitted.recorded.recorder.optimizer_state
+            held = state_of(fitted.recorded.recorder.optimizer)
             session.install(fitted.compiled, feed, fitted.optimizer, held)
         self._surroundings = _Surroundings.now(session, loop, fitted)
 
@@ -356,9 +357,9 @@ class TracedStep:
         The same where tables of hyper-parameters end before the loop does.
         """
         fitted, recorder = self._installed, self._installed.recorded.recorder
-        if recorder.optimizer_state is None:
+        if (state := state_of(recorder.optimizer)) is None:
             return
-        recorder.optimizer_state.adopt_replaced()
+        state.adopt_replaced()
         settings = recorder.settings()
         if settings == fitted.settings and loop.last_step <= fitted.num_steps:
             return

@@ -8,18 +8,16 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.jobs.job import PRIORITIES, Request
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
+from cstorch.witness import Witness
 from waferstream.core.config import Config, validate
 from waferstream.machine.hardware.streams import MOST_SERVERS
 from waferstream.machine.record import DEFAULT_LIMIT
-
-if TYPE_CHECKING:
-    from cstorch.referee.witness import Witness
 
 log = logging.getLogger("waferstream")
 

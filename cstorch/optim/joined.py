@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cstorch.optim.state import OptimizerState
+from cstorch.optim.state import OptimizerState, state_of
 from cstorch.recording.recorded import RecordedOptimizer, RecordedScheduler
 from cstorch.sparse.masks import MaskView
 from waferstream.core.errors import ApplianceCompilationError
@@ -26,7 +26,8 @@ class JoinedOptimizers:
         parameters = [p for group in self.param_groups for p in group["params"]]
         if len({*parameters}) < len(parameters):
             raise _refusal("two optimizer steps of one parameter", "optimizer-stepped-twice")
-        self.remote_state = JoinedState([each.remote_state for each in optimizers])
+        states = [state for each in optimizers if (state := state_of(each)) is not None]
+        self.remote_state = JoinedState(states)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:

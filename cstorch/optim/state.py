@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from cstorch.optim.parameter_updates import MissedUpdates
+from cstorch.recording.recorded import RecordedOptimizer
 from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
 from cstorch.sparse.masks import MaskView
 from memoryx.optim.rule import Hyper, Rule
@@ -345,3 +346,12 @@ class _Origin:
 def _name(parameter: torch.Tensor) -> str | None:
     """Return the name of a parameter in the compiled model, None if it is not in one."""
     return parameter._remote.name if isinstance(parameter, RemoteParameter) else None
+
+
+def state_of(optimizer: RecordedOptimizer | None) -> OptimizerState | None:
+    """Return the state of a recorded optimizer, None for none."""
+    if optimizer is None:
+        return None
+    state = optimizer.remote_state
+    assert isinstance(state, OptimizerState), "optimizers of cstorch.optim are recorded alone"
+    return state

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.core.optimizer import LossScale, LossScaleRule, OptimizerSpec
-
-if TYPE_CHECKING:
-    from cstorch.optim.state import OptimizerState
 
 
 class RecordedScheduler(Protocol):
@@ -53,6 +50,17 @@ class RecordedScheduler(Protocol):
         """Note how many steps have been done on the cluster."""
 
 
+class RecordedState(Protocol):
+    """The part of the state of an optimizer that the recorder uses."""
+
+    @property
+    def updates(self) -> int:
+        """Updates that it has seen."""
+
+    def note_done(self, steps: int) -> None:
+        """Note how many steps of training have been applied since step 1."""
+
+
 class RecordedOptimizer(Protocol):
     """The part of an optimizer that the recorder uses."""
 
@@ -61,8 +69,8 @@ class RecordedOptimizer(Protocol):
         """Its parameter groups."""
 
     @property
-    def remote_state(self) -> OptimizerState:
-        """Its state, held by MemoryX."""
+    def remote_state(self) -> RecordedState:
+        """Its state, held by MemoryX (``optim.state.state_of``)."""
 
     def spec(
         self,

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,9 +27,6 @@ from waferstream.compiler.capture.node_marks import loss_scale_placeholder, mark
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.optimizer import LossScale, LossScaleRule, OptimizerSpec, averages_among
 from waferstream.numerics.cbfloat16 import PROXY
-
-if TYPE_CHECKING:
-    from cstorch.optim.state import OptimizerState
 
 
 @dataclass
@@ -198,11 +195,6 @@ class Recorder:
                 "once per step",
             )
         self.schedulers.append(scheduler)
-
-    @property
-    def optimizer_state(self) -> OptimizerState | None:
-        """The state of the optimizer, None if the trace steps no optimizer."""
-        return None if self.optimizer is None else self.optimizer.remote_state
 
     def settings(self) -> list[object]:
         """Return all that decides further updates; equal to before if the user changed nothing."""

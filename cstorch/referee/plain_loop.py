@@ -16,7 +16,7 @@ from cstorch.optim.optimizer import Optimizer
 from cstorch.referee.draws import norms_of_micro_batches
 from cstorch.referee.op_log import OpLog, RanStep
 from cstorch.referee.rounds import RandomRounding, Rounds
-from cstorch.referee.values import StepValues, copy_of
+from cstorch.witness import StepValues, copy_of
 from memoryx.optim.rule import Parameter, State
 from waferstream.compiler.capture.autocast import autocast
 from waferstream.numerics.precision import StreamPrecision

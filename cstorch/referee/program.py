@@ -14,10 +14,9 @@ from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_rec
 from cstorch.referee.plain_loop import like_a_run
 from cstorch.referee.report import Report
 from cstorch.referee.rounds import Rounds, rounds_of
-from cstorch.referee.values import StepValues, copy_of
 from cstorch.referee.verdict import Verdict, first_different, judge_all
-from cstorch.referee.witness import Compute, StepsDone, Witness
 from cstorch.session.session import Session, model_of
+from cstorch.witness import Compute, StepsDone, StepValues, Witness, copy_of
 from waferstream.compiler.capture.captured import Captured
 from waferstream.core.errors import CheckError
 
@@ -38,7 +37,7 @@ def check_program(run: Run, steps: int) -> Report:
     recording = _Recording()
     witness = Witness(steps, after_step=recording.note)
     run(witness)
-    if witness.report is not None:
+    if isinstance(witness.report, Report):
         return witness.report
     found = witness.found
     if not found:

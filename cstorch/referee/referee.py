@@ -13,13 +13,12 @@ from cstorch.referee.origin import Origin, first_micro_batch, origin_of, run_rec
 from cstorch.referee.plain_loop import Training
 from cstorch.referee.report import Report
 from cstorch.referee.rounds import Rounds, rounds_of
-from cstorch.referee.values import StepValues, copy_of
 from cstorch.referee.verdict import Verdict, first_different, judge_all
-from cstorch.referee.witness import StepsDone
 from cstorch.session.session import model_of
 from cstorch.trace import TracedStep
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
+from cstorch.witness import StepsDone, StepValues, copy_of
 
 log = logging.getLogger("waferstream")
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from cstorch.referee.values import StepValues
+from cstorch.witness import StepValues
 from waferstream.core.errors import CheckError
 
 LIMIT = 16

@@ -20,6 +20,7 @@ from appliance.coordinator.step_results import check_scale, check_values
 from cstorch.amp import stream_precision
 from cstorch.cluster.config import computing_around, current_witness
 from cstorch.listeners.hooks import note_samples, traced_tensors
+from cstorch.optim.state import state_of
 from cstorch.recording.leaves import Leaves
 from cstorch.recording.loop import Closure, Loop
 from cstorch.recording.recorded import RecordedScaler
@@ -136,7 +137,7 @@ class EagerStep:
         step = session.global_step + 1
         if computed.optimizer is not None:
             scale = self.loss_scale
-            state = self._recorder.optimizer_state
+            state = state_of(self._recorder.optimizer)
             call.loss_scale = host.update(computed.gradients, computed.optimizer, scale, state)
             close_step(model_of(session))
             self.note_done(session.global_step, call.loss_scale)
@@ -155,7 +156,7 @@ class EagerStep:
         Raises:
             ConfigError: It is not the first step of a loop.
         """
-        update, state = computed.optimizer, self._recorder.optimizer_state
+        update, state = computed.optimizer, state_of(self._recorder.optimizer)
         if update is None or not host.makes_masks(update, state):
             return False
         if undo is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cstorch.optim.parameter_updates import refuse_clipped_ties
+from cstorch.optim.state import state_of
 from cstorch.recording.recorder import Recorder, update_of
 from cstorch.session.session import Session, model_of
 from cstorch.tracing.call import Call
@@ -31,8 +32,8 @@ class RecordedStep:
     def optimizer_of(self, compiled: Compiled, num_steps: int) -> OptimizerSpec | None:
         """Return the update after a step; arguments and errors as of ``update_of``."""
         trains = compiled.program.kind.updates
-        if self.recorder.optimizer_state is not None:
-            self.recorder.optimizer_state.note_trained(compiled.program.trained)
+        if (state := state_of(self.recorder.optimizer)) is not None:
+            state.note_trained(compiled.program.trained)
         done = self.session.global_step, self.session.steps.resumed
         update = update_of(self.recorder, model_of(self.session), num_steps, trains, *done)
         if update is not None and self.recorder.optimizer is not None:

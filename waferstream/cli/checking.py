@@ -19,7 +19,7 @@ import torch
 from cstorch.cluster.config import Launch, launch
 from cstorch.referee.program import check_program
 from cstorch.referee.report import Report
-from cstorch.referee.witness import StepsDone, Witness
+from cstorch.witness import StepsDone, Witness
 from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import CheckArguments
 from waferstream.cli.execute import ExecArguments

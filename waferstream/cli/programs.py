@@ -28,7 +28,7 @@ from waferstream.host.interrupts import deferred
 from waferstream.host.tracebacks import shows_all
 
 if TYPE_CHECKING:
-    from cstorch.referee.witness import Witness
+    from cstorch.witness import Witness
 
 _END_S = 20
 """How long the cluster of a program may take to end after a signal."""

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from cstorch.referee.values import StepValues
 from cstorch.referee.verdict import LIMIT, judge, require_repeatable
+from cstorch.witness import StepValues
 from tests.support.errors import raises
 from waferstream.core.errors import CheckError
 

@@ -6,18 +6,13 @@ plain PyTorch on the whole batch. After the steps to watch it is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cstorch.referee.values import StepValues, copy_of
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from cstorch.referee.report import Report
-    from cstorch.session.session import Session
+import torch
+from torch import nn
 
 Around = Callable[[int], AbstractContextManager[None]]
 """Returns the context in which a step, counted from 1, computes."""
@@ -25,6 +20,27 @@ Around = Callable[[int], AbstractContextManager[None]]
 Compute = Callable[[Any, Any], Any]
 """Computes a step on the CPU without its update, given positional and named arguments; returns
 what has its ``gradients``."""
+
+
+COUNTER = "num_batches_tracked"
+"""The buffer in which a batch norm counts: batches in a plain loop, micro-batches in a run."""
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """The loss of a step, and weights and buffers after it, by name."""
+
+    loss: float
+    state: Mapping[str, torch.Tensor]
+
+
+def copy_of(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return a copy of a model's state, without the counters of its batch norms."""
+    return {
+        name: tensor.detach().cpu().clone()
+        for name, tensor in state.items()
+        if not name.endswith(COUNTER)
+    }
 
 
 class StepsDone(BaseException):
@@ -42,8 +58,8 @@ class Witness:
     around: Around = lambda _step: nullcontext()
     """What a step on the CPU computes within."""
 
-    before_step: Callable[[Compute, Any, Session], None] = lambda *_: None
-    """Called before a step on the CPU with what computes it, its arguments and its session."""
+    before_step: Callable[[Compute, Any, Any], None] = lambda *_: None
+    """Called before a step on the CPU with what computes it, its arguments and its ``Session``."""
 
     after_step: Callable[[Any], None] = lambda _step: None
     """Called with the traced step after each step of training."""
@@ -52,8 +68,8 @@ class Witness:
     is_by_trainer: bool = False
     """Whether a ``cstorch.Trainer`` checks its own steps."""
 
-    report: Report | None = None
-    """The report of that trainer."""
+    report: object = None
+    """The ``referee.report.Report`` of that trainer; None before."""
 
     def note(self, model: nn.Module, loss: float | None, step: Any) -> None:
         """Take the values of the step of training that has just been done.
