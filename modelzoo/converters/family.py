@@ -35,6 +35,9 @@ class Family:
     """Our keys that every model of the family has."""
     required: Mapping[str, Any] = field(default_factory=dict)
     """Their keys that must have this value if they are there: nothing else is computed here."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Their values of keys that a file may leave out, where ours are others: transformers writes
+    what differs from the defaults of its configuration alone."""
     further_ours: Keys = no_keys
     """Returns our keys that their configuration spells otherwise; ConfigError for other models."""
     further_theirs: Keys = no_keys
@@ -47,6 +50,7 @@ class Family:
             ConfigError: It is of another family, or asks for what is not computed here.
         """
         require(config, "model_type", self.model_type)
+        config = {**self.defaults, **config}
         for key, value in self.required.items():
             if key in config:
                 require(config, key, value)
@@ -92,6 +96,17 @@ class Family:
         """Return the weights of transformers' model (``weights.to_theirs``)."""
         complete = model_config(section, "model").model_dump(by_alias=True)
         return to_theirs(self.rules, weights, complete)
+
+
+def rope_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the rotation, also as transformers wrote them before release 5."""
+    rope = config.get("rope_parameters")
+    if rope:
+        return {"rope_type": "default", "rope_theta": 10000.0, **rope}
+    theta = config.get("rope_theta", config.get("rotary_emb_base", 10000.0))
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    return {**scaling, "rope_theta": theta, "rope_type": kind}
 
 
 def require(values: Mapping[str, Any], key: str, value: Any) -> None:

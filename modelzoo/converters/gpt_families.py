@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from modelzoo.converters.family import Family, require
+from modelzoo.converters.family import Family, require, rope_of
 from modelzoo.converters.weights import rule
 
 _GELU = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
@@ -119,6 +119,7 @@ GPTJ = Family(
         "use_untied_layer_norm": False,
         "attention_module": "aiayn_attention",
     },
+    defaults={"n_positions": 2048, "rotary_dim": 64, "tie_word_embeddings": False},
     further_ours=partial(_nonlinearity, "activation_function"),
     further_theirs=_activation,
 )
@@ -126,12 +127,11 @@ GPTJ = Family(
 
 def _neox_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of GPT-NeoX that are spelt otherwise: the part of a head that is rotated."""
-    rope = config.get("rope_parameters") or {}
-    require({"rope_type": "default", **rope}, "rope_type", "default")
+    rope = rope_of(config)
+    require(rope, "rope_type", "default")
     part = rope.get("partial_rotary_factor", config.get("rotary_pct", 0.25))
     head = config["hidden_size"] // config["num_attention_heads"]
-    theta = rope.get("rope_theta", config.get("rotary_emb_base", 10000.0))
-    keys = {"rotary_dim": int(head * part), "rope_theta": theta}
+    keys = {"rotary_dim": int(head * part), "rope_theta": rope["rope_theta"]}
     return {**keys, **_nonlinearity("hidden_act", config)}
 
 
@@ -184,6 +184,7 @@ GPT_NEOX = Family(
         "attention_module": "aiayn_attention",
     },
     required={"use_parallel_residual": True, "tie_word_embeddings": False, "attention_bias": True},
+    defaults={"max_position_embeddings": 2048, "tie_word_embeddings": False},
     further_ours=_neox_keys,
     further_theirs=_neox_configuration,
 )

@@ -6,26 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from modelzoo.converters.family import Family, require
+from modelzoo.converters.family import Family, require, rope_of
 from modelzoo.converters.weights import rule
 
 _LLAMA3 = ["low_freq_factor", "high_freq_factor", "original_max_position_embeddings"]
 """Arguments of the rotation of LLaMA 3.1 besides its factor, which have the same names here."""
 
 
-_DEFAULTS = {
-    "share_embedding_weights": "tie_word_embeddings",
-    "use_ffn_bias": "mlp_bias",
-}
-"""Our keys that are false where their configuration, of an early release, lacks them."""
-
-
 def _rope_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return our keys of the rotation; ConfigError for scalings that are not converted."""
-    rope = config.get("rope_parameters") or {"rope_theta": config.get("rope_theta", 10000.0)}
-    keys: dict[str, Any] = {"rope_theta": rope.get("rope_theta", 10000.0)}
-    if rope.get("rope_type") != "llama3":
-        require({"rope_type": "default", **rope}, "rope_type", "default")
+    rope = rope_of(config)
+    keys: dict[str, Any] = {"rope_theta": rope["rope_theta"]}
+    if rope["rope_type"] != "llama3":
+        require(rope, "rope_type", "default")
         return keys
     extra = {key: rope[key] for key in _LLAMA3}
     keys |= {"pos_scaling_type": "llama3", "pos_scaling_factor": rope["factor"]}
@@ -56,8 +49,7 @@ def _llama_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of LLaMA that are spelt otherwise: rotation and shared heads."""
     if config.get("head_dim") is not None:
         require(config, "head_dim", config["hidden_size"] // config["num_attention_heads"])
-    defaults = {ours: config.get(key, False) for ours, key in _DEFAULTS.items()}
-    return {**defaults, **_rope_keys(config), **_group_keys(config)}
+    return {**_rope_keys(config), **_group_keys(config)}
 
 
 def _llama_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +104,12 @@ LLAMA = Family(
         "embedding_dropout_rate": 0.0,
     },
     required={"hidden_act": "silu", "attention_bias": False, "pretraining_tp": 1},
+    defaults={
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-6,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
+    },
     further_ours=_llama_keys,
     further_theirs=_llama_configuration,
 )
@@ -129,6 +127,7 @@ MISTRAL = replace(
     },
     implied={**LLAMA.implied, "use_ffn_bias": False},
     required={"hidden_act": "silu"},
+    defaults={**LLAMA.defaults, "max_position_embeddings": 131072, "sliding_window": 4096},
 )
 
 
@@ -149,6 +148,7 @@ QWEN2 = replace(
     keys=_WITHOUT_FFN_BIAS,
     implied={**LLAMA.implied, "use_ffn_bias": False, "use_projection_bias_in_attention": True},
     required={"hidden_act": "silu", "use_sliding_window": False},
+    defaults={**LLAMA.defaults, "max_position_embeddings": 32768},
 )
 
 
@@ -159,7 +159,6 @@ def _qwen3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
         **_rope_keys(config),
         **_group_keys(config),
         "attention_inner_dim": head * config["num_attention_heads"],
-        "share_embedding_weights": config.get("tie_word_embeddings", False),
     }
 
 
@@ -181,6 +180,7 @@ QWEN3 = replace(
     keys={**_WITHOUT_FFN_BIAS, "attention_qk_norm_eps": "rms_norm_eps"},
     implied={**LLAMA.implied, "use_ffn_bias": False, "attention_qk_norm_layer": "rmsnorm"},
     required={"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False},
+    defaults={**LLAMA.defaults, "max_position_embeddings": 32768},
     further_ours=_qwen3_keys,
     further_theirs=_qwen3_configuration,
 )
@@ -255,6 +255,16 @@ GEMMA2 = Family(
         "sliding_window_every_other_decoder_layer_pattern": "sliding_window_first",
     },
     required={"attention_bias": False, "hidden_activation": "gelu"},
+    defaults={
+        "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-6,
+        "sliding_window": 4096,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "query_pre_attn_scalar": 256,
+        "head_dim": 256,
+        "tie_word_embeddings": True,
+    },
     further_ours=_gemma_keys,
     further_theirs=_gemma_configuration,
 )

@@ -97,15 +97,42 @@ def test_converted_model_computes_the_same_scores(case: str) -> None:
         torch.testing.assert_close(back[name], weight, rtol=0, atol=rounding)
 
 
-@pytest.mark.parametrize("case", ["llama", "qwen2", "qwen3", "mistral"])
-def test_keys_that_early_releases_lack_are_false(case: str) -> None:
-    """They had neither biases of feed-forward layers nor shared embeddings."""
+@pytest.mark.parametrize("case", CASES)
+def test_file_says_what_differs_from_defaults_alone(case: str) -> None:
+    """As transformers writes it; what is left out has transformers' value, not ours."""
+    from transformers import AutoConfig
+
+    kind = case.split("-", maxsplit=1)[0]
+    left_out = {"max_position_embeddings", "n_positions", "rms_norm_eps"}
+    left_out |= {"tie_word_embeddings", "attn_logit_softcapping", "final_logit_softcapping"}
+    values = {key: value for key, value in CASES[case].items() if key not in left_out}
+    config = AutoConfig.for_model(kind, **values)
+    written = {**config.to_diff_dict(), "model_type": config.model_type}
+    family = DECODERS[config.model_type]
+    assert family.section(written) == family.section(config.to_dict())
+
+
+@pytest.mark.parametrize("case", ["llama-3", "llama", "qwen2", "gpt_neox"])
+def test_rotation_of_earlier_releases_is_the_same(case: str) -> None:
+    """They wrote its scaling beside its base."""
     config = theirs(case).config.to_dict()
     family = DECODERS[config["model_type"]]
-    early = {k: v for k, v in config.items() if k not in ("mlp_bias", "tie_word_embeddings")}
-    section = family.section(early)
-    assert not section["use_ffn_bias"]
-    assert not section["share_embedding_weights"]
+    rope = dict(config["rope_parameters"])
+    base = "rotary_emb_base" if case == "gpt_neox" else "rope_theta"
+    early = {**config, "rope_parameters": None, base: rope.pop("rope_theta")}
+    early["rotary_pct"] = rope.pop("partial_rotary_factor", None)
+    early["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    assert family.section(early) == family.section(config)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "mistral", "gpt_neox"])
+@pytest.mark.parametrize("name", ["type", "rope_type"])
+def test_scaling_that_is_not_converted_is_refused(kind: str, name: str) -> None:
+    """Also as earlier releases wrote it."""
+    config = theirs(kind).config.to_dict()
+    early = {**config, "rope_parameters": None, "rope_scaling": {name: "linear", "factor": 2.0}}
+    with raises(ConfigError, "config-not-convertible"):
+        DECODERS[kind].section(early)
 
 
 @pytest.mark.parametrize("case", CASES)
