@@ -26,6 +26,8 @@ class Limits:
     """The most tokens of all sequences that run; others wait."""
     step_tokens: int = 256
     """The most tokens of a step; longer prompts take several."""
+    page: int = 1
+    """Tokens by which the memory of a sequence grows."""
 
 
 @dataclass
@@ -35,7 +37,7 @@ class _Sequence:
     num_cached: int = 0
 
     @property
-    def reserved(self) -> int:
+    def longest(self) -> int:
         """The tokens that it may have in the end."""
         return len(self.request.prompt) + self.request.max_tokens
 
@@ -60,22 +62,23 @@ class Batcher:
         Raises:
             ConfigError: It has no token, asks for none, or would be longer than the context.
         """
-        length, context = len(request.prompt), self.limits.context
+        each = _Sequence(request, list(request.prompt))
+        length, most = len(request.prompt), min(self.limits.context, self.limits.cache_tokens)
         if not length or request.max_tokens < 1:
             raise ConfigError(
                 "a request must have a token and ask for one",
                 code="empty-request",
                 value=f"{length} tokens, max_tokens {request.max_tokens}",
             )
-        if length + request.max_tokens > min(context, self.limits.cache_tokens):
+        if each.longest > most or self._reserved(each) > self.limits.cache_tokens:
             raise ConfigError(
                 "a request must fit the context of the model",
                 code="context-exceeded",
                 value=f"{length} tokens of prompt and {request.max_tokens} to come",
-                rule=f"at most {min(context, self.limits.cache_tokens)} together",
+                rule=f"at most {most} together",
                 remedy="shorten the prompt, or ask for fewer tokens",
             )
-        self._waiting.append(_Sequence(request, list(request.prompt)))
+        self._waiting.append(each)
 
     def cancel(self, name: str) -> bool:
         """Forget a request; return whether it was there."""
@@ -119,17 +122,21 @@ class Batcher:
             return [AnswerEnded(request.name, "stop")]
         each.tokens.append(token)
         drawn = TokenDrawn(request.name, token, logprob)
-        if len(each.tokens) < each.reserved:
+        if len(each.tokens) < each.longest:
             return [drawn]
         self._running.remove(each)
         return [drawn, AnswerEnded(request.name, "length")]
 
     def _admit(self) -> None:
         """Let requests run in the order in which they came, while the cache has room for them."""
-        held = sum(each.reserved for each in self._running)
-        while self._waiting and held + self._waiting[0].reserved <= self.limits.cache_tokens:
-            held += self._waiting[0].reserved
+        held = sum(map(self._reserved, self._running))
+        while self._waiting and held + self._reserved(self._waiting[0]) <= self.limits.cache_tokens:
+            held += self._reserved(self._waiting[0])
             self._running.append(self._waiting.pop(0))
+
+    def _reserved(self, each: _Sequence) -> int:
+        """Return the tokens of memory that a sequence may need in the end."""
+        return -(-each.longest // self.limits.page) * self.limits.page
 
 
 def draw(scores: np.ndarray, sampling: Sampling, position: int) -> tuple[int, float]:
@@ -145,7 +152,7 @@ def draw(scores: np.ndarray, sampling: Sampling, position: int) -> tuple[int, fl
     if sampling.temperature == 0:
         token = int(exact.argmax())
     else:
-        token = _drawn(exact / sampling.temperature, sampling, position)
+        token = _drawn((exact - exact.max()) / sampling.temperature, sampling, position)
     return token, float(logprobs[token])
 
 

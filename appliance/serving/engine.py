@@ -41,6 +41,11 @@ class Engine:
         self._thread = threading.Thread(target=self._serve, name="serving", daemon=True)
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests are answered."""
+        return not self._is_closed
+
     def submit(self, request: Request, listener: Listener) -> None:
         """Answer a request, whose events a listener gets; the last one ends the answer.
 

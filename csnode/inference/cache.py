@@ -16,6 +16,10 @@ def padded(tokens: int) -> int:
     return -(-tokens // BLOCK) * BLOCK
 
 
+PAGE = 4 * BLOCK
+"""Tokens by which the memory of a sequence grows."""
+
+
 @dataclass
 class _Sequence:
     keys: dict[int, torch.Tensor] = field(default_factory=dict)  # by layer, (heads, tokens, D)
@@ -63,11 +67,10 @@ class KvCache:
 
 
 def _grown(held: torch.Tensor | None, like: torch.Tensor, length: int) -> torch.Tensor:
-    """Return a tensor (heads, at least ``length``, D) with what is held; it doubles as it grows."""
+    """Return a tensor (heads, at least ``length``, D) with what is held, of whole pages."""
     if held is not None and held.shape[1] >= length:
         return held
-    capacity = length if held is None else max(length, 2 * held.shape[1])
-    grown = like.new_zeros(like.shape[1], capacity, like.shape[2])
+    grown = like.new_zeros(like.shape[1], -(-length // PAGE) * PAGE, like.shape[2])
     if held is not None:
         grown[:, : held.shape[1]] = held
     return grown

@@ -7,6 +7,8 @@ read the cache.
 
 - ``linear`` of torch gives a row other bits with 1, with 2 to 3 and with more rows; oneDNN's
   product over a packed weight does not.
+- Functions such as ``silu`` give the elements after the last whole vector of a tensor other bits,
+  so rows are padded to whole vectors.
 - A query row over masked keys has the same bits alone, in a batch, and for any padding to blocks,
   if torch's kernel runs in one thread.
 """
@@ -47,6 +49,19 @@ _PRODUCTS = frozenset(
     }
 )  # fmt: skip
 """Products of activations, as attention without the fused kernel has them."""
+
+
+_FUNCTIONS = frozenset(
+    {
+        F.silu, F.gelu, F.softplus, torch.sigmoid, torch.tanh, torch.exp, torch.erf, torch.sin,
+        torch.cos, torch.rsqrt, torch.Tensor.sigmoid, torch.Tensor.tanh, torch.Tensor.exp,
+        torch.Tensor.erf, torch.Tensor.sin, torch.Tensor.cos, torch.Tensor.rsqrt,
+    }
+)  # fmt: skip
+"""Functions that torch approximates: in vectors, and what is left of a tensor otherwise."""
+
+_LANES = 64
+"""A multiple of the elements of a vector, on any processor of torch."""
 
 
 class PackedWeights:
@@ -98,6 +113,8 @@ class RowMode(TorchFunctionMode):
             return self._weights.product(*args, **(kwargs or {}))
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **(kwargs or {}))
+        if func in _FUNCTIONS:
+            return _in_whole_vectors(func, *args, **(kwargs or {}))
         if func in _PRODUCTS:
             raise _not_row_wise(f"it multiplies activations with {func.__name__}")
         return func(*args, **(kwargs or {}))
@@ -140,6 +157,19 @@ def _mask_of(part: Part) -> torch.Tensor:
     end = part.start + len(part.tokens)
     later = torch.arange(padded(end)) > torch.arange(part.start, end)[:, None]
     return torch.zeros(later.shape).masked_fill(later, float("-inf"))[:, None, None]
+
+
+def _in_whole_vectors(
+    func: Callable[..., Any], x: torch.Tensor, *args: Any, **kwargs: Any
+) -> torch.Tensor:
+    """Return a function of each element, none of which is in the rest after the last vector.
+
+    Where that rest begins depends on the number of rows and threads.
+    """
+    width = x.shape[-1]
+    with _one_thread():
+        found: torch.Tensor = func(F.pad(x, (0, -width % _LANES)), *args, **kwargs)
+    return found[..., :width]
 
 
 @contextmanager

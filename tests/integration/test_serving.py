@@ -140,6 +140,8 @@ def test_models_are_described(client: openai.OpenAI) -> None:
         ({"temperature": 3}, openai.BadRequestError, "invalid_request"),
         ({"n": 2}, openai.BadRequestError, "invalid_request"),
         ({"logprobs": True}, openai.BadRequestError, "invalid_request"),
+        ({"stop": ""}, openai.BadRequestError, "invalid_request"),
+        ({"max_tokens": 3}, openai.BadRequestError, "invalid_request"),
         ({"max_completion_tokens": 200}, openai.BadRequestError, "context-exceeded"),
         ({"messages": [{"role": "user", "content": "x" * 2**21}]}, openai.APIStatusError, "body_too_large"),
         ({"messages": [{"role": "user", "content": ""}]}, openai.BadRequestError, "empty-request"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,10 +68,24 @@ def test_greedy_answer_is_that_of_transformers(case: str, tmp_path: Path) -> Non
             )[0, len(tokens) :].tolist()
     is_ended = whole[-1] in text.ends
     kept = whole[:-1] if is_ended else whole
-    decoder = text.decoder()
+    decoder = text.decoder(tokens)
     assert found == "".join(map(decoder.feed, kept)) + decoder.end()
     assert end.completion_tokens == len(kept)
     assert end.reason == ("stop" if is_ended else "length")
+
+
+def test_rotation_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    """Its config.json has the scaling beside the base."""
+    model = write_folder(tmp_path, "llama-3")
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    config |= {"rope_theta": rope.pop("rope_theta"), "rope_scaling": rope}
+    path.write_text(json.dumps(config))
+    with served(tmp_path) as answers, torch.no_grad():
+        tokens = torch.arange(60)[None]
+        found = answers.model.scores(tokens, torch.arange(60)[None])
+        torch.testing.assert_close(found, model(tokens).logits, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("case", OTHERS)
@@ -123,6 +138,23 @@ def test_template_that_does_other_things_is_refused(
         (tmp_path / "chat_template.jinja").write_text(template)
     with served(tmp_path) as answers, raises(ConfigError, code):
         answers.model.text.encode_chat([{"role": "user", "content": "x"}])
+
+
+def test_template_gets_what_transformers_gives_it(tmp_path: Path) -> None:
+    """Tools that are none, JSON without escapes, all special tokens, the date, loops that break."""
+    write_folder(tmp_path, "llama")
+    (tmp_path / "tokenizer_config.json").unlink()
+    (tmp_path / "special_tokens_map.json").write_text('{"bos_token": {"content": "<e>"}}')
+    template = (
+        "{{ bos_token }}{% if tools is not none %}tools{% endif %}"
+        "{% for m in messages %}{{ m.content | tojson }}{% break %}{% endfor %}"
+        "{{ strftime_now('') }}"
+    )
+    (tmp_path / "chat_template.jinja").write_text(template)
+    with served(tmp_path) as answers:
+        text = answers.model.text
+        chat = [{"role": "user", "content": "a < 'é'"}] * 2
+        assert text.encode_chat(chat) == text.encode("<e>\"a < 'é'\"")
 
 
 @pytest.mark.parametrize(

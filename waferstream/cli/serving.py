@@ -55,8 +55,10 @@ def run_serving(words: Sequence[str]) -> int:
     """
     command, *rest = words
     given = serving_parser(command).parse_args(rest)
-    if given.threads < 1:
-        raise ConfigError("--threads must be at least 1", code="out-of-range", value=given.threads)
+    for name in ("threads", "top_k", "max_tokens"):
+        value = getattr(given, name, None)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} must be at least 1", code="out-of-range", value=value)
     import torch  # noqa: PLC0415  (slow)
 
     torch.set_num_threads(given.threads)

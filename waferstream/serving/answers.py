@@ -16,6 +16,7 @@ from typing import Self
 
 from appliance.serving.batcher import Batcher, Limits
 from appliance.serving.engine import Engine
+from csnode.inference.cache import PAGE
 from csnode.inference.stage import Stage
 from waferstream.baselines.wafer_inference import (
     Decoder,
@@ -65,8 +66,9 @@ class Answers:
     def __init__(self, folder: Path) -> None:
         self.model: ServedModel = load_model(folder)
         stage = Stage(self.model.scores, self.model.vocabulary, self.model.context)
-        cache_tokens = CACHE_BYTES // self.model.token_bytes
-        self._limits = Limits(min(self.model.context, cache_tokens), cache_tokens)
+        pages = CACHE_BYTES // (PAGE * self.model.token_bytes)
+        cache_tokens = max(pages, 1) * PAGE
+        self._limits = Limits(min(self.model.context, cache_tokens), cache_tokens, page=PAGE)
         self._clock = ServiceClock(self.model.shape, self.model.context)
         self._engine = Engine(stage, Batcher(self._limits))
 
@@ -75,6 +77,11 @@ class Answers:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def are_served(self) -> bool:
+        """Whether requests are answered: not after a step has failed."""
+        return self._engine.is_alive
 
     def close(self) -> None:
         """End; answers that are under way fail. Idempotent."""
@@ -125,7 +132,7 @@ class Answer:
         self._request = request
         self._clock = clock
         self._heard = heard
-        self._decoder = model.text.decoder()
+        self._decoder = model.text.decoder(request.prompt)
         self._stop = StopFilter(stops)
         self._num_tokens = 0
         self._began_s = time.perf_counter()

@@ -63,8 +63,11 @@ class _Service:
         self._name = answers.model.name
 
     async def health(self, _: Request) -> Response:
-        """Say that the service runs, and what it is."""
-        return JSONResponse({"status": "ok", "model": self._name, "version": VERSION})
+        """Say whether requests are answered, and what the service is."""
+        is_well = self._answers.are_served
+        about = {"model": self._name, "version": VERSION}
+        status = {"status": "ok" if is_well else "failed", **about}
+        return JSONResponse(status, status_code=200 if is_well else 503)
 
     async def models(self, _: Request) -> Response:
         """List the one model."""

@@ -6,7 +6,7 @@ numbers that they stand for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +40,9 @@ _OUTER = {
     "output": "lm_head",
 }
 
+_SPLITS = ("gpt-2", "smollm")
+"""How texts are cut into words before they are cut into tokens."""
+
 _CONTROL = 3
 """The type of a token that is no text (gguf.TokenType.CONTROL)."""
 
@@ -70,6 +73,12 @@ class GgufFile:
         self._path = path
         self._require("general.architecture", "llama")
         self._require("tokenizer.ggml.model", "gpt2")
+        self._require("tokenizer.ggml.pre", *_SPLITS)
+        self._require("tokenizer.ggml.add_bos_token", None, False)
+        self._require("llama.rope.scaling.type", None, "none")
+        head = self._field("llama.embedding_length") // self._heads
+        self._require("llama.rope.dimension_count", None, head)
+        self._require("llama.attention.key_length", None, head)
 
     def config(self) -> dict[str, Any]:
         """Return config.json of the model, as transformers would write it."""
@@ -103,15 +112,20 @@ class GgufFile:
             {token: number for number, token in enumerate(tokens)},
             merges,
             special,
-            splits_digits=self._fields.get("tokenizer.ggml.pre") == "smollm",
+            splits_digits=self._field("tokenizer.ggml.pre") == "smollm",
         )
         end = self._field("tokenizer.ggml.eos_token_id")
         return TokenizedText(
             tokenizer,
             template=self._fields.get("tokenizer.chat_template"),
-            words={"eos_token": tokens[end]},
+            words=self._words(tokens),
             ends=frozenset({end}),
         )
+
+    def _words(self, tokens: Sequence[str]) -> dict[str, str]:
+        """Return the special tokens by the names that a template gives them."""
+        ids = {name: self._fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
+        return {f"{name}_token": tokens[token] for name, token in ids.items() if token is not None}
 
     @property
     def _heads(self) -> int:
@@ -137,9 +151,10 @@ class GgufFile:
             raise self._other(key, "missing", "a key of every LLaMA")
         return self._fields[key]
 
-    def _require(self, key: str, value: str) -> None:
-        if self._fields.get(key) != value:
-            raise self._other(key, self._fields.get(key), value)
+    def _require(self, key: str, *values: object) -> None:
+        if self._fields.get(key) not in values:
+            rule = " or ".join("no such key" if each is None else str(each) for each in values)
+            raise self._other(key, self._fields.get(key), rule)
 
     def _other(self, key: str, value: object, rule: str) -> ConfigError:
         return ConfigError(

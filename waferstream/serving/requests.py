@@ -9,10 +9,10 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from waferstream.core.error_status import status_of
 from waferstream.core.errors import WaferStreamError
@@ -21,6 +21,7 @@ from waferstream.serving.answers import End
 from waferstream.serving.text import Text
 
 Count = Annotated[int, Field(ge=1)]
+Stop = Annotated[str, Field(min_length=1)]
 
 _TYPES = {400: "invalid_request_error", 404: "not_found_error", 429: "rate_limit_error"}
 """The type of an error by its status; others are failures of the service."""
@@ -36,7 +37,7 @@ class _Asked(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Count | None = None
     seed: int | None = None
-    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=4)] | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Literal[1] = 1
@@ -73,7 +74,6 @@ class Message(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
-    name: str | None = None
 
     @property
     def text(self) -> str:
@@ -98,6 +98,12 @@ class ChatRequest(_Asked):
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: Count | None = None
     max_tokens: Count | None = None
+
+    @model_validator(mode="after")
+    def _has_one_limit(self) -> Self:
+        if self.max_completion_tokens is not None and self.max_tokens is not None:
+            raise ValueError("max_completion_tokens and max_tokens exclude each other")
+        return self
 
     def tokens(self, text: Text) -> tuple[int, ...]:
         """Return the tokens of the messages; ConfigError if the model does not know them."""
@@ -130,7 +136,7 @@ class CompletionRequest(_Asked):
 
 def fault_of(error: dict[str, Any]) -> tuple[str, str | None]:
     """Return a sentence about a fault that pydantic has found, and the parameter it is in."""
-    place = ".".join(str(part) for part in error["loc"] if not str(part).startswith("function-"))
+    place = ".".join(str(part) for part in error["loc"] if "-" not in str(part))
     if error["type"] == "extra_forbidden":
         return f"parameter {place} is not supported", place
     return f"{place or 'the body'}: {error['msg']}", place or None

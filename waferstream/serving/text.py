@@ -6,6 +6,8 @@ import codecs
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from waferstream.core.errors import ConfigError
+
 Message = Mapping[str, str]
 """A message of a chat: its ``role`` and its ``content``."""
 
@@ -41,8 +43,8 @@ class Text(Protocol):
             ConfigError: The model knows no chats, or not these messages.
         """
 
-    def decoder(self) -> TextDecoder:
-        """Return what turns the tokens of one answer into text."""
+    def decoder(self, prompt: Sequence[int] = ()) -> TextDecoder:
+        """Return what turns the tokens that follow a prompt into text."""
 
 
 class ByteText:
@@ -53,13 +55,18 @@ class ByteText:
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the bytes of a text."""
-        return tuple(text.encode())
+        try:
+            return tuple(text.encode())
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                "a prompt must be text", code="prompt-not-text", value=repr(text), rule=str(error)
+            ) from error
 
     def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the bytes of the contents, a line each: there are no words for roles."""
         return self.encode("\n".join(message["content"] for message in messages))
 
-    def decoder(self) -> ByteDecoder:
+    def decoder(self, prompt: Sequence[int] = ()) -> ByteDecoder:  # noqa: ARG002
         """Return what turns bytes into text."""
         return ByteDecoder()
 
@@ -83,7 +90,7 @@ class StopFilter:
     """An answer up to the first of some texts, which it does not include."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = [stop for stop in stops if stop]
+        self._stops = stops
         self._held = ""
         self.has_stopped = False
         """Whether one of the texts has come."""

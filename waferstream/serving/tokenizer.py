@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,9 +18,6 @@ from waferstream.workload.hugging_face import read_json
 
 _SPLIT = "�"
 """What a tokenizer gives for a character of which tokens are missing."""
-
-_CONTEXT_TOKENS = 8
-"""Tokens before the newest ones that are decoded with them: a character has at most four bytes."""
 
 
 class TokenizedText:
@@ -48,19 +47,19 @@ class TokenizedText:
         """
         tokenizer = _read_tokenizer(folder / "tokenizer.json")
         about = _optional_json(folder / "tokenizer_config.json")
+        named = {**_optional_json(folder / "special_tokens_map.json"), **about}
         words = {
             key: word
-            for key in ("bos_token", "eos_token", "pad_token")
-            if (word := _text_of(about.get(key))) is not None
+            for key, value in named.items()
+            if key.endswith("_token") and isinstance(word := _text_of(value), str)
         }
         ends = _ends_of(folder, tokenizer, words.get("eos_token"))
         return cls(tokenizer, _template_of(folder, about), words, ends)
 
     @property
     def vocabulary(self) -> int:
-        """Number of tokens, of which a model may have more."""
-        size: int = self._tokenizer.get_vocab_size()
-        return size
+        """One more than the largest token, of which a model may have more."""
+        return int(max(self._tokenizer.get_vocab(with_added_tokens=True).values())) + 1
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text to continue, after the token that begins texts, if any."""
@@ -79,36 +78,44 @@ class TokenizedText:
                 rule="tokenizer_config.json or chat_template.jinja has one",
                 remedy="ask /v1/completions, which continues a text",
             )
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = _refuse
         try:
-            template = environment.from_string(self._template)
-            text = template.render(
-                messages=[dict(message) for message in messages],
-                add_generation_prompt=True,
-                **self._words,
+            text = (
+                _templates()
+                .from_string(self._template)
+                .render(
+                    messages=[dict(message) for message in messages],
+                    tools=None,
+                    documents=None,
+                    add_generation_prompt=True,
+                    **self._words,
+                )
             )
         except (TemplateError, ValueError, TypeError, OverflowError) as error:
             raise ConfigError(
                 "the template of the model refuses the chat",
                 code="chat-not-rendered",
                 value=error,
-                remedy="send other roles or another order of messages",
+                remedy="send other roles or another order, or ask /v1/completions",
             ) from error
         return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def decoder(self) -> TokenDecoder:
-        """Return what turns the tokens of one answer into text."""
-        return TokenDecoder(self._tokenizer)
+    def decoder(self, prompt: Sequence[int] = ()) -> TokenDecoder:
+        """Return what turns the tokens that follow a prompt into text."""
+        return TokenDecoder(self._tokenizer, prompt)
 
 
 class TokenDecoder:
-    """Text from tokens."""
+    """Text from tokens that follow a prompt.
 
-    def __init__(self, tokenizer: Any) -> None:
+    The newest tokens are decoded together with those of the piece before, as some tokenizers leave
+    out a space at the beginning, and characters may be split.
+    """
+
+    def __init__(self, tokenizer: Any, prompt: Sequence[int]) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[int] = []
-        self._num_shown = 0  # tokens whose text was returned
+        self._tokens = list(prompt)
+        self._before = 0  # where the piece before begins
+        self._shown = len(self._tokens)  # tokens whose text was returned
 
     def feed(self, token: int) -> str:
         """Return the text that a token completes."""
@@ -116,7 +123,7 @@ class TokenDecoder:
         new = self._new_text()
         if not new or new.endswith(_SPLIT):
             return ""
-        self._num_shown = len(self._tokens)
+        self._before, self._shown = self._shown, len(self._tokens)
         return new
 
     def end(self) -> str:
@@ -124,10 +131,9 @@ class TokenDecoder:
         return self._new_text()
 
     def _new_text(self) -> str:
-        """Return the text of the tokens that were not shown, after those before them."""
-        start = max(0, self._num_shown - _CONTEXT_TOKENS)
-        before = self._tokenizer.decode(self._tokens[start : self._num_shown])
-        whole: str = self._tokenizer.decode(self._tokens[start:])
+        """Return the text of the tokens that were not shown."""
+        before = self._tokenizer.decode(self._tokens[self._before : self._shown])
+        whole: str = self._tokenizer.decode(self._tokens[self._before :])
         return whole[len(before) :]
 
 
@@ -172,7 +178,8 @@ def _ends_of(folder: Path, tokenizer: Any, end: str | None) -> frozenset[int]:
     found: set[int] = set()
     for name in ("config.json", "generation_config.json"):
         value = _optional_json(folder / name).get("eos_token_id")
-        found |= {each for each in (value if isinstance(value, list) else [value]) if each}
+        ends = value if isinstance(value, list) else [value]
+        found |= {end for end in ends if end is not None}
     token = None if end is None else tokenizer.token_to_id(end)
     return frozenset(found if token is None else found | {token})
 
@@ -180,7 +187,10 @@ def _ends_of(folder: Path, tokenizer: Any, end: str | None) -> frozenset[int]:
 def _read_tokenizer(path: Path) -> Any:
     package = _package()
     try:
-        return package.Tokenizer.from_file(str(path))
+        tokenizer = package.Tokenizer.from_file(str(path))
+        tokenizer.no_truncation()  # as transformers, which saves what a training has set
+        tokenizer.no_padding()
+        return tokenizer
     except Exception as error:  # the package raises Exception itself
         raise ConfigError(
             "a folder to serve must have a tokenizer",
@@ -208,6 +218,21 @@ def _optional_json(path: Path) -> Mapping[str, Any]:
 def _text_of(token: Any) -> str | None:
     """Return the text of a special token, which may be stated with its properties."""
     return token.get("content") if isinstance(token, Mapping) else token
+
+
+def _templates() -> ImmutableSandboxedEnvironment:
+    """Return what renders templates, with the names that transformers gives them."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    environment.filters["tojson"] = _to_json
+    return environment
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _refuse(message: str) -> NoReturn:

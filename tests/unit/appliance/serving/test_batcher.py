@@ -106,6 +106,12 @@ def test_request_that_does_not_fit_is_refused(length: int, max_tokens: int, code
         Batcher(LIMITS).submit(request("a", length, max_tokens))
 
 
+def test_request_whose_pages_never_fit_is_refused() -> None:
+    """It would wait for ever, and all that come after it."""
+    with raises(ConfigError, "context-exceeded"):
+        Batcher(Limits(32, cache_tokens=32, page=20)).submit(request("a", length=21))
+
+
 def test_cancelled_request_is_forgotten_in_mid_step() -> None:
     batcher = Batcher(LIMITS)
     batcher.submit(request("a"))
@@ -120,12 +126,13 @@ def test_cancelled_request_is_forgotten_in_mid_step() -> None:
     st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12), st.integers(0, 5)), max_size=12),
     st.integers(1, 20),
     st.integers(32, 100),
+    st.sampled_from([1, 4, 16]),
 )
 def test_an_answer_is_the_same_in_any_company(
-    asked: list[tuple[int, int, int]], step_tokens: int, cache_tokens: int
+    asked: list[tuple[int, int, int]], step_tokens: int, cache_tokens: int, page: int
 ) -> None:
     """Whatever comes when, in whatever pieces; all end, none is mixed up."""
-    batcher = Batcher(Limits(32, cache_tokens, step_tokens))
+    batcher = Batcher(Limits(32, cache_tokens, step_tokens, page))
     events: list[Event] = []
     for number, (length, max_tokens, steps) in enumerate(asked):
         batcher.submit(request(f"{number}", length, max_tokens))

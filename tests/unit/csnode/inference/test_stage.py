@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from csnode.inference.cache import BLOCK, KvCache
+from csnode.inference.cache import BLOCK, PAGE, KvCache
 from csnode.inference.stage import Stage
 from tests.support.errors import raises
 from tests.support.models.small_decoder import CONTEXT, HEADS, VOCABULARY, Decoder, Mix
@@ -46,6 +47,25 @@ def test_rows_are_the_same_alone_and_in_company() -> None:
     assert torch.equal(at_once, in_company[1])
 
 
+@pytest.mark.parametrize("function", [F.silu, F.gelu, torch.tanh, torch.Tensor.sigmoid])
+def test_functions_of_any_width_are_steady(function: Callable[..., torch.Tensor]) -> None:
+    """Rows of 50 elements would end in other parts of a vector in other company."""
+
+    def scores(tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        x = torch.randn(CONTEXT, 50)[positions] + tokens[..., None] / 7
+        key = x[..., None, :10].transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(key, key, key, is_causal=True)
+        found: torch.Tensor = function(x) + mixed.transpose(1, 2).flatten(2).sum(-1, keepdim=True)
+        return found
+
+    stage = Stage(scores, VOCABULARY, CONTEXT)
+    tokens = tuple(i % VOCABULARY for i in range(60))
+    rows = stage._rows([Part("a", 0, tokens)])
+    for length in range(1, 60):
+        assert torch.equal(stage._rows([Part(f"{length}", 0, tokens[:length])]), rows[:length])
+
+
 def test_scores_are_those_of_the_model() -> None:
     model = Decoder()
     stage = Stage(model, VOCABULARY, CONTEXT)
@@ -72,7 +92,7 @@ def test_cache_grows_by_blocks_and_forgets() -> None:
     assert keys.shape == (HEADS, 2 * BLOCK, 4)
     assert torch.equal(keys[:, : BLOCK + 1], rows.transpose(0, 1))
     assert not keys[:, BLOCK + 1 :].any()
-    assert cache.num_bytes == 2 * keys.nbytes
+    assert cache.num_bytes == 2 * HEADS * PAGE * 4 * 4
     cache.forget("a")
     cache.forget("a")
     assert cache.num_bytes == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ TEXT = "def class 日本 é 2026"
 
 
 def write_gguf(
-    path: Path, *, quantized: bool = False, architecture: str = "llama"
+    path: Path,
+    *,
+    quantized: bool = False,
+    architecture: str = "llama",
+    change: Callable[[gguf.GGUFWriter], None] = lambda _: None,
 ) -> tuple[Any, Any]:
     """Write a file of a tiny LLaMA; return the model of transformers, and the tokenizer."""
     from tokenizers import Tokenizer
@@ -43,6 +48,7 @@ def write_gguf(
     special = {token["content"] for token in about["added_tokens"]}
     unused = [f"<unused {i}>" for i in range(model.config.vocab_size - len(words))]
     writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(words + unused)
     writer.add_token_types([3 if word in special else 1 for word in words] + [5] * len(unused))
     writer.add_token_merges([" ".join(merge) for merge in about["model"]["merges"]])
@@ -50,6 +56,7 @@ def write_gguf(
     writer.add_chat_template(TEMPLATE)
     for name, weight in model.state_dict().items():
         _add_weight(writer, name, weight, quantized=quantized)
+    change(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -108,6 +115,23 @@ def test_chat_and_end_are_those_of_the_file(tmp_path: Path) -> None:
 
 def test_other_architecture_is_refused(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf", architecture="gpt2")
+    with raises(ConfigError, "gguf-not-served"):
+        load_model(tmp_path / "tiny.gguf")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda writer: writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR),
+        lambda writer: writer.add_add_bos_token(True),
+        lambda writer: writer.add_rope_dimension_count(4),
+        lambda writer: writer.add_key_length(16),
+    ],
+)
+def test_what_would_be_computed_otherwise_is_refused(
+    change: Callable[[gguf.GGUFWriter], None], tmp_path: Path
+) -> None:
+    write_gguf(tmp_path / "tiny.gguf", change=change)
     with raises(ConfigError, "gguf-not-served"):
         load_model(tmp_path / "tiny.gguf")
 
