@@ -20,13 +20,13 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadsco
 # Tests start many processes, which would each compile all that they import.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The three distributions of the repository, in one command: pip finds the two that extras name here.
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock \
-	--editable ./modelzoo --editable ./waferstream_compat --editable
+# The three distributions of the repository in one command, the one that the others need first. Its argument is an extra.
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+	--editable '.[$(1)]' --editable ./modelzoo --editable ./waferstream_compat
 
 $(STAMP): pyproject.toml modelzoo/pyproject.toml waferstream_compat/pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) '.[dev]'
+	$(call INSTALL,dev)
 	@touch $(STAMP)
 
 train: $(STAMP)
@@ -58,7 +58,7 @@ witness: $(STAMP)
 	$(BIN)/python -m scripts.witness
 
 docs: $(STAMP)
-	$(INSTALL) '.[docs]'
+	$(call INSTALL,docs)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo build/site/index.html
 
