@@ -18,7 +18,7 @@ from waferstream.core.units import format_bytes
 
 Kernel = Callable[..., tuple[Any, ...]]
 
-Kind = Literal["weights", "activations", "gradients"]
+Kind = Literal["weights", "activations", "gradients", "leases"]
 
 
 @dataclass
@@ -85,6 +85,23 @@ class SramLedger:
         self._node = node
         self._capacity_bytes = capacity_bytes
         self._resident_bytes: dict[str, int] = {}
+        self._leases: dict[str, int] = {}
+
+    def lease(self, session: str, num_bytes: int) -> None:
+        """Let a session keep so many bytes, whatever jobs come and go; 0 ends its lease.
+
+        Raises:
+            ApplianceResourceExhausted: They do not fit; the session keeps what it had.
+        """
+        more = num_bytes - self._leases.get(session, 0)
+        try:
+            self.change("leases", more)
+        except ApplianceResourceExhausted:
+            self.change("leases", -more)
+            raise
+        self._leases[session] = num_bytes
+        if not num_bytes:
+            del self._leases[session]
 
     def change(self, kind: Kind, num_bytes: int) -> None:
         """Add bytes that arrive, or subtract bytes that are forgotten.

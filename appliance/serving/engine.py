@@ -65,7 +65,7 @@ class Engine:
         with self._changed:
             self._listeners.pop(name, None)
             if self._batcher.cancel(name):
-                self._stage.cache.forget(name)
+                self._stage.forget(name)
 
     def close(self) -> None:
         """End; requests that are under way fail. Idempotent."""
@@ -108,10 +108,10 @@ class Engine:
             heard = [(self._listeners.get(event.request), event) for event in events]
             for part in parts:
                 if part.sequence not in self._listeners:  # cancelled while it was computed
-                    self._stage.cache.forget(part.sequence)
+                    self._stage.forget(part.sequence)
             for name in _ended_in(events):
                 self._listeners.pop(name, None)
-                self._stage.cache.forget(name)
+                self._stage.forget(name)
         for listener, event in heard:
             if listener is not None:
                 listener(event)

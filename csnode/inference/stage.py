@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from csnode.inference.cache import KvCache, padded
+from csnode.micro_batch import SramLedger
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import Part
 
@@ -200,23 +201,46 @@ class Stage:
         scores: The model.
         vocabulary: Its tokens.
         context: The most tokens of a sequence.
+        memory: Where its sequences lease the keys and values of their tokens.
+        token_bytes: What a token takes there.
 
     Raises:
         ConfigError: The model is not row-wise but for its attention, or this host computes a row
             with other bits in other company.
     """
 
-    def __init__(self, scores: Scores, vocabulary: int, context: int) -> None:
+    def __init__(
+        self,
+        scores: Scores,
+        vocabulary: int,
+        context: int,
+        memory: SramLedger,
+        token_bytes: int,
+    ) -> None:
         self._scores = scores
         self._weights = PackedWeights()
+        self._memory = memory
+        self._token_bytes = token_bytes
         self.cache = KvCache()
         self._prove(vocabulary, min(context, PROBE_TOKENS))
 
     @torch.no_grad()
     def extend(self, parts: Sequence[Part]) -> torch.Tensor:
-        """Return the scores after the last token of each part, (parts, vocabulary)."""
+        """Return the scores after the last token of each part, (parts, vocabulary).
+
+        Raises:
+            ApplianceResourceExhausted: The memory has no room for the tokens.
+        """
+        for part in parts:
+            num_tokens = part.start + len(part.tokens)
+            self._memory.lease(part.sequence, num_tokens * self._token_bytes)
         lasts = torch.tensor([len(part.tokens) for part in parts]).cumsum(0) - 1
         return self._rows(parts)[lasts]
+
+    def forget(self, sequence: str) -> None:
+        """Free what a sequence has, here and on the emulated wafers. Idempotent."""
+        self.cache.forget(sequence)
+        self._memory.lease(sequence, 0)
 
     def _rows(self, parts: Sequence[Part]) -> torch.Tensor:
         """Return the scores after every token of the parts, (tokens, vocabulary)."""

@@ -18,10 +18,12 @@ from appliance.serving.batcher import Batcher, Limits
 from appliance.serving.engine import Engine
 from csnode.inference.cache import PAGE
 from csnode.inference.stage import Stage
+from csnode.micro_batch import SramLedger
 from waferstream.baselines.wafer_inference import (
     Decoder,
     ServiceSpec,
     decode_s,
+    held_bytes,
     prefill_s,
     wafer_plan,
 )
@@ -37,7 +39,7 @@ from waferstream.serving.model import ServedModel, load_model
 from waferstream.serving.text import StopFilter
 
 CACHE_BYTES = 2 << 30
-"""The memory of keys and values; requests wait for room in it."""
+"""The memory of keys and values on this host; requests wait for room in it, and on the wafers."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,17 @@ class Answers:
 
     def __init__(self, folder: Path) -> None:
         self.model: ServedModel = load_model(folder)
-        stage = Stage(self.model.scores, self.model.vocabulary, self.model.context)
-        pages = CACHE_BYTES // (PAGE * self.model.token_bytes)
-        cache_tokens = max(pages, 1) * PAGE
-        self._limits = Limits(min(self.model.context, cache_tokens), cache_tokens, page=PAGE)
-        self._clock = ServiceClock(self.model.shape, self.model.context)
+        shape, context = self.model.shape, self.model.context
+        self._clock = ServiceClock(shape, context)
+        memory, token_bytes = (
+            SramLedger("the service", self._clock.sram_bytes),
+            shape.cache_bytes(1),
+        )
+        memory.lease("weights", shape.weight_bytes)
+        stage = Stage(self.model.scores, self.model.vocabulary, context, memory, token_bytes)
+        emulated = (self._clock.sram_bytes - shape.weight_bytes) // token_bytes
+        pages = min(CACHE_BYTES // self.model.token_bytes, emulated) // PAGE
+        self._limits = Limits(min(context, pages * PAGE), pages * PAGE, page=PAGE)
         self._engine = Engine(stage, Batcher(self._limits))
 
     def __enter__(self) -> Self:
@@ -192,6 +200,8 @@ class ServiceClock:
         self._shape = shape
         self._service = ServiceSpec()
         self.num_wafers, self._region = wafer_plan(shape, context, self._service)
+        self.sram_bytes = self.num_wafers * held_bytes(self._region)
+        """SRAM of the regions, for weights, keys and values."""
 
     def of(self, prompt: int, completion: int) -> EmulatedTime:
         """Return the time of a prompt and of the tokens that follow, both at least one."""

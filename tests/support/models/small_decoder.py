@@ -8,6 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from csnode.inference.stage import Scores, Stage
+from csnode.micro_batch import SramLedger
+
 VOCABULARY, HIDDEN, HEADS, CONTEXT = 11, 16, 2, 150
 
 Mix = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -36,3 +39,11 @@ class Decoder(nn.Module):
             x = x + self.mix(*heads).transpose(1, 2).flatten(2)
         scores: torch.Tensor = self.head(F.gelu(x))
         return scores
+
+
+def make_stage(
+    scores: Scores | None = None, memory: SramLedger | None = None, token_bytes: int = 1
+) -> Stage:
+    """Return a stage of a small decoder, with much memory unless it is given."""
+    ledger = memory or SramLedger("a stage", 10**6)
+    return Stage(scores or Decoder(), VOCABULARY, CONTEXT, ledger, token_bytes)

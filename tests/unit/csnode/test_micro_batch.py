@@ -95,6 +95,21 @@ def test_sram_ledger_allows_the_full_capacity() -> None:
     assert ledger.peak_bytes["total"] == 100
 
 
+def test_lease_outlives_the_jobs() -> None:
+    """Until it ends; one that does not fit changes nothing."""
+    ledger = SramLedger("csx-0", 100)
+    ledger.lease("session-1", 30)
+    ledger.change("activations", 70)
+    ledger.change("activations", -70)
+    with raises(ApplianceResourceExhausted, "sram-ledger-exceeded"):
+        ledger.lease("session-2", 71)
+    ledger.lease("session-1", 20)
+    ledger.lease("session-2", 80)
+    ledger.lease("session-1", 0)
+    ledger.lease("session-1", 0)
+    ledger.change("weights", 20)
+
+
 def test_sram_ledger_refuses_more_than_the_capacity() -> None:
     """The error has the system, the sizes, the capacity and a remedy."""
     ledger = SramLedger("csx-3", 3 * 1024)

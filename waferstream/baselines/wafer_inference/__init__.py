@@ -21,6 +21,7 @@ from waferstream.baselines.wafer_inference.phases import (
 from waferstream.baselines.wafer_inference.region import PE_COSTS, Decoder, PeCosts, Region
 from waferstream.baselines.wafer_inference.service import (
     ServiceSpec,
+    held_bytes,
     service_s_per_token,
     wafer_plan,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "decode_s",
     "decode_s_per_token",
     "end_to_end_s",
+    "held_bytes",
     "prefill_cycles_per_layer",
     "prefill_s",
     "relayout_s",

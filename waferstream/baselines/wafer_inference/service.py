@@ -62,7 +62,7 @@ def wafer_plan(
         ApplianceResourceExhausted: More than ``most_wafers`` would be needed.
     """
     needed_bytes = model.weight_bytes + model.cache_bytes(context)
-    plans = [(-(-needed_bytes // _held_bytes(region)), region) for region in _regions(service)]
+    plans = [(-(-needed_bytes // held_bytes(region)), region) for region in _regions(service)]
     fitting = [plan for plan in plans if plan[0] <= service.most_wafers]
     if fitting:
         return min(fitting, key=lambda p: p[0] * decode_s_per_token(model, p[1], context, costs))
@@ -84,7 +84,7 @@ def _regions(service: ServiceSpec) -> list[Region]:
     return [Region(side, system.fabric, system.clock_hz) for side in sides]
 
 
-def _held_bytes(region: Region) -> int:
+def held_bytes(region: Region) -> int:
     """Return the SRAM bytes of all whole regions of this side on one wafer."""
     fabric = region.fabric
     num_regions = (fabric.columns // region.side) * (fabric.rows // region.side)

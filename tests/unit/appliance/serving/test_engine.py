@@ -10,9 +10,8 @@ import torch
 
 from appliance.serving.batcher import Batcher, Limits
 from appliance.serving.engine import Engine
-from csnode.inference.stage import Stage
 from tests.support.errors import raises
-from tests.support.models.small_decoder import CONTEXT, VOCABULARY, Decoder
+from tests.support.models.small_decoder import CONTEXT, VOCABULARY, Decoder, make_stage
 from waferstream.core.errors import ApplianceRuntimeServerError, ConfigError
 from waferstream.core.serving import (
     AnswerEnded,
@@ -45,7 +44,7 @@ def asked(name: str, seed: int, length: int = 5, max_tokens: int = 12) -> Reques
 
 
 def make_engine(model: Decoder | None = None) -> Engine:
-    stage = Stage(model or Decoder(), VOCABULARY, CONTEXT)
+    stage = make_stage(model)
     return Engine(stage, Batcher(Limits(CONTEXT, cache_tokens=300)))
 
 

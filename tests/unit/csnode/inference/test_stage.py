@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from csnode.inference.cache import BLOCK, PAGE, KvCache
-from csnode.inference.stage import Stage
+from csnode.micro_batch import SramLedger
 from tests.support.errors import raises
-from tests.support.models.small_decoder import CONTEXT, HEADS, VOCABULARY, Decoder, Mix
-from waferstream.core.errors import ConfigError
+from tests.support.models.small_decoder import CONTEXT, HEADS, VOCABULARY, Decoder, Mix, make_stage
+from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.core.serving import Part
 
 
@@ -36,7 +36,7 @@ class AddsOverTokens(Decoder):
 
 def test_rows_are_the_same_alone_and_in_company() -> None:
     """To the bit: at once, token by token, in pieces, beside others."""
-    stage = Stage(Decoder(), VOCABULARY, CONTEXT)
+    stage = make_stage(Decoder())
     tokens = tuple((3 * i + 1) % VOCABULARY for i in range(130))
     at_once = stage.extend([Part("a", 0, tokens)])[0]
     for i, token in enumerate(tokens):
@@ -59,7 +59,7 @@ def test_functions_of_any_width_are_steady(function: Callable[..., torch.Tensor]
         found: torch.Tensor = function(x) + mixed.transpose(1, 2).flatten(2).sum(-1, keepdim=True)
         return found
 
-    stage = Stage(scores, VOCABULARY, CONTEXT)
+    stage = make_stage(scores)
     tokens = tuple(i % VOCABULARY for i in range(60))
     rows = stage._rows([Part("a", 0, tokens)])
     for length in range(1, 60):
@@ -68,7 +68,7 @@ def test_functions_of_any_width_are_steady(function: Callable[..., torch.Tensor]
 
 def test_scores_are_those_of_the_model() -> None:
     model = Decoder()
-    stage = Stage(model, VOCABULARY, CONTEXT)
+    stage = make_stage(model)
     tokens = tuple(i % VOCABULARY for i in range(40))
     plain = model(torch.tensor([tokens]), torch.arange(40)[None])[0, -1]
     torch.testing.assert_close(stage.extend([Part("a", 0, tokens)])[0], plain.detach())
@@ -77,12 +77,12 @@ def test_scores_are_those_of_the_model() -> None:
 @pytest.mark.parametrize("mix", [by_products, over_all])
 def test_other_attention_is_refused(mix: Mix) -> None:
     with raises(ConfigError, "model-not-row-wise"):
-        Stage(Decoder(mix), VOCABULARY, CONTEXT)
+        make_stage(Decoder(mix))
 
 
 def test_model_that_relates_tokens_otherwise_is_refused() -> None:
     with raises(ConfigError, "rows-differ-from-model"):
-        Stage(AddsOverTokens(), VOCABULARY, CONTEXT)
+        make_stage(AddsOverTokens())
 
 
 def test_cache_grows_by_blocks_and_forgets() -> None:
@@ -96,3 +96,16 @@ def test_cache_grows_by_blocks_and_forgets() -> None:
     cache.forget("a")
     cache.forget("a")
     assert cache.num_bytes == 0
+
+
+def test_sequences_lease_memory_until_they_are_forgotten() -> None:
+    """What does not fit is refused, and what others have stays."""
+    memory = SramLedger("a stage", 10)
+    stage = make_stage(memory=memory)
+    stage.extend([Part("a", 0, (1, 2, 3, 4)), Part("b", 0, (1, 2))])
+    stage.extend([Part("a", 4, (5,))])
+    with raises(ApplianceResourceExhausted, "sram-ledger-exceeded"):
+        stage.extend([Part("c", 0, (1, 2, 3, 4))])
+    stage.forget("a")
+    stage.forget("a")
+    stage.extend([Part("c", 0, (1, 2, 3, 4))])
