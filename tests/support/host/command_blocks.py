@@ -14,7 +14,6 @@ _COMMAND = re.compile(r" *(make|python|waferstream|pip|ray|kubectl|sbatch) ")
 NOT_RUN = {
     "make train": "it installs from the network; the CI job of every change runs it",
     "make test": "it is the test suite",
-    "source .venv/bin/activate": "tests run in their own environment",
     "pip install . ./modelzoo ./waferstream_compat": "it needs the network; tests/unit/test_packaging.py "
     "installs what is packaged",
     "pip install --constraint requirements.lock . ./modelzoo": "it needs the network",
@@ -23,6 +22,8 @@ NOT_RUN = {
     "tests/integration/test_run_on_ray.py runs a smaller one",
     "python -m scripts.scaling_curve --params params.yaml --num_csx 1,2,4,8 --out scaling": "eight "
     "minutes; tests/unit/waferstream/scaling/test_experiment.py runs a smaller one",
+    "waferstream generate": "it needs a trained model; tests/integration/test_serving.py trains one",
+    "waferstream serve": "it ends with a signal; tests/integration/test_serving.py sends it one",
     "python -m validation": "it writes the documents themselves; tests/unit/validation runs it",
 }
 """Commands, by how they begin, to the reason why no test executes them."""
