@@ -24,7 +24,7 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
     """Build the argparse parser of one of the commands."""
     parser = argparse.ArgumentParser(prog=f"waferstream {command}", allow_abbrev=False)
     parser.add_argument(
-        "model_dir", type=Path, help="folder of a trained model, or of one of Hugging Face"
+        "model_dir", type=Path, help="folder of a run or of Hugging Face, a .gguf file, or smollm2"
     )
     if command == "generate":
         _add_request(parser)
