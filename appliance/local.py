@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import torch
-
 from appliance.placement.cores import UnlimitedCores
+from csnode.lanes import single_threaded
 from swarmx.links.memory import MemoryArena
 from waferstream.core.errors import (
     ApplianceDeadlockError,
@@ -44,7 +43,7 @@ class LocalRoles:
         self.rebuild(specs, ())
 
     def run(self, job: Job) -> list[Report]:
-        with _single_threaded():
+        with single_threaded():
             return self._run(job)
 
     def _run(self, job: Job) -> list[Report]:
@@ -142,14 +141,3 @@ class LocalRoles:
                 f"{role} failed", code="role-failed", where=role, value=repr(error)
             )
             raise self._failed[role] from error
-
-
-@contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Compute on one thread, as every actor does: the number of threads can change bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -15,8 +15,7 @@ read the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -25,6 +24,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from csnode.inference.cache import KvCache, padded
+from csnode.lanes import single_threaded
 from csnode.micro_batch import SramLedger
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import Part
@@ -141,7 +141,7 @@ class RowMode(TorchFunctionMode):
             keys, values = self._cache.extend(
                 part.sequence, layer, part.start, key[rows, :, 0], value[rows, :, 0]
             )
-            with _one_thread():
+            with single_threaded():
                 mixed[rows] = F.scaled_dot_product_attention(
                     query[rows],
                     keys.expand(len(mask), -1, -1, -1),
@@ -168,20 +168,9 @@ def _in_whole_vectors(
     Where that rest begins depends on the number of rows and threads.
     """
     width = x.shape[-1]
-    with _one_thread():
+    with single_threaded():
         found: torch.Tensor = func(F.pad(x, (0, -width % _LANES)), *args, **kwargs)
     return found[..., :width]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch compute in this thread alone; switching takes a microsecond."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _not_row_wise(why: str) -> ConfigError:

@@ -14,11 +14,11 @@ from appliance.checkpoints.folder import CheckpointFolder
 from csnode.inference.stage import Scores
 from waferstream.baselines.wafer_inference import Decoder
 from waferstream.config.phases import load_params
-from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.core.errors import ConfigError
 from waferstream.serving.gguf_file import PACKAGED, GgufFile, packaged_file
 from waferstream.serving.text import ByteText, Text
 from waferstream.serving.tokenizer import TokenizedText
-from waferstream.training.checkpoints.restoring import load_weights
+from waferstream.training.checkpoints.restoring import fill, load_weights
 from waferstream.training.setup.model import make_model
 from waferstream.workload.hugging_face import CONVERSIONS, Weights, read_hf, read_json
 from waferstream.workload.models import build_model
@@ -141,16 +141,7 @@ def _converted(place: Path, config: Mapping[str, Any], theirs: Weights) -> nn.Mo
     section = CONVERSIONS[kind].section(config)
     weights = CONVERSIONS[kind].to_ours(theirs, section)
     module = build_model(section, seed=0)
-    try:
-        module.load_state_dict({name: weight.float() for name, weight in weights.items()})
-    except RuntimeError as error:  # which lists all differences
-        raise CheckpointError(
-            "the weights do not match config.json",
-            code="checkpoint-keys-mismatch",
-            where=str(place),
-            value=error,
-            remedy="save the model again with save_pretrained",
-        ) from error
+    fill(module, {name: weight.float() for name, weight in weights.items()}, place)
     return module.eval()
 
 

@@ -131,13 +131,18 @@ class Restorer:
 
 
 def load_weights(model: nn.Module, path: Path | str) -> None:
-    """Fill a model of this process with the weights of a checkpoint.
+    """Fill a model of this process with the weights of a checkpoint; errors as of ``fill``."""
+    fill(model, cstorch.load(path).get("model", {}), path)
+
+
+def fill(model: nn.Module, weights: Mapping[str, Any], path: Path | str) -> None:
+    """Fill a model of this process with weights that were read from a path.
 
     Raises:
-        CheckpointError: The checkpoint is not of this model.
+        CheckpointError: They are not of this model.
     """
     try:
-        model.load_state_dict(cstorch.load(path).get("model", {}))
+        model.load_state_dict(weights)
     except RuntimeError as error:  # which lists all differences
         raise CheckpointError(
             "the checkpoint does not match the model",
