@@ -152,7 +152,9 @@ def draw(scores: np.ndarray, sampling: Sampling, position: int) -> tuple[int, fl
     if sampling.temperature == 0:
         token = int(exact.argmax())
     else:
-        token = _drawn((exact - exact.max()) / sampling.temperature, sampling, position)
+        with np.errstate(over="ignore"):  # far below the best score, and so of no probability
+            divided = (exact - exact.max()) / sampling.temperature
+        token = _drawn(divided, sampling, position)
     return token, float(logprobs[token])
 
 

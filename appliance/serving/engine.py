@@ -36,6 +36,7 @@ class Engine:
         self._stage = stage
         self._batcher = batcher
         self._listeners: dict[str, Listener] = {}
+        self._left: set[str] = set()  # cancelled requests, of which the stage knows nothing yet
         self._changed = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._serve, name="serving", daemon=True)
@@ -65,7 +66,8 @@ class Engine:
         with self._changed:
             self._listeners.pop(name, None)
             if self._batcher.cancel(name):
-                self._stage.forget(name)
+                self._left.add(name)
+                self._changed.notify()
 
     def close(self) -> None:
         """End; requests that are under way fail. Idempotent."""
@@ -92,13 +94,18 @@ class Engine:
     def _await_work(self) -> bool:
         """Wait for a request; return whether the engine goes on."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or not self._batcher.is_idle)
+            self._changed.wait_for(
+                lambda: self._is_closed or self._left or not self._batcher.is_idle
+            )
             return not self._is_closed
 
     def _step(self) -> None:
-        """Compute one step, and hand out what it gives."""
+        """Compute one step, and hand out what it gives; the stage belongs to this thread."""
         with self._changed:
+            left, self._left = self._left, set()
             parts = self._batcher.plan()
+        for name in left:
+            self._stage.forget(name)
         if not parts:
             return
         scores = self._stage.extend(parts)
@@ -106,12 +113,10 @@ class Engine:
         with self._changed:
             events = self._batcher.take(np.asarray(scores))
             heard = [(self._listeners.get(event.request), event) for event in events]
-            for part in parts:
-                if part.sequence not in self._listeners:  # cancelled while it was computed
-                    self._stage.forget(part.sequence)
             for name in _ended_in(events):
                 self._listeners.pop(name, None)
-                self._stage.forget(name)
+        for name in _ended_in(events):
+            self._stage.forget(name)
         for listener, event in heard:
             if listener is not None:
                 listener(event)

@@ -174,6 +174,14 @@ def test_folder_without_a_run_is_refused(
     assert "nothing-to-serve" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [("--top_k", "0"), ("--stop", ""), ("--top_p", "0")])
+def test_request_out_of_range_is_refused(
+    folder: Path, words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", str(folder), PROMPT, *words]) == 1
+    assert "out-of-range" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

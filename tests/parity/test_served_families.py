@@ -123,6 +123,7 @@ def test_chat_follows_the_template(tmp_path: Path) -> None:
     [
         ("{{ raise_exception('no') }}", "chat-not-rendered"),
         ("{% for", "chat-not-rendered"),
+        ("{{ 1 / 0 }}", "chat-not-rendered"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "chat-not-rendered"),
         ("{% include '/etc/passwd' %}", "chat-not-rendered"),
         ("{% for i in range(10**9) %}x{% endfor %}", "chat-not-rendered"),

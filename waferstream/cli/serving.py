@@ -69,6 +69,8 @@ def _generate(given: argparse.Namespace) -> int:
     """Print the continuation of a text as it comes, or the whole as JSON."""
     from waferstream.serving.answers import Answers  # noqa: PLC0415  (imports torch: slow)
 
+    if "" in given.stop:
+        raise ConfigError("--stop must be a text", code="out-of-range", where="--stop", value='""')
     _check_range("--temperature", given.temperature, least=0.0, most=2.0)
     _check_range("--top_p", given.top_p, least=1e-6, most=1.0)
     pieces: queue.Queue[object] = queue.Queue()

@@ -69,10 +69,7 @@ class Answers:
         self.model: ServedModel = load_model(folder)
         shape, context = self.model.shape, self.model.context
         self._clock = ServiceClock(shape, context)
-        memory, token_bytes = (
-            SramLedger("the service", self._clock.sram_bytes),
-            shape.cache_bytes(1),
-        )
+        memory, token_bytes = SramLedger("serving", self._clock.sram_bytes), shape.cache_bytes(1)
         memory.lease("weights", shape.weight_bytes)
         stage = Stage(self.model.scores, self.model.vocabulary, context, memory, token_bytes)
         emulated = (self._clock.sram_bytes - shape.weight_bytes) // token_bytes

@@ -78,19 +78,11 @@ class TokenizedText:
                 rule="tokenizer_config.json or chat_template.jinja has one",
                 remedy="ask /v1/completions, which continues a text",
             )
+        given: dict[str, Any] = {"messages": [dict(each) for each in messages], "tools": None}
+        given |= {"documents": None, "add_generation_prompt": True, **self._words}
         try:
-            text = (
-                _templates()
-                .from_string(self._template)
-                .render(
-                    messages=[dict(message) for message in messages],
-                    tools=None,
-                    documents=None,
-                    add_generation_prompt=True,
-                    **self._words,
-                )
-            )
-        except (TemplateError, ValueError, TypeError, OverflowError) as error:
+            text = _templates().from_string(self._template).render(given)
+        except Exception as error:  # a template is a stranger's code
             raise ConfigError(
                 "the template of the model refuses the chat",
                 code="chat-not-rendered",

@@ -64,6 +64,12 @@ def test_prompt_runs_in_pieces_of_a_step() -> None:
     assert starts == [6, 12]
 
 
+def test_any_temperature_above_zero_keeps_the_order() -> None:
+    """Scores that a tiny one divides are no ties at infinity."""
+    scores = np.array([1.0, 3.0, 2.0], np.float32)
+    assert draw(scores, Sampling(1, temperature=1e-308), 0)[0] == 1
+
+
 def test_answers_come_before_prompts() -> None:
     batcher = Batcher(LIMITS)
     batcher.submit(request("a", length=2))
