@@ -19,7 +19,7 @@ import torch
 from tests.support.runs.served_folder import CONTEXT, train_decoder
 from tests.support.runs.tiny_run import ROOT
 from waferstream.cli.main import main
-from waferstream.serving.model import load_model
+from waferstream.serving.models.loading import load_model
 
 WAIT_S = 120
 PROMPT = "def "

@@ -120,7 +120,7 @@ def _serve(given: argparse.Namespace) -> int:
     """Serve until a signal comes; requests that are under way then end first."""
     _check_host(given.host)
     try:
-        from waferstream.serving.server import serve  # noqa: PLC0415  (starlette is an extra)
+        from waferstream.serving.http.server import serve  # noqa: PLC0415  (starlette is an extra)
     except ModuleNotFoundError as error:
         raise ConfigError(
             "serving must have its packages",

@@ -1,4 +1,1 @@
-"""The service: a trained model that answers text, by an API that OpenAI's clients know.
-
-It alone imports HTTP.
-"""
+"""The service: a trained model that answers text, by an API that OpenAI's clients know."""

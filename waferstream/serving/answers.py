@@ -1,9 +1,4 @@
-"""Answers of a model: text in, pieces of text out, with what they took.
-
-What the emulated machine takes for a request alone follows from the closed forms of
-``waferstream.baselines.wafer_inference``: the layers of a decoder lie in regions of as few CS-3 as
-hold them with the cache of the whole context.
-"""
+"""Answers of a model: text in, pieces of text out, with what they took."""
 
 from __future__ import annotations
 
@@ -19,14 +14,6 @@ from appliance.serving.engine import Engine
 from csnode.inference.cache import PAGE
 from csnode.inference.stage import Stage
 from csnode.micro_batch import SramLedger
-from waferstream.baselines.wafer_inference import (
-    Decoder,
-    ServiceSpec,
-    decode_s,
-    held_bytes,
-    prefill_s,
-    wafer_plan,
-)
 from waferstream.core.serving import (
     AnswerEnded,
     AnswerFailed,
@@ -35,8 +22,9 @@ from waferstream.core.serving import (
     Request,
     Sampling,
 )
-from waferstream.serving.model import ServedModel, load_model
-from waferstream.serving.text import StopFilter
+from waferstream.serving.clock import EmulatedTime, ServiceClock
+from waferstream.serving.models.loading import ServedModel, load_model
+from waferstream.serving.models.text import StopFilter
 
 CACHE_BYTES = 2 << 30
 """The memory of keys and values on this host; requests wait for room in it, and on the wafers."""
@@ -171,41 +159,4 @@ class Answer:
             self._clock.of(prompt, max(self._num_tokens, 1)),
             time.perf_counter() - self._began_s,
             self._request.sampling.seed,
-        )
-
-
-@dataclass(frozen=True)
-class EmulatedTime:
-    """The emulated seconds of a request."""
-
-    prompt_s: float
-    completion_s: float
-
-
-class ServiceClock:
-    """The emulated time of requests to one model.
-
-    Args:
-        shape: The model.
-        context: The most tokens of a sequence.
-
-    Raises:
-        ApplianceResourceExhausted: The model does not fit the wafers of a service.
-    """
-
-    def __init__(self, shape: Decoder, context: int) -> None:
-        self._shape = shape
-        self._service = ServiceSpec()
-        self.num_wafers, self._region = wafer_plan(shape, context, self._service)
-        self.sram_bytes = self.num_wafers * held_bytes(self._region)
-        """SRAM of the regions, for weights, keys and values."""
-
-    def of(self, prompt: int, completion: int) -> EmulatedTime:
-        """Return the time of a prompt and of the tokens that follow, both at least one."""
-        factor, hops = self._service.kernel_factor, self.num_wafers - 1
-        hop_s = hops * self._service.wafer_hop_s
-        return EmulatedTime(
-            prompt_s=factor * prefill_s(self._shape, self._region, prompt) + hop_s,
-            completion_s=factor * decode_s(self._shape, self._region, prompt, completion)
-            + completion * hop_s,
         )

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.serving.batcher import Batcher, Limits, draw
+from appliance.serving.batcher import Batcher, Limits
+from appliance.serving.sampling import draw
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerEnded, Event, Part, Request, Sampling, TokenDrawn

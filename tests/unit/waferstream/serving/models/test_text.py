@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waferstream.serving.text import ByteText, StopFilter
+from waferstream.serving.models.text import ByteText, StopFilter
 
 
 @given(st.text())

@@ -13,7 +13,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from waferstream.core.errors import ConfigError
-from waferstream.serving.text import Message
+from waferstream.serving.models.text import Message
 from waferstream.workload.hugging_face import read_json
 
 _SPLIT = "�"

@@ -15,9 +15,9 @@ from csnode.inference.stage import Scores
 from waferstream.baselines.wafer_inference import Decoder
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
-from waferstream.serving.gguf_file import PACKAGED, GgufFile, packaged_file
-from waferstream.serving.text import ByteText, Text
-from waferstream.serving.tokenizer import TokenizedText
+from waferstream.serving.models.gguf_file import PACKAGED, GgufFile, packaged_file
+from waferstream.serving.models.text import ByteText, Text
+from waferstream.serving.models.tokenizer import TokenizedText
 from waferstream.training.checkpoints.restoring import fill, load_weights
 from waferstream.training.setup.model import make_model
 from waferstream.workload.hugging_face import CONVERSIONS, Weights, read_hf, read_json

@@ -15,8 +15,8 @@ import torch
 from tests.support.errors import raises
 from tests.support.models.hugging_face_folder import CONTEXT, TEMPLATE, write_folder
 from waferstream.core.errors import CheckpointError, ConfigError
-from waferstream.serving.gguf_file import _NAMES, _OUTER, packaged_file
-from waferstream.serving.model import load_model
+from waferstream.serving.models.gguf_file import _NAMES, _OUTER, packaged_file
+from waferstream.serving.models.loading import load_model
 
 HEADS, KV_HEADS = 4, 2
 TEXT = "def class 日本 é 2026"

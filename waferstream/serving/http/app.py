@@ -1,0 +1,70 @@
+"""The application: all paths, and what is said where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from waferstream.serving.answers import Answers
+from waferstream.serving.http.completions import Completions
+from waferstream.serving.http.errors import RefusedError, check_model, error_body
+from waferstream.version import VERSION
+
+
+def make_app(answers: Answers) -> Starlette:
+    """Return the service of a model."""
+    return Starlette(
+        routes=[*Completions(answers).routes, *_About(answers).routes],
+        exception_handlers={404: _no_path, 405: _no_path, RefusedError: _refused},
+    )
+
+
+class _About:
+    """The paths that say what is served."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._name = answers.model.name
+        self.routes = [
+            Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.model),
+            Route("/health", self.health),
+        ]
+
+    async def health(self, _: Request) -> Response:
+        """Say whether requests are answered, and what the service is."""
+        is_well = self._answers.are_served
+        about = {"model": self._name, "version": VERSION}
+        status = {"status": "ok" if is_well else "failed", **about}
+        return JSONResponse(status, status_code=200 if is_well else 503)
+
+    async def models(self, _: Request) -> Response:
+        """List the one model."""
+        return JSONResponse({"object": "list", "data": [self._about()]})
+
+    async def model(self, request: Request) -> Response:
+        """Describe a model."""
+        check_model(request.path_params["name"], self._name)
+        return JSONResponse(self._about())
+
+    def _about(self) -> dict[str, Any]:
+        created = int(self._answers.model.weights.stat().st_mtime)
+        return {
+            "id": self._name, "object": "model", "created": created, "owned_by": "waferstream",
+            "context_length": self._answers.model.context,
+        }  # fmt: skip
+
+
+async def _no_path(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    message = f"{request.method} {request.url.path} does not exist here"
+    return JSONResponse(error_body(message, status, code="unknown_url"), status_code=status)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return JSONResponse(error.body, status_code=error.status)

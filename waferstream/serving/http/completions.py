@@ -1,0 +1,53 @@
+"""Chats and completions."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from waferstream.core.errors import WaferStreamError
+from waferstream.serving.answers import Answers
+from waferstream.serving.http.bodies import read
+from waferstream.serving.http.errors import RefusedError, check_model, failure
+from waferstream.serving.http.requests import ChatRequest, CompletionRequest
+from waferstream.serving.http.shapes import Shape
+from waferstream.serving.http.streams import Pieces, streamed, whole
+
+Asked = ChatRequest | CompletionRequest
+
+
+class Completions:
+    """The paths that continue texts."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self.routes = [
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/completions", self.complete, methods=["POST"]),
+        ]
+
+    async def chat(self, request: Request) -> Response:
+        """Answer the messages of a chat."""
+        return await self._answer(request, ChatRequest)
+
+    async def complete(self, request: Request) -> Response:
+        """Continue a text."""
+        return await self._answer(request, CompletionRequest)
+
+    async def _answer(self, request: Request, kind: type[Asked]) -> Response:
+        asked = await read(request, kind)
+        name = self._answers.model.name
+        check_model(asked.model, name)
+        pieces = Pieces()
+        try:
+            tokens = asked.tokens(self._answers.model.text)
+            answer = self._answers.ask(
+                tokens, asked.sampling(), pieces.put, asked.most_tokens, asked.stops
+            )
+        except WaferStreamError as error:
+            raise RefusedError(*failure(error)) from error
+        shape = Shape(name, is_chat=isinstance(asked, ChatRequest))
+        if asked.stream:
+            return streamed(pieces, answer, shape, tells_usage=asked.tells_usage)
+        return await whole(request, pieces, answer, shape)

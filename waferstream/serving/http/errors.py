@@ -1,0 +1,50 @@
+"""Errors of the API, as OpenAI's clients read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from waferstream.core.error_status import status_of
+from waferstream.core.errors import WaferStreamError, did_you_mean
+
+_TYPES = {400: "invalid_request_error", 404: "not_found_error", 429: "rate_limit_error"}
+"""The type of an error by its status; others are failures of the service."""
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+        super().__init__(status)
+        self.status, self.body = status, body
+
+
+def error_body(
+    message: str, status: int, *, code: str | None = None, param: str | None = None
+) -> dict[str, Any]:
+    """Return the object that says why a request fails."""
+    kind = _TYPES.get(status, "api_error")
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def failure(error: WaferStreamError) -> tuple[int, dict[str, Any]]:
+    """Return the status and the object of an error of ours."""
+    status = status_of(type(error), error.code).http
+    return status, error_body(str(error), status, code=error.code)
+
+
+def fault_of(error: dict[str, Any]) -> tuple[str, str | None]:
+    """Return a sentence about a fault that pydantic has found, and the parameter it is in."""
+    place = ".".join(str(part) for part in error["loc"] if "-" not in str(part))
+    if error["type"] == "extra_forbidden":
+        return f"parameter {place} is not supported", place
+    return f"{place or 'the body'}: {error['msg']}", place or None
+
+
+def check_model(asked: str, served: str) -> None:
+    """Raise RefusedError unless a request asks for the model that is served."""
+    if asked != served:
+        hint = did_you_mean(asked, [served]) or f"this service has {served}"
+        message = f"the model {asked!r} does not exist; {hint}"
+        raise RefusedError(404, error_body(message, 404, code="model_not_found", param="model"))
