@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 
 BLOCK = 64
 """Tokens by which the cache of a sequence grows. Attention reads whole blocks, of which it masks
@@ -60,6 +61,15 @@ class KvCache:
             kind[layer][:, start:end] = new.transpose(0, 1)
             found.append(kind[layer][:, :length])
         return found[0], found[1]
+
+    def copy(self, source: str, target: str, tokens: int) -> None:
+        """Let a sequence begin with the first tokens of another."""
+        held, made = self._sequences[source], _Sequence()
+        pages = -(-tokens // PAGE) * PAGE
+        for kind, copied in ((held.keys, made.keys), (held.values, made.values)):
+            for layer, tensor in kind.items():
+                copied[layer] = F.pad(tensor[:, :tokens], (0, 0, 0, pages - tokens))
+        self._sequences[target] = made
 
     def forget(self, sequence: str) -> None:
         """Free what a sequence has. Idempotent."""

@@ -215,7 +215,7 @@ class Stage:
 
     @torch.no_grad()
     def extend(self, parts: Sequence[Part]) -> torch.Tensor:
-        """Return the scores after the last token of each part, (parts, vocabulary).
+        """Return the scores that the parts ask for, one part after the other, (N, vocabulary).
 
         Raises:
             ApplianceResourceExhausted: The memory has no room for the tokens.
@@ -223,8 +223,18 @@ class Stage:
         for part in parts:
             num_tokens = part.start + len(part.tokens)
             self._memory.lease(part.sequence, num_tokens * self._token_bytes)
-        lasts = torch.tensor([len(part.tokens) for part in parts]).cumsum(0) - 1
-        return self._rows(parts)[lasts]
+        rows = self._rows(parts).split([len(part.tokens) for part in parts])
+        asked = zip(rows, parts, strict=True)
+        return torch.cat([each[len(each) - part.num_scores :] for each, part in asked])
+
+    def copy(self, source: str, target: str, tokens: int) -> None:
+        """Let a sequence begin with the first tokens of another.
+
+        Raises:
+            ApplianceResourceExhausted: The memory has no room for the tokens.
+        """
+        self._memory.lease(target, tokens * self._token_bytes)
+        self.cache.copy(source, target, tokens)
 
     def forget(self, sequence: str) -> None:
         """Free what a sequence has, here and on the emulated wafers. Idempotent."""

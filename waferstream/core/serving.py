@@ -46,8 +46,10 @@ class Part:
 
     sequence: str
     start: int
-    """The position of the first one, counted from 0."""
+    """The position of the first one, counted from 0; what the cache has from there is replaced."""
     tokens: tuple[int, ...]
+    num_scores: int = 1
+    """The scores after so many of the last tokens are asked for."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,51 @@ def test_rows_are_the_same_alone_and_in_company() -> None:
     assert torch.equal(at_once, in_company[1])
 
 
+def test_parts_ask_for_the_scores_of_their_last_tokens() -> None:
+    stage = make_stage(Decoder())
+    tokens = tuple((5 * i + 2) % VOCABULARY for i in range(9))
+    each = torch.cat([stage.extend([Part("a", i, (token,))]) for i, token in enumerate(tokens)])
+    asked = [Part("b", 0, tokens, 3), Part("c", 0, tokens[:4], 0), Part("d", 0, tokens[:2], 2)]
+    assert torch.equal(stage.extend(asked), torch.cat([each[-3:], each[:2]]))
+
+
+def test_refused_tokens_leave_no_trace() -> None:
+    """A part that begins within the cache replaces what it has from there on."""
+    stage = make_stage(Decoder())
+    tokens = tuple((5 * i + 2) % VOCABULARY for i in range(BLOCK + 9))
+    expected = stage.extend([Part("a", 0, tokens)])
+    stage.extend([Part("b", 0, tokens[:40] + (1,) * 60)])
+    assert torch.equal(stage.extend([Part("b", 40, tokens[40:])]), expected)
+
+
+@pytest.mark.parametrize("copied", [1, BLOCK - 1, BLOCK, BLOCK + 7])
+def test_sequence_goes_on_from_the_first_tokens_of_another(copied: int) -> None:
+    """With the same bits, also once the other is forgotten or has gone on."""
+    stage = make_stage(Decoder())
+    tokens = tuple((3 * i + 1) % VOCABULARY for i in range(BLOCK + 9))
+    expected = stage.extend([Part("a", 0, tokens)])
+    stage.copy("a", "b", copied)
+    stage.copy("a", "c", copied)
+    stage.extend([Part("a", copied, (0,) * 3)])
+    stage.forget("a")
+    assert torch.equal(stage.extend([Part("b", copied, tokens[copied:])]), expected)
+    stage.extend([Part("c", copied, (0, 0))])
+    stage.forget("b")
+    stage.forget("c")
+    assert stage.cache.num_bytes == 0
+
+
+def test_copy_leases_memory() -> None:
+    memory = SramLedger("a stage", 10)
+    stage = make_stage(memory=memory)
+    stage.extend([Part("a", 0, (1, 2, 3, 4, 5, 6))])
+    stage.copy("a", "b", 4)
+    with raises(ApplianceResourceExhausted, "sram-ledger-exceeded"):
+        stage.copy("a", "c", 1)
+    stage.forget("b")
+    stage.copy("a", "c", 1)
+
+
 @pytest.mark.parametrize("function", [F.silu, F.gelu, torch.tanh, torch.Tensor.sigmoid])
 def test_functions_of_any_width_are_steady(function: Callable[..., torch.Tensor]) -> None:
     """Rows of 50 elements would end in other parts of a vector in other company."""
