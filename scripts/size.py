@@ -24,7 +24,12 @@ SHIPPED = (
 LAB = ("benchmarks", "examples", "scripts", "validation")
 NOT_ON_THE_WAY = (
     *("modelzoo", "waferstream/baselines", "waferstream_compat", "csnode/fabric"),
-    *("csnode/inference", "appliance/serving", "waferstream/serving"),
+    *(
+        "csnode/inference",
+        "appliance/serving",
+        "waferstream/machine/regions",
+        "waferstream/serving",
+    ),
 )
 """Parts of the product that no step of a training passes."""
 

@@ -15,7 +15,7 @@ from validation.rows.decoders import (
 from validation.rows.kernels import fabric_of
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_token_unit
-from waferstream.baselines.wafer_inference import (
+from waferstream.machine.regions import (
     PE_COSTS,
     PeCosts,
     Region,

@@ -18,8 +18,8 @@ from validation.rows.kernels import (
     sdk_clock_hz,
 )
 from validation.rows.row import CannotPredict, Row
-from waferstream.baselines.wafer_inference import PE_COSTS, Region
-from waferstream.baselines.wafer_inference.mesh import (
+from waferstream.machine.regions import PE_COSTS, Region
+from waferstream.machine.regions.mesh import (
     alignment_cycles,
     matmul_cycles,
     mesh_matvec_cycles,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from validation.families.inference import decode_row_s, prefill_row_s, service_row_s
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
-from waferstream.baselines.wafer_inference import PE_COSTS, PeCosts, ServiceSpec
+from waferstream.machine.regions import PE_COSTS, PeCosts, ServiceSpec
 
 
 def fit_prefill(rows: Sequence[Row]) -> Constants:

@@ -135,7 +135,7 @@ def gemv(grid: Grid, outputs: int, inputs: int, dtype: str) -> Cycles:
     One map over a PE's inputs, with an axpy over its outputs for each; then fp32 sums along the
     row. With streamed weights, the product is
     ``waferstream.machine.kernels.streaming.weight_streaming`` with one token; the published
-    MeshGEMV is in ``waferstream.baselines.wafer_inference.mesh``.
+    MeshGEMV is in ``waferstream.machine.regions.mesh``.
     """
     fabric = grid.fabric
     local_outputs, local_inputs = grid.tokens(outputs), grid.features(inputs)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from validation.rows.row import CannotPredict, Row, letters_of
-from waferstream.baselines.wafer_inference import Decoder
+from waferstream.machine.regions import Decoder
 
 DECODERS = {
     "LLaMA3-8B": Decoder(dim=4096, ffn=14336, layers=32, kv_dim=1024),

@@ -1,1 +1,1 @@
-"""Systems to compare the wafer cluster with: GPU clusters and inference on wafer regions."""
+"""Systems to compare the wafer cluster with: GPU clusters."""

@@ -1,6 +1,6 @@
 """What the emulated machine takes for a request alone.
 
-It follows from the closed forms of ``waferstream.baselines.wafer_inference``: the layers of a
+It follows from the closed forms of ``waferstream.machine.regions``: the layers of a
 decoder lie in regions of as few CS-3 as hold them with the cache of the whole context.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from waferstream.baselines.wafer_inference import (
+from waferstream.machine.regions import (
     Decoder,
     ServiceSpec,
     decode_s,

@@ -8,10 +8,10 @@ NVLink; see ``WAFERLLM_NETWORK`` in ``hardware``.
 
 from __future__ import annotations
 
-from waferstream.baselines.arguments import check_least
 from waferstream.baselines.gpu.communication import Group, all_reduce_s
 from waferstream.baselines.gpu.hardware import GpuClusterSpec
-from waferstream.baselines.wafer_inference import Decoder
+from waferstream.core.arguments import check_least
+from waferstream.machine.regions import Decoder
 
 FORWARD_PASSES = 35
 """16-bit reads and writes of one hidden vector per token and layer: a third of a training step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from waferstream.baselines.arguments import check_least
+from waferstream.core.arguments import check_least
 from waferstream.core.errors import ConfigError
 
 

@@ -12,9 +12,9 @@ from torch import nn
 
 from appliance.checkpoints.folder import CheckpointFolder
 from csnode.inference.stage import Scores
-from waferstream.baselines.wafer_inference import Decoder
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
+from waferstream.machine.regions import Decoder
 from waferstream.serving.models.gguf_file import PACKAGED, GgufFile, packaged_file
 from waferstream.serving.models.text import ByteText, Text
 from waferstream.serving.models.tokenizer import TokenizedText

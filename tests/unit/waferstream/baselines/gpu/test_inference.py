@@ -9,8 +9,8 @@ from waferstream.baselines.gpu import (
     prefill_s,
     request_s,
 )
-from waferstream.baselines.wafer_inference import Decoder
 from waferstream.core.errors import ConfigError
+from waferstream.machine.regions import Decoder
 
 LLAMA_8B = Decoder(dim=4096, ffn=14_336, layers=32, kv_dim=1024)
 VOCAB = 128_256

@@ -3,14 +3,14 @@
 import pytest
 
 from tests.support.errors import raises
-from waferstream.baselines.wafer_inference import (
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.machine.hardware import CS3, WSE2, override
+from waferstream.machine.regions import (
     Decoder,
     ServiceSpec,
     service_s_per_token,
     wafer_plan,
 )
-from waferstream.core.errors import ApplianceResourceExhausted
-from waferstream.machine.hardware import CS3, WSE2, override
 
 SMALL = Decoder(dim=12, ffn=20, layers=1, kv_dim=8)
 LLAMA_8B = Decoder(dim=4096, ffn=14336, layers=32, kv_dim=4096)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from math import ceil, isqrt
 
-from waferstream.baselines.wafer_inference.region import ELEMENT_BYTES, PeCosts, Region
 from waferstream.machine.hardware import FabricSpec
+from waferstream.machine.regions.region import ELEMENT_BYTES, PeCosts, Region
 
 SHIFT_HOPS = 2
 """Hops to a neighbour of the logical ring, which is interleaved; He et al., section 5.2."""

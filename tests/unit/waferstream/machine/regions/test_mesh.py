@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waferstream.baselines.wafer_inference import PE_COSTS, Region
-from waferstream.baselines.wafer_inference.mesh import (
+from waferstream.machine.hardware import WSE2, WSE3
+from waferstream.machine.regions import PE_COSTS, Region
+from waferstream.machine.regions.mesh import (
     alignment_cycles,
     all_reduce_cycles,
     groups,
@@ -14,7 +15,6 @@ from waferstream.baselines.wafer_inference.mesh import (
     matvec_cycles,
     mesh_matvec_cycles,
 )
-from waferstream.machine.hardware import WSE2, WSE3
 
 PUBLISHED = [  # side, groups, padded width and feed-forward width of LLaMA3-8B
     (300, 15, 4200, 14400),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.errors import raises
-from waferstream.baselines.arguments import check_least
+from waferstream.core.arguments import check_least
 from waferstream.core.errors import ConfigError
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.errors import raises
-from waferstream.baselines.wafer_inference import Decoder, Region
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import WSE2, override
+from waferstream.machine.regions import Decoder, Region
 
 
 def test_decoder_weight_bytes() -> None:

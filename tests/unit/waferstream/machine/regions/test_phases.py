@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waferstream.baselines.wafer_inference import (
+from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware import WSE3
+from waferstream.machine.regions import (
     Decoder,
     PeCosts,
     Region,
@@ -18,14 +20,12 @@ from waferstream.baselines.wafer_inference import (
     prefill_s,
     relayout_s,
 )
-from waferstream.baselines.wafer_inference.mesh import (
+from waferstream.machine.regions.mesh import (
     alignment_cycles,
     all_reduce_cycles,
     matmul_cycles,
     matvec_cycles,
 )
-from waferstream.core.errors import ConfigError
-from waferstream.machine.hardware import WSE3
 
 SMALL = Decoder(dim=12, ffn=20, layers=1, kv_dim=8)
 """On 4 x 4 PEs a PE holds 3 of the width, 5 of the feed-forward width, 2 of keys and values."""

@@ -9,7 +9,7 @@ programs): MeshGEMM, MeshGEMV with a tree of depth two, all heads run as one, ev
 a multiple of the region's side. Clocks and grids are parameters; all formulas are in cycles.
 """
 
-from waferstream.baselines.wafer_inference.phases import (
+from waferstream.machine.regions.phases import (
     decode_cycles_per_layer,
     decode_s,
     decode_s_per_token,
@@ -18,8 +18,8 @@ from waferstream.baselines.wafer_inference.phases import (
     prefill_s,
     relayout_s,
 )
-from waferstream.baselines.wafer_inference.region import PE_COSTS, Decoder, PeCosts, Region
-from waferstream.baselines.wafer_inference.service import (
+from waferstream.machine.regions.region import PE_COSTS, Decoder, PeCosts, Region
+from waferstream.machine.regions.service import (
     ServiceSpec,
     held_bytes,
     service_s_per_token,

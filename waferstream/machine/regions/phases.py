@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from waferstream.baselines.arguments import check_least
-from waferstream.baselines.wafer_inference.mesh import (
+from waferstream.core.arguments import check_least
+from waferstream.machine.regions.mesh import (
     alignment_cycles,
     all_reduce_cycles,
     link_cycles,
     matmul_cycles,
     matvec_cycles,
 )
-from waferstream.baselines.wafer_inference.region import PE_COSTS, Decoder, PeCosts, Region
+from waferstream.machine.regions.region import PE_COSTS, Decoder, PeCosts, Region
 
 REDUCE_OPS = 2
 """Vector instructions of a step that add its scores to the neighbour's and clear them."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from waferstream.baselines.arguments import check_least
-from waferstream.baselines.wafer_inference.phases import decode_s_per_token
-from waferstream.baselines.wafer_inference.region import PE_COSTS, Decoder, PeCosts, Region
+from waferstream.core.arguments import check_least
 from waferstream.core.config import Config
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.machine.hardware import CS3, WaferSpec
 from waferstream.machine.hardware.sourced import sourced
+from waferstream.machine.regions.phases import decode_s_per_token
+from waferstream.machine.regions.region import PE_COSTS, Decoder, PeCosts, Region
 
 
 class ServiceSpec(Config):

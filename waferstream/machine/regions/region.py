@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import NonNegativeFloat, PositiveFloat
 
-from waferstream.baselines.arguments import check_least
+from waferstream.core.arguments import check_least
 from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import WSE2, FabricSpec
