@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,12 +13,10 @@ import openai
 import pytest
 import torch
 
-from tests.support.runs.served_folder import CONTEXT, train_decoder
-from tests.support.runs.tiny_run import ROOT
+from tests.support.runs.served_folder import CONTEXT, WAIT_S, serving, train_decoder
 from waferstream.cli.main import main
 from waferstream.serving.models.loading import load_model
 
-WAIT_S = 120
 PROMPT = "def "
 
 
@@ -33,17 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
     """A service of its own process, which ends by SIGTERM."""
-    words = [sys.executable, "-m", "waferstream", "serve", str(folder), "--port", "0"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("Serving model_dir at http://127.0.0.1:")
-        yield line.split()[-1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(WAIT_S) == -signal.SIGTERM
-        process.communicate()
+    with serving(folder) as place:
+        yield place
 
 
 @pytest.fixture

@@ -1,14 +1,22 @@
-"""A folder that a tiny training of a decoder of bytes has left, to serve."""
+"""A folder that a tiny training of a decoder of bytes has left, and a service of it."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.runs.tiny_run import write_run
+from tests.support.runs.tiny_run import ROOT, write_run
 from waferstream.cli.main import main
 
 CONTEXT = 96
 """More than a block of the cache."""
+
+WAIT_S = 120
+"""The longest that a service may take to end."""
 
 
 def train_decoder(folder: Path) -> Path:
@@ -21,3 +29,19 @@ def train_decoder(folder: Path) -> Path:
     )
     assert main(flags, home=folder) == 0
     return folder / "model_dir"
+
+
+@contextmanager
+def serving(folder: Path, *flags: str) -> Iterator[str]:
+    """Serve a folder in a process of its own, which ends by SIGTERM; give its address."""
+    words = [sys.executable, "-m", "waferstream", "serve", str(folder), "--port", "0", *flags]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("Serving model_dir at http://127.0.0.1:")
+        yield line.split()[-1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == -signal.SIGTERM
+        process.communicate()

@@ -6,21 +6,26 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from waferstream.serving.answers import Answers
 from waferstream.serving.http.completions import Completions
 from waferstream.serving.http.errors import RefusedError, check_model, error_body
+from waferstream.serving.http.request_ids import RequestIds
 from waferstream.version import VERSION
 
 
-def make_app(answers: Answers) -> Starlette:
+def make_app(answers: Answers) -> ASGIApp:
     """Return the service of a model."""
-    return Starlette(
+    app = Starlette(
         routes=[*Completions(answers).routes, *_About(answers).routes],
-        exception_handlers={404: _no_path, 405: _no_path, RefusedError: _refused},
-    )
+        exception_handlers={
+            404: _no_path, 405: _no_path, RefusedError: _refused, Exception: _broken,
+        },
+    )  # fmt: skip
+    return RequestIds(app)
 
 
 class _About:
@@ -32,6 +37,7 @@ class _About:
         self.routes = [
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
+            Route("/v1/tcp_warming", self.warm),
             Route("/health", self.health),
         ]
 
@@ -42,13 +48,19 @@ class _About:
         status = {"status": "ok" if is_well else "failed", **about}
         return JSONResponse(status, status_code=200 if is_well else 503)
 
-    async def models(self, _: Request) -> Response:
+    async def warm(self, _: Request) -> Response:
+        """Answer at once: the vendor's client opens its connection so before it asks."""
+        return PlainTextResponse("")
+
+    async def models(self, request: Request) -> Response:
         """List the one model."""
+        _check_format(request)
         return JSONResponse({"object": "list", "data": [self._about()]})
 
     async def model(self, request: Request) -> Response:
         """Describe a model."""
         check_model(request.path_params["name"], self._name)
+        _check_format(request)
         return JSONResponse(self._about())
 
     def _about(self) -> dict[str, Any]:
@@ -57,6 +69,13 @@ class _About:
             "id": self._name, "object": "model", "created": created, "owned_by": "waferstream",
             "context_length": self._answers.model.context,
         }  # fmt: skip
+
+
+def _check_format(request: Request) -> None:
+    """Raise RefusedError for a description of models in the shape of another service."""
+    if (asked := request.query_params.get("format", "default")) != "default":
+        message = f"format {asked!r} is not supported; models are described as 'default' has it"
+        raise RefusedError(400, error_body(message, 400, code="invalid_request", param="format"))
 
 
 async def _no_path(request: Request, error: Exception) -> Response:
@@ -68,3 +87,8 @@ async def _no_path(request: Request, error: Exception) -> Response:
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
     return JSONResponse(error.body, status_code=error.status)
+
+
+async def _broken(_: Request, __: Exception) -> Response:
+    """Say that the service is at fault; the server logs why."""
+    return JSONResponse(error_body("the service has failed here", 500), status_code=500)

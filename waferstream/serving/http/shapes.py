@@ -12,6 +12,10 @@ from typing import Any
 from uuid import uuid4
 
 from waferstream.serving.answers import End
+from waferstream.version import VERSION
+
+FINGERPRINT = f"waferstream-{VERSION}"
+"""What computes: with the model, the prompt and the sampling it states the text."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class Shape:
             "object": kind,
             "created": self.created_s,
             "model": self.model,
+            "system_fingerprint": FINGERPRINT,
         }
 
     def _times(self, end: End) -> dict[str, float]:

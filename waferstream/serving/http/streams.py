@@ -84,7 +84,8 @@ async def _chunks(
         while True:
             piece = await pieces.get()
             if isinstance(piece, AnswerFailed):
-                yield _event(failure(piece.error)[1])
+                status, body = failure(piece.error)
+                yield _event({**body, "status_code": status})  # the stream itself had 200
                 return
             if piece.text:
                 yield _event(shape.piece(piece.text))
