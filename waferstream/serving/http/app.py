@@ -14,13 +14,14 @@ from waferstream.serving.answers import Answers
 from waferstream.serving.http.completions import Completions
 from waferstream.serving.http.errors import RefusedError, check_model, error_body
 from waferstream.serving.http.request_ids import RequestIds
+from waferstream.serving.http.tokens import Tokens
 from waferstream.version import VERSION
 
 
 def make_app(answers: Answers) -> ASGIApp:
     """Return the service of a model."""
     app = Starlette(
-        routes=[*Completions(answers).routes, *_About(answers).routes],
+        routes=[*Completions(answers).routes, *Tokens(answers).routes, *_About(answers).routes],
         exception_handlers={
             404: _no_path, 405: _no_path, RefusedError: _refused, Exception: _broken,
         },

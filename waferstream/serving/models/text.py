@@ -43,6 +43,9 @@ class Text(Protocol):
             ConfigError: The model knows no chats, or not these messages.
         """
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, with those that are no text as their names."""
+
     def decoder(self, prompt: Sequence[int] = ()) -> TextDecoder:
         """Return what turns the tokens that follow a prompt into text."""
 
@@ -65,6 +68,10 @@ class ByteText:
     def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the bytes of the contents, a line each: there are no words for roles."""
         return self.encode("\n".join(message["content"] for message in messages))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of bytes."""
+        return bytes(tokens).decode(errors="replace")
 
     def decoder(self, prompt: Sequence[int] = ()) -> ByteDecoder:  # noqa: ARG002
         """Return what turns bytes into text."""

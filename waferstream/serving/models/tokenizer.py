@@ -91,6 +91,10 @@ class TokenizedText:
             ) from error
         return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, special ones included."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+
     def decoder(self, prompt: Sequence[int] = ()) -> TokenDecoder:
         """Return what turns the tokens that follow a prompt into text."""
         return TokenDecoder(self._tokenizer, prompt)

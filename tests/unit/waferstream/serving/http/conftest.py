@@ -1,0 +1,31 @@
+"""A small model that is served, for the tests of all paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.support.runs.served_folder import train_decoder
+from waferstream.serving.answers import Answers
+from waferstream.serving.http.app import make_app
+
+
+@pytest.fixture(scope="session")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_decoder(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="session")
+def answers(model_dir: Path) -> Iterator[Answers]:
+    with Answers(model_dir) as made:
+        yield made
+
+
+@pytest.fixture
+def client(answers: Answers) -> Iterator[TestClient]:
+    """A client of a service in this process."""
+    with TestClient(make_app(answers), raise_server_exceptions=False) as made:
+        yield made
