@@ -13,7 +13,7 @@ import numpy as np
 
 from appliance.serving.sampling import draw
 from waferstream.core.errors import ConfigError
-from waferstream.core.serving import AnswerEnded, Event, Part, Request, TokenDrawn
+from waferstream.core.serving import AnswerEnded, Event, Load, Part, Request, TokenDrawn
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ class Batcher:
     def is_idle(self) -> bool:
         """Whether nothing runs or waits."""
         return not (self._waiting or self._running)
+
+    @property
+    def load(self) -> Load:
+        """What waits and runs."""
+        held = sum(each.num_cached for each in self._running)
+        return Load(len(self._running), len(self._waiting), held)
 
     def submit(self, request: Request) -> None:
         """Let a request wait for its turn.

@@ -13,7 +13,7 @@ import torch
 from appliance.serving.batcher import Batcher
 from csnode.inference.stage import Stage
 from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
-from waferstream.core.serving import AnswerFailed, Event, Request, TokenDrawn
+from waferstream.core.serving import AnswerFailed, Event, Load, Request, TokenDrawn
 
 log = logging.getLogger("waferstream")
 
@@ -46,6 +46,12 @@ class Engine:
     def is_alive(self) -> bool:
         """Whether requests are answered."""
         return not self._is_closed
+
+    @property
+    def load(self) -> Load:
+        """What waits and runs."""
+        with self._changed:
+            return self._batcher.load
 
     def submit(self, request: Request, listener: Listener) -> None:
         """Answer a request, whose events a listener gets; the last one ends the answer.

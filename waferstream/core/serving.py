@@ -79,3 +79,15 @@ class AnswerFailed:
 
 
 Event = TokenDrawn | AnswerEnded | AnswerFailed
+
+
+@dataclass(frozen=True)
+class Load:
+    """What an engine has to do at a moment."""
+
+    running: int
+    """Sequences that are computed."""
+    waiting: int
+    """Sequences that wait for room."""
+    tokens: int
+    """Tokens whose keys and values are held."""

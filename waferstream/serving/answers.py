@@ -19,6 +19,7 @@ from waferstream.core.serving import (
     AnswerFailed,
     Event,
     FinishReason,
+    Load,
     Request,
     Sampling,
 )
@@ -50,8 +51,23 @@ class End:
     seed: int
 
 
+class Watcher:
+    """What is told of all answers, in the thread of the engine; this one does nothing."""
+
+    def first_token(self, prompt: int, waited_s: float) -> None:
+        """Take note of the first token after a prompt."""
+
+    def next_token(self, waited_s: float) -> None:
+        """Take note of another token."""
+
+    def ended(self, end: End) -> None:
+        """Take note of the end of an answer."""
+
+
 class Answers:
     """A model that is served in this process; a context, which ends the service."""
+
+    watcher = Watcher()
 
     def __init__(self, folder: Path) -> None:
         self.model: ServedModel = load_model(folder)
@@ -75,6 +91,16 @@ class Answers:
     def are_served(self) -> bool:
         """Whether requests are answered: not after a step has failed."""
         return self._engine.is_alive
+
+    @property
+    def load(self) -> Load:
+        """What waits and runs."""
+        return self._engine.load
+
+    @property
+    def capacity(self) -> int:
+        """The tokens that the cache has room for."""
+        return self._limits.cache_tokens
 
     def close(self) -> None:
         """End; answers that are under way fail. Idempotent."""
@@ -104,7 +130,7 @@ class Answers:
             max_tokens = max(1, self._limits.context - len(tokens))
         name = f"req-{uuid.uuid4().hex}"
         request = Request(name, tokens, max_tokens, sampling, self.model.text.ends)
-        answer = Answer(self._engine, request, self._clock, self.model, heard, stops)
+        answer = Answer(self._engine, request, self._clock, self.model, heard, stops, self.watcher)
         self._engine.submit(request, answer.take)
         return answer
 
@@ -120,6 +146,7 @@ class Answer:
         model: ServedModel,
         heard: Callable[[Piece | AnswerFailed], None],
         stops: Sequence[str],
+        watcher: Watcher,
     ) -> None:
         self._engine = engine
         self._request = request
@@ -127,8 +154,9 @@ class Answer:
         self._heard = heard
         self._decoder = model.text.decoder(request.prompt)
         self._stop = StopFilter(stops)
+        self._watcher = watcher
         self._num_tokens = 0
-        self._began_s = time.perf_counter()
+        self._began_s = self._newest_s = time.perf_counter()
 
     def cancel(self) -> None:
         """Let no further token be computed. Idempotent."""
@@ -142,7 +170,7 @@ class Answer:
             rest = self._stop.feed(self._decoder.end()) + self._stop.end()
             self._heard(Piece(rest, self._end(event.reason)))
         else:
-            self._num_tokens += 1
+            self._count_token()
             text = self._stop.feed(self._decoder.feed(event.token))
             if self._stop.has_stopped:
                 self.cancel()
@@ -150,9 +178,19 @@ class Answer:
             elif text:
                 self._heard(Piece(text))
 
+    def _count_token(self) -> None:
+        """Count a token that was drawn, and tell how long it took."""
+        self._num_tokens += 1
+        now_s = time.perf_counter()
+        waited_s, self._newest_s = now_s - self._newest_s, now_s
+        if self._num_tokens == 1:
+            self._watcher.first_token(len(self._request.prompt), waited_s)
+        else:
+            self._watcher.next_token(waited_s)
+
     def _end(self, reason: FinishReason) -> End:
         prompt = len(self._request.prompt)
-        return End(
+        end = End(
             reason,
             prompt,
             self._num_tokens,
@@ -160,3 +198,5 @@ class Answer:
             time.perf_counter() - self._began_s,
             self._request.sampling.seed,
         )
+        self._watcher.ended(end)
+        return end

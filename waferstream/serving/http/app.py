@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from waferstream.serving.answers import Answers
 from waferstream.serving.http.completions import Completions
 from waferstream.serving.http.errors import RefusedError, check_model, error_body
+from waferstream.serving.http.metrics import Metrics
 from waferstream.serving.http.request_ids import RequestIds
 from waferstream.serving.http.tokens import Tokens
 from waferstream.version import VERSION
@@ -20,13 +21,16 @@ from waferstream.version import VERSION
 
 def make_app(answers: Answers) -> ASGIApp:
     """Return the service of a model."""
+    metrics = Metrics(answers)
+    parts = (Completions(answers), Tokens(answers), metrics, _About(answers))
+    routes = [route for part in parts for route in part.routes]
     app = Starlette(
-        routes=[*Completions(answers).routes, *Tokens(answers).routes, *_About(answers).routes],
+        routes=routes,
         exception_handlers={
             404: _no_path, 405: _no_path, RefusedError: _refused, Exception: _broken,
         },
     )  # fmt: skip
-    return RequestIds(app)
+    return RequestIds(metrics.counting(app, routes))
 
 
 class _About:
