@@ -39,7 +39,7 @@ class Metrics:
 
     def counting(self, app: ASGIApp, routes: Iterable[Route]) -> ASGIApp:
         """Return an application whose requests are counted, by those of its routes."""
-        paths = {route.endpoint: route.path for route in routes}
+        paths: dict[object, str] = {route.endpoint: route.path for route in routes}
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
             async def send_counted(message: Message) -> None:
