@@ -3,14 +3,7 @@
 It computes rows: tokens of any sequences, each of which has the same bits in any company. A forward
 pass is row-wise but for attention. So the rows are the batch of a model, each a sequence of one
 token at its own position; this mode lets its products be row-wise to the bit, and its attention
-read the cache.
-
-- ``linear`` of torch gives a row other bits with 1, with 2 to 3 and with more rows; oneDNN's
-  product over a packed weight does not.
-- Functions such as ``silu`` give the elements after the last whole vector of a tensor other bits,
-  so rows are padded to whole vectors.
-- A query row over masked keys has the same bits alone, in a batch, and for any padding to blocks,
-  if torch's kernel runs in one thread.
+read the cache (``row_forms``).
 """
 
 from __future__ import annotations
@@ -21,13 +14,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
 
-from csnode.inference.cache import KvCache, padded
-from csnode.lanes import single_threaded
+from csnode.inference.cache import KvCache
+from csnode.inference.row_forms import (
+    CachedAttention,
+    PackedWeights,
+    in_whole_vectors,
+    not_row_wise,
+)
 from csnode.micro_batch import SramLedger
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import Part
+from waferstream.numerics.forms import FormMode
 
 Scores = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Tokens and positions, int64 (B, T), to scores of the next tokens (B, T, vocabulary)."""
@@ -61,32 +59,8 @@ _FUNCTIONS = frozenset(
 )  # fmt: skip
 """Functions that torch approximates: in vectors, and what is left of a tensor otherwise."""
 
-_LANES = 64
-"""A multiple of the elements of a vector, on any processor of torch."""
 
-
-class PackedWeights:
-    """Weights as oneDNN packs them, which are made once."""
-
-    def __init__(self) -> None:
-        self._packed: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # weight, packed; by id
-
-    def product(
-        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """Return ``F.linear(x, weight, bias)``, each row with the same bits for any others."""
-        held = self._packed.get(id(weight))
-        if held is None:
-            packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
-            held = self._packed[id(weight)] = weight, packed
-        rows = x.reshape(-1, x.shape[-1])
-        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
-            rows, held[1], bias, "none", [], ""
-        )
-        return product.reshape(*x.shape[:-1], -1)
-
-
-class RowMode(TorchFunctionMode):
+class RowMode(FormMode):
     """The mode in which a model's forward pass extends sequences.
 
     Args:
@@ -98,10 +72,11 @@ class RowMode(TorchFunctionMode):
     def __init__(self, weights: PackedWeights, cache: KvCache, parts: Sequence[Part]) -> None:
         super().__init__()
         self._weights = weights
-        self._cache = cache
-        self._parts = [(part, _mask_of(part)) for part in parts]
-        self.num_layers = 0
-        """Layers of attention so far."""
+        self._attention = CachedAttention(cache, parts)
+        self.forms = {
+            "causal_attention": self._attention,
+            "expert_product": weights.expert_product,
+        }
 
     def __torch_function__(
         self,
@@ -114,10 +89,12 @@ class RowMode(TorchFunctionMode):
             return self._weights.product(*args, **(kwargs or {}))
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **(kwargs or {}))
+        if func.__name__ in self.forms:
+            return self.forms[func.__name__](*args, **(kwargs or {}))
         if func in _FUNCTIONS:
-            return _in_whole_vectors(func, *args, **(kwargs or {}))
+            return in_whole_vectors(func, *args, **(kwargs or {}))
         if func in _PRODUCTS:
-            raise _not_row_wise(f"it multiplies activations with {func.__name__}")
+            raise not_row_wise(f"it multiplies activations with {func.__name__}")
         return func(*args, **(kwargs or {}))
 
     def _attend(
@@ -130,57 +107,9 @@ class RowMode(TorchFunctionMode):
         is_causal: bool = False,
         scale: float | None = None,
     ) -> torch.Tensor:
-        """Return the attention of rows (N, heads, 1, D) over all tokens of their sequences."""
-        if attn_mask is not None or dropout_p or not is_causal:
-            raise _not_row_wise("its attention is not causal, or has a mask or dropout")
-        layer, first = self.num_layers, 0
-        self.num_layers += 1
-        mixed = torch.empty_like(query)
-        for part, mask in self._parts:
-            rows = slice(first, first + len(part.tokens))
-            keys, values = self._cache.extend(
-                part.sequence, layer, part.start, key[rows, :, 0], value[rows, :, 0]
-            )
-            with single_threaded():
-                mixed[rows] = F.scaled_dot_product_attention(
-                    query[rows],
-                    keys.expand(len(mask), -1, -1, -1),
-                    values.expand(len(mask), -1, -1, -1),
-                    attn_mask=mask,
-                    scale=scale,
-                )
-            first = rows.stop
-        return mixed
-
-
-def _mask_of(part: Part) -> torch.Tensor:
-    """Return the term of scores of a part's rows over the blocks of its sequence, (T, 1, 1, S)."""
-    end = part.start + len(part.tokens)
-    later = torch.arange(padded(end)) > torch.arange(part.start, end)[:, None]
-    return torch.zeros(later.shape).masked_fill(later, float("-inf"))[:, None, None]
-
-
-def _in_whole_vectors(
-    func: Callable[..., Any], x: torch.Tensor, *args: Any, **kwargs: Any
-) -> torch.Tensor:
-    """Return a function of each element, none of which is in the rest after the last vector.
-
-    Where that rest begins depends on the number of rows and threads.
-    """
-    width = x.shape[-1]
-    with single_threaded():
-        found: torch.Tensor = func(F.pad(x, (0, -width % _LANES)), *args, **kwargs)
-    return found[..., :width]
-
-
-def _not_row_wise(why: str) -> ConfigError:
-    return ConfigError(
-        "the model cannot answer tokens",
-        code="model-not-row-wise",
-        value=why,
-        rule="all is row-wise but causal attention by F.scaled_dot_product_attention",
-        remedy="serve a decoder such as gpt2 or llama, without windows, biases or caps of scores",
-    )
+        if attn_mask is not None or not is_causal:
+            raise not_row_wise("its attention is not causal, or has a mask")
+        return self._attention(query, key, value, scale=scale, dropout_p=dropout_p)
 
 
 class Stage:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelzoo.converters.family import Family
+from modelzoo.converters.gemma_families import GEMMA2
 from modelzoo.converters.gpt_families import BLOOM, GPT2, GPT_NEOX, GPTJ
-from modelzoo.converters.llama_families import GEMMA2, LLAMA, MISTRAL, QWEN2, QWEN3
+from modelzoo.converters.llama_families import LLAMA, MISTRAL, PHI3, QWEN2, QWEN3
 from modelzoo.converters.weights import Weights
 from waferstream.core.errors import ConfigError
 from waferstream.workload.models import model_config
@@ -80,7 +81,7 @@ class PreferenceFamily:
 
 DECODERS: Mapping[str, Family] = {
     family.model_type: family
-    for family in (GPT2, GPTJ, GPT_NEOX, BLOOM, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2)
+    for family in (GPT2, GPTJ, GPT_NEOX, BLOOM, LLAMA, MISTRAL, PHI3, QWEN2, QWEN3, GEMMA2)
 }
 """Families by ``model_type``."""
 

@@ -109,6 +109,11 @@ def rope_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**scaling, "rope_theta": theta, "rope_type": kind}
 
 
+def without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """Return a mapping without some keys, which another family spells otherwise."""
+    return {key: value for key, value in values.items() if key not in keys}
+
+
 def require(values: Mapping[str, Any], key: str, value: Any) -> None:
     """Raise ConfigError unless a key has the only value that can be converted."""
     if values.get(key) != value:

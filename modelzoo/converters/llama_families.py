@@ -1,4 +1,4 @@
-"""Families with root-mean-square norms and rotary positions: LLaMA 1 to 3, Mistral, Gemma 2."""
+"""Families with root-mean-square norms and rotary positions: LLaMA, Mistral, Phi-3, Qwen."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from modelzoo.converters.family import Family, require, rope_of
+from modelzoo.converters.family import Family, require, rope_of, without
 from modelzoo.converters.weights import rule
 
 _LLAMA3 = ["low_freq_factor", "high_freq_factor", "original_max_position_embeddings"]
 """Arguments of the rotation of LLaMA 3.1 besides its factor, which have the same names here."""
 
 
-def _rope_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def rope_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return our keys of the rotation; ConfigError for scalings that are not converted."""
     rope = rope_of(config)
     keys: dict[str, Any] = {"rope_theta": rope["rope_theta"]}
@@ -35,7 +35,7 @@ def _rope_of(section: Mapping[str, Any]) -> dict[str, Any]:
     return {**rope, "rope_type": "llama3", "factor": section["pos_scaling_factor"], **extra}
 
 
-def _group_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def group_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return our keys of keys and values that several queries share."""
     heads = config["num_attention_heads"]
     shared = config.get("num_key_value_heads") or heads
@@ -45,14 +45,15 @@ def _group_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"attention_module": "multiquery_attention", "extra_attention_params": groups}
 
 
-def _llama_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def llama_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of LLaMA that are spelt otherwise: rotation and shared heads."""
     if config.get("head_dim") is not None:
         require(config, "head_dim", config["hidden_size"] // config["num_attention_heads"])
-    return {**_rope_keys(config), **_group_keys(config)}
+    return {**rope_keys(config), **group_keys(config)}
 
 
-def _llama_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+def llama_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return their keys of a section that LLaMA spells otherwise: rotation and shared heads."""
     extra = section["extra_attention_params"] or {}
     shared = extra.get("num_kv_groups", section["num_heads"])
     return {"num_key_value_heads": shared, "rope_parameters": _rope_of(section)}
@@ -110,11 +111,11 @@ LLAMA = Family(
         "mlp_bias": False,
         "tie_word_embeddings": False,
     },
-    further_ours=_llama_keys,
-    further_theirs=_llama_configuration,
+    further_ours=llama_keys,
+    further_theirs=llama_configuration,
 )
 
-_WITHOUT_FFN_BIAS = {ours: key for ours, key in LLAMA.keys.items() if ours != "use_ffn_bias"}
+WITHOUT_FFN_BIAS = without(LLAMA.keys, "use_ffn_bias")
 
 MISTRAL = replace(
     LLAMA,
@@ -122,7 +123,7 @@ MISTRAL = replace(
     architecture="MistralForCausalLM",
     name="mistral",
     keys={
-        **_WITHOUT_FFN_BIAS,
+        **WITHOUT_FFN_BIAS,
         "attention_sliding_window_length": "sliding_window",
     },
     implied={**LLAMA.implied, "use_ffn_bias": False},
@@ -130,6 +131,49 @@ MISTRAL = replace(
     defaults={**LLAMA.defaults, "max_position_embeddings": 131072, "sliding_window": 4096},
 )
 
+
+_FUSED = ("query", "key", "value", "gate", "up")
+"""Projections of Phi-3 that are one weight with others."""
+
+_PART = "partial_rotary_factor"
+
+
+def _phi3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of Phi-3 that are spelt otherwise: a part of each head may be rotated."""
+    rope = rope_of(config)
+    part = rope.get(_PART, config.get(_PART, 1.0))
+    head = config["hidden_size"] // config["num_attention_heads"]
+    return {**llama_keys(config), "rotary_dim": int(head * part)}
+
+
+def _phi3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    config = llama_configuration(section)
+    head = section["hidden_size"] // section["num_heads"]
+    part = (section["rotary_dim"] or head) / head
+    return {**config, "rope_parameters": {**config["rope_parameters"], _PART: part}}
+
+
+PHI3 = replace(
+    MISTRAL,
+    model_type="phi3",
+    architecture="Phi3ForCausalLM",
+    name="phi3",
+    rules=(
+        *(each for each in LLAMA.rules if each.ours[0].split(".")[-2] not in _FUSED),
+        rule(
+            "model.layers.{i}.self_attn.qkv_proj.weight",
+            *(f"decoder.{{i}}.attention.{part}.weight" for part in ("query", "key", "value")),
+        ),
+        rule(
+            "model.layers.{i}.mlp.gate_up_proj.weight",
+            *(f"decoder.{{i}}.feed_forward.{part}.weight" for part in ("gate", "up")),
+        ),
+    ),
+    implied=without(MISTRAL.implied, "rotary_dim"),
+    defaults={**LLAMA.defaults, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
+    further_ours=_phi3_keys,
+    further_theirs=_phi3_configuration,
+)
 
 _BIASED = ("query", "key", "value")
 """Projections of Qwen 2 that have a bias."""
@@ -145,7 +189,7 @@ QWEN2 = replace(
         rule("model.layers.{i}.self_attn.k_proj.{p}", "decoder.{i}.attention.key.{p}"),
         rule("model.layers.{i}.self_attn.v_proj.{p}", "decoder.{i}.attention.value.{p}"),
     ),
-    keys=_WITHOUT_FFN_BIAS,
+    keys=WITHOUT_FFN_BIAS,
     implied={**LLAMA.implied, "use_ffn_bias": False, "use_projection_bias_in_attention": True},
     required={"hidden_act": "silu", "use_sliding_window": False},
     defaults={**LLAMA.defaults, "max_position_embeddings": 32768},
@@ -156,15 +200,15 @@ def _qwen3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of Qwen 3 that are spelt otherwise: its heads may be wider than the model."""
     head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     return {
-        **_rope_keys(config),
-        **_group_keys(config),
+        **rope_keys(config),
+        **group_keys(config),
         "attention_inner_dim": head * config["num_attention_heads"],
     }
 
 
 def _qwen3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
     head = section["attention_inner_dim"] // section["num_heads"]
-    return {**_llama_configuration(section), "head_dim": head}
+    return {**llama_configuration(section), "head_dim": head}
 
 
 QWEN3 = replace(
@@ -177,94 +221,10 @@ QWEN3 = replace(
         rule("model.layers.{i}.self_attn.q_norm.weight", "decoder.{i}.attention.query_norm.weight"),
         rule("model.layers.{i}.self_attn.k_norm.weight", "decoder.{i}.attention.key_norm.weight"),
     ),
-    keys={**_WITHOUT_FFN_BIAS, "attention_qk_norm_eps": "rms_norm_eps"},
+    keys={**WITHOUT_FFN_BIAS, "attention_qk_norm_eps": "rms_norm_eps"},
     implied={**LLAMA.implied, "use_ffn_bias": False, "attention_qk_norm_layer": "rmsnorm"},
     required={"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False},
     defaults={**LLAMA.defaults, "max_position_embeddings": 32768},
     further_ours=_qwen3_keys,
     further_theirs=_qwen3_configuration,
-)
-
-
-def _gemma_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of Gemma 2 that are spelt otherwise."""
-    head = config["head_dim"]
-    kinds = config.get("layer_types")
-    if kinds is not None:
-        pattern = ["sliding_attention", "full_attention"] * len(kinds)
-        require(config, "layer_types", pattern[: len(kinds)])
-    scale = config["query_pre_attn_scalar"]
-    return {
-        **_rope_keys(config),
-        **_group_keys(config),
-        "attention_inner_dim": head * config["num_attention_heads"],
-        "attention_logits_alpha": (head / scale) ** 0.5,
-        "embeddings_scale": config["hidden_size"] ** 0.5,
-    }
-
-
-def _gemma_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
-    head = section["attention_inner_dim"] // section["num_heads"]
-    kinds = ["sliding_attention", "full_attention"] * section["num_hidden_layers"]
-    return {
-        **_llama_configuration(section),
-        "head_dim": head,
-        "query_pre_attn_scalar": round(head / section["attention_logits_alpha"] ** 2, 6),
-        "layer_types": kinds[: section["num_hidden_layers"]],
-    }
-
-
-_LAYER, _OURS = "model.layers.{i}", "decoder.{i}"
-
-GEMMA2 = Family(
-    "gemma2",
-    "Gemma2ForCausalLM",
-    "gemma2",
-    rules=(
-        *(each for each in LLAMA.rules if "norm" not in each.theirs),
-        rule(f"{_LAYER}.input_layernorm.weight", f"{_OURS}.attention_norm.weight", offset=1.0),
-        rule(
-            f"{_LAYER}.post_attention_layernorm.weight",
-            f"{_OURS}.attention_output_norm.weight",
-            offset=1.0,
-        ),
-        rule(
-            f"{_LAYER}.pre_feedforward_layernorm.weight",
-            f"{_OURS}.feed_forward_norm.weight",
-            offset=1.0,
-        ),
-        rule(
-            f"{_LAYER}.post_feedforward_layernorm.weight",
-            f"{_OURS}.feed_forward_output_norm.weight",
-            offset=1.0,
-        ),
-        rule("model.norm.weight", "norm.weight", offset=1.0),
-    ),
-    keys={
-        **_WITHOUT_FFN_BIAS,
-        "attention_sliding_window_length": "sliding_window",
-        "attention_logit_softcapping": "attn_logit_softcapping",
-        "final_logit_softcapping": "final_logit_softcapping",
-    },
-    implied={
-        **LLAMA.implied,
-        "nonlinearity": "geglu",
-        "use_ffn_bias": False,
-        "norm_first_sandwich": True,
-        "sliding_window_every_other_decoder_layer": True,
-        "sliding_window_every_other_decoder_layer_pattern": "sliding_window_first",
-    },
-    required={"attention_bias": False, "hidden_activation": "gelu"},
-    defaults={
-        "max_position_embeddings": 8192,
-        "rms_norm_eps": 1e-6,
-        "sliding_window": 4096,
-        "attn_logit_softcapping": 50.0,
-        "final_logit_softcapping": 30.0,
-        "query_pre_attn_scalar": 256,
-        "head_dim": 256,
-        "tie_word_embeddings": True,
-    },
-    further_ours=_gemma_keys,
-    further_theirs=_gemma_configuration,
 )

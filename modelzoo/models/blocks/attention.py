@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from modelzoo.models.blocks.attention_mask import as_term, distances, readable_keys
 from modelzoo.models.blocks.rotary import Rotation, rotate
 from modelzoo.models.blocks.transformer_config import NormType, TransformerConfig
+from waferstream.numerics.forms import has_forms
 
 
 def head_norm(kind: NormType | None, size: int, epsilon: float) -> nn.Module:
@@ -18,6 +20,50 @@ def head_norm(kind: NormType | None, size: int, epsilon: float) -> nn.Module:
     if kind is None:
         return nn.Identity()
     return nn.LayerNorm(size, epsilon) if kind == "layernorm" else nn.RMSNorm(size, epsilon)
+
+
+@has_forms
+def causal_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    scale: float,
+    window: int | None = None,
+    first_tokens: int = 0,
+    cap: float | None = None,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    """Return attention of (B, H, T, D) in which a query reads a window of the keys before it.
+
+    Arguments are those of ``readable_keys`` and ``masked_attention``.
+    """
+    before = distances(query.shape[-2], query.device)
+    mask = as_term(readable_keys(before, window, first_tokens), None, query)
+    return masked_attention(query, key, value, mask, scale=scale, cap=cap, dropout_p=dropout_p)
+
+
+def masked_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor,
+    *,
+    scale: float,
+    cap: float | None = None,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    """Return attention of (B, H, T, D) with a term of its scores.
+
+    A cap bounds the scores before the term is added (Gemma Team 2024, Gemma 2, section 2).
+    """
+    if cap is None:
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout_p, scale=scale
+        )
+    scores = (query @ (key * scale).transpose(-2, -1)).float()
+    weights = (cap * torch.tanh(scores / cap) + mask.float()).softmax(-1).to(value.dtype)
+    return F.dropout(weights, dropout_p, training=True) @ value
 
 
 class Attention(nn.Module):
@@ -46,6 +92,9 @@ class Attention(nn.Module):
         self._is_causal = config.is_causal
         self.scale = scores.scale
         self._score_cap = scores.cap
+        self.window: int | None = None
+        """Keys that a query reads, itself included, and the ``first_tokens``; all by default."""
+        self.first_tokens = 0
         self.dropout_rate = config.attention_dropout_rate
 
     def forward(
@@ -80,33 +129,26 @@ class Attention(nn.Module):
         value: torch.Tensor,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Return softmax(scores) @ value, (B, H, T, D), in one fused kernel."""
-        if self._score_cap is not None:
-            return self._mix_capped(query, key, value, mask)
-        return F.scaled_dot_product_attention(
+        """Return softmax(scores) @ value, (B, H, T, D), in one fused kernel where torch has it."""
+        rate = self.dropout_rate if self.training else 0.0
+        if mask is not None:
+            return masked_attention(
+                query, key, value, mask, scale=self.scale, cap=self._score_cap, dropout_p=rate
+            )
+        if self.window is None and self._score_cap is None:
+            return F.scaled_dot_product_attention(
+                query, key, value, is_causal=self._is_causal, dropout_p=rate, scale=self.scale
+            )
+        return causal_attention(
             query,
             key,
             value,
-            attn_mask=mask,
-            is_causal=self._is_causal and mask is None,
-            dropout_p=self.dropout_rate if self.training else 0.0,
             scale=self.scale,
+            window=self.window,
+            first_tokens=self.first_tokens,
+            cap=self._score_cap,
+            dropout_p=rate,
         )
-
-    def _mix_capped(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        mask: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Return attention whose scores are capped (Gemma Team 2024, Gemma 2, section 2)."""
-        assert self._score_cap is not None, "checked by the caller"
-        assert mask is not None, "a model with capped scores states its mask"
-        scores = (query @ (key * self.scale).transpose(-2, -1)).float()
-        capped = self._score_cap * torch.tanh(scores / self._score_cap) + mask.float()
-        weights = capped.softmax(-1).to(value.dtype)
-        return F.dropout(weights, self.dropout_rate, self.training) @ value
 
     def _for_each_query(self, heads: torch.Tensor) -> torch.Tensor:
         """Repeat each of (B, T, kv heads, D) for the query heads that share it."""

@@ -15,6 +15,14 @@ from torch import nn
 
 from modelzoo.models.blocks.layers import NONLINEARITIES, FeedForward, Routing
 from modelzoo.models.blocks.transformer_config import ExpertsConfig, TransformerConfig
+from waferstream.numerics.forms import has_forms
+
+
+@has_forms
+def expert_product(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Return rows (N, inputs), sorted by expert, times the weight (E, outputs, inputs) of each."""
+    product: torch.Tensor = torch._grouped_mm(x, weight.transpose(-2, -1), offs=ends)
+    return product
 
 
 class ExpertLinear(nn.Module):
@@ -33,7 +41,7 @@ class ExpertLinear(nn.Module):
             ends: End of each expert's rows, int32 (E,).
             experts: Expert of each row, int64 (N,).
         """
-        projected: torch.Tensor = torch._grouped_mm(x, self.weight.transpose(-2, -1), offs=ends)
+        projected = expert_product(x, self.weight, ends)
         return projected if self.bias is None else projected + self.bias[experts]
 
 

@@ -90,6 +90,7 @@ NONLINEARITIES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = MappingPr
         "silu": F.silu,
         "swiglu": F.silu,
         "geglu": F.gelu,
+        "geglu_new": partial(F.gelu, approximate="tanh"),
         "reglu": F.relu,
     }
 )

@@ -76,12 +76,13 @@ class ExpertsConfig(Config):
 Rate = Field(default=0.1, ge=0, lt=1)
 
 Nonlinearity = Literal[
-    "gelu", "gelu_new", "quick_gelu", "relu", "squared_relu", "silu", "swiglu", "geglu", "reglu"
-]
+    "gelu", "gelu_new", "quick_gelu", "relu", "squared_relu", "silu", "swiglu", "geglu",
+    "geglu_new", "reglu",
+]  # fmt: skip
 """``gelu_new`` is the approximation by tanh of GPT-2, ``quick_gelu`` that by a sigmoid of CLIP
 (Hendrycks and Gimpel 2016, section 2).
 
-Those that end in ``glu`` are gates.
+Those with ``glu`` are gates.
 """
 
 NormType = Literal["layernorm", "rmsnorm"]
@@ -185,7 +186,7 @@ class TransformerConfig(ModelConfig):
     @property
     def is_gated(self) -> bool:
         """Whether the nonlinearity of a feed-forward network is a gate."""
-        return self.nonlinearity.endswith("glu")
+        return "glu" in self.nonlinearity
 
     @property
     def experts(self) -> ExpertsConfig | None:

@@ -48,10 +48,12 @@ class Decoder(nn.Module):
         self.relative = _distance_bias(config)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout_rate)
         self.decoder = transformer_layers(config)
-        if config.scale_qk_dot_by_layer_idx:
-            attentions = (each for each in self.decoder.modules() if isinstance(each, Attention))
-            for number, attention in enumerate(attentions, start=1):
-                attention.scale /= number
+        attentions = (each for each in self.decoder.modules() if isinstance(each, Attention))
+        for index, attention in enumerate(attentions):
+            attention.window = config.window_of(index)
+            attention.first_tokens = config.attention_sink_tokens
+            if config.scale_qk_dot_by_layer_idx:
+                attention.scale /= index + 1
         self.norm = norm(config)
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.use_bias_in_output)
 
@@ -125,9 +127,8 @@ class Decoder(nn.Module):
         attention_span: torch.Tensor | None,
         tokens: torch.Tensor | None,
     ) -> torch.Tensor | None:
-        """Return the term of attention scores; None for the causal order alone."""
-        is_plain = self.relative is None and self.config.scores.cap is None
-        if is_plain and window is None and attention_span is None and tokens is None:
+        """Return the term of attention scores; None for causal order and windows, which it has."""
+        if self.relative is None and attention_span is None and tokens is None:
             return None
         before = distances(x.shape[1], x.device)
         reads = readable_keys(before, window, self.config.attention_sink_tokens, attention_span)

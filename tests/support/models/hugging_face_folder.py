@@ -32,15 +32,23 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "llama": _SIZES,
     "llama-3": {**_SIZES, "rope_parameters": _LLAMA3, "tie_word_embeddings": True},
     "mistral": {**_SIZES, "sliding_window": None},
+    "mistral-windowed": {**_SIZES, "sliding_window": 8},
+    "phi3": {**_SIZES, "pad_token_id": 0, "sliding_window": 70, "partial_rotary_factor": 0.5},
+    "gemma2": {
+        **_SIZES,
+        "head_dim": 16,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "sliding_window": 20,
+        "query_pre_attn_scalar": 9,
+        "attn_logit_softcapping": 5.0,
+    },
     "qwen2": _SIZES,
     "qwen3": {**_SIZES, "head_dim": 16},
 }
 """Names of cases, whose first part is the ``model_type``, to their configurations."""
 
 OTHERS: dict[str, dict[str, Any]] = {
-    "mistral-windowed": {**_SIZES, "sliding_window": 8},
     "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4, "seq_length": CONTEXT},
-    "gemma2": {**_SIZES, "head_dim": 8, "hidden_activation": "gelu"},
     "opt": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 8},
 }
 """Those that are refused."""
