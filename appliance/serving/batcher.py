@@ -2,18 +2,25 @@
 
 It does no I/O: ``submit`` and ``cancel`` change what is there, ``plan`` returns the parts of the
 next step, and ``take`` turns their scores into events. What a request gets depends on it alone.
+
+Memory is given as sequences grow. Where there is too little, the one that came last gives its
+cache back and is computed again later (preemption by recomputation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
+from appliance.serving.cache_directory import CacheDirectory
 from appliance.serving.sampling import draw
+from appliance.serving.sequence import Sequence
 from waferstream.core.errors import ConfigError
-from waferstream.core.serving import AnswerEnded, Event, Load, Part, Request, TokenDrawn
+from waferstream.core.serving import AnswerEnded, Event, Load, Part, PromptRead, Request, TokenDrawn
 
 
 @dataclass(frozen=True)
@@ -23,33 +30,28 @@ class Limits:
     context: int
     """The most tokens of a sequence."""
     cache_tokens: int
-    """The most tokens of all sequences that run; others wait."""
+    """The most tokens of all sequences in the cache."""
     step_tokens: int = 256
-    """The most tokens of a step; longer prompts take several."""
+    """The most tokens of a step, and so of sequences that run; longer prompts take several."""
     page: int = 1
     """Tokens by which the memory of a sequence grows."""
 
 
-@dataclass
-class _Sequence:
-    request: Request
-    tokens: list[int] = field(default_factory=list)
-    num_cached: int = 0
-
-    @property
-    def longest(self) -> int:
-        """The tokens that it may have in the end."""
-        return len(self.request.prompt) + self.request.max_tokens
-
-
 class Batcher:
-    """The requests that wait and run."""
+    """The requests that wait and run.
 
-    def __init__(self, limits: Limits) -> None:
+    Args:
+        limits: What a step and the cache may hold.
+        now: A clock, in seconds.
+    """
+
+    def __init__(self, limits: Limits, now: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
-        self._waiting: list[_Sequence] = []
-        self._running: list[_Sequence] = []
-        self._planned: list[tuple[_Sequence, Part]] = []
+        self.cache = CacheDirectory(limits.cache_tokens, limits.page, now)
+        self._waiting: list[Sequence] = []
+        self._running: list[Sequence] = []
+        self._planned: list[tuple[Sequence, Part]] = []
+        self._arrivals = count()
 
     @property
     def is_idle(self) -> bool:
@@ -59,7 +61,7 @@ class Batcher:
     @property
     def load(self) -> Load:
         """What waits and runs."""
-        held = sum(each.num_cached for each in self._running)
+        held = self.limits.cache_tokens - self.cache.free
         return Load(len(self._running), len(self._waiting), held)
 
     def submit(self, request: Request) -> None:
@@ -68,7 +70,7 @@ class Batcher:
         Raises:
             ConfigError: It has no token, asks for none, or would be longer than the context.
         """
-        each = _Sequence(request, list(request.prompt))
+        each = Sequence(request, next(self._arrivals))
         length, most = len(request.prompt), min(self.limits.context, self.limits.cache_tokens)
         if not length or request.max_tokens < 1:
             raise ConfigError(
@@ -76,7 +78,7 @@ class Batcher:
                 code="empty-request",
                 value=f"{length} tokens, max_tokens {request.max_tokens}",
             )
-        if each.longest > most or self._reserved(each) > self.limits.cache_tokens:
+        if each.longest > most or self.cache.pages(each.longest) > self.limits.cache_tokens:
             raise ConfigError(
                 "a request must fit the context of the model",
                 code="context-exceeded",
@@ -88,58 +90,96 @@ class Batcher:
 
     def cancel(self, name: str) -> bool:
         """Forget a request; return whether it was there."""
-        held = [*self._waiting, *self._running]
-        self._waiting = [each for each in self._waiting if each.request.name != name]
-        self._running = [each for each in self._running if each.request.name != name]
-        return len(held) != len(self._waiting) + len(self._running)
+        held = [each for each in (*self._waiting, *self._running) if each.request.name == name]
+        for each in held:
+            self._leave(each)
+        return bool(held)
+
+    def restart(self) -> None:
+        """Compute all sequences again: the stage has lost its cache."""
+        self._planned = []
+        for each in list(self._running):
+            self._preempt(each)
+        self.cache.clear()
 
     def plan(self) -> list[Part]:
         """Return the parts of the next step: of those that answer, then of prompts as they came."""
+        self.cache.expire()
+        self._grow()
         self._admit()
         left = self.limits.step_tokens
         self._planned = []
-        answering_first = sorted(
-            self._running, key=lambda each: len(each.tokens) - each.num_cached > 1
-        )
-        for each in answering_first:
+        for each in sorted(self._running, key=lambda each: not each.is_answering):
             new = tuple(each.tokens[each.num_cached : each.num_cached + left])
             if new:
-                part = Part(each.request.name, each.num_cached, new)
+                assert each.cache is not None
+                is_last = each.num_cached + len(new) == len(each.tokens)
+                part = Part(each.cache, each.num_cached, new, num_scores=int(is_last))
                 self._planned.append((each, part))
                 left -= len(new)
         return [part for _, part in self._planned]
 
     def take(self, scores: np.ndarray) -> list[Event]:
-        """Take the scores after the parts of the planned step, (parts, vocabulary)."""
+        """Take the scores that the parts of the planned step ask for, (N, vocabulary)."""
         events: list[Event] = []
-        for (each, part), row in zip(self._planned, scores, strict=True):
+        rows = iter(scores)
+        for each, part in self._planned:
+            asked = [next(rows) for _ in range(part.num_scores)]
+            if each.cache != part.sequence:  # it has been cancelled
+                continue
             each.num_cached += len(part.tokens)
-            if each in self._running and each.num_cached == len(each.tokens):
+            self.cache.extend(part.sequence, each.keys(each.num_cached))
+            for row in asked:
                 events += self._next_token(each, row)
         self._planned = []
         return events
 
-    def _next_token(self, each: _Sequence, scores: np.ndarray) -> Sequence[Event]:
+    def _next_token(self, each: Sequence, scores: np.ndarray) -> list[Event]:
         """Draw the next token of a sequence; end its answer where it is the last."""
-        request = each.request
-        token, logprob = draw(scores, request.sampling, len(each.tokens))
+        request, position = each.request, len(each.tokens)
+        events: list[Event] = []
+        if position == len(request.prompt):
+            events.append(PromptRead(request.name, each.found or 0))
+        token, logprob = draw(scores, request.sampling, position)
         if token in request.ends:
-            self._running.remove(each)
-            return [AnswerEnded(request.name, "stop")]
+            self._leave(each)
+            return [*events, AnswerEnded(request.name, "stop")]
         each.tokens.append(token)
-        drawn = TokenDrawn(request.name, token, logprob)
-        if len(each.tokens) < each.longest:
-            return [drawn]
-        self._running.remove(each)
-        return [drawn, AnswerEnded(request.name, "length")]
+        events.append(TokenDrawn(request.name, token, logprob))
+        if len(each.tokens) == each.longest:
+            self._leave(each)
+            events.append(AnswerEnded(request.name, "length"))
+        return events
+
+    def _grow(self) -> None:
+        """Give those that run memory for all their tokens, which those that came last give back."""
+        for each in sorted(self._running, key=lambda each: each.rank):
+            while each.cache is not None and not self.cache.grow(each.cache, len(each.tokens)):
+                self._preempt(max(self._running, key=lambda each: each.rank))
 
     def _admit(self) -> None:
         """Let requests run in the order in which they came, while the cache has room for them."""
-        held = sum(map(self._reserved, self._running))
-        while self._waiting and held + self._reserved(self._waiting[0]) <= self.limits.cache_tokens:
-            held += self._reserved(self._waiting[0])
-            self._running.append(self._waiting.pop(0))
+        while self._waiting and len(self._running) < self.limits.step_tokens:
+            each = min(self._waiting, key=lambda each: each.rank)
+            opened = self.cache.open(each.keys(len(each.tokens) - 1), len(each.tokens))
+            if opened is None:
+                return
+            each.cache, each.num_cached = opened
+            if each.found is None:
+                each.found = each.num_cached
+            self._waiting.remove(each)
+            self._running.append(each)
 
-    def _reserved(self, each: _Sequence) -> int:
-        """Return the tokens of memory that a sequence may need in the end."""
-        return -(-each.longest // self.limits.page) * self.limits.page
+    def _preempt(self, each: Sequence) -> None:
+        """Let a sequence wait again."""
+        self._leave(each)
+        self._waiting.append(each)
+
+    def _leave(self, each: Sequence) -> None:
+        """Let a sequence neither wait nor run; its beginning is kept for others."""
+        if each.cache is None:
+            self._waiting.remove(each)
+        else:
+            self.cache.close(each.cache, each.request.cache_s)
+            self._running.remove(each)
+            each.cache, each.num_cached = None, 0

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
 import torch
 
 from appliance.serving.batcher import Batcher
-from csnode.inference.stage import Stage
+from appliance.serving.cache_directory import Copy
+from appliance.serving.scorer import Scorer
 from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
-from waferstream.core.serving import AnswerFailed, Event, Load, Request, TokenDrawn
+from waferstream.core.serving import (
+    AnswerEnded,
+    AnswerFailed,
+    CacheLostError,
+    Event,
+    Load,
+    Part,
+    Request,
+)
 
 log = logging.getLogger("waferstream")
 
@@ -32,11 +41,10 @@ class Engine:
         batcher: What plans them.
     """
 
-    def __init__(self, stage: Stage, batcher: Batcher) -> None:
+    def __init__(self, stage: Scorer, batcher: Batcher) -> None:
         self._stage = stage
         self._batcher = batcher
         self._listeners: dict[str, Listener] = {}
-        self._left: set[str] = set()  # cancelled requests, of which the stage knows nothing yet
         self._changed = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._serve, name="serving", daemon=True)
@@ -72,7 +80,6 @@ class Engine:
         with self._changed:
             self._listeners.pop(name, None)
             if self._batcher.cancel(name):
-                self._left.add(name)
                 self._changed.notify()
 
     def close(self) -> None:
@@ -98,32 +105,56 @@ class Engine:
             self._fail_all(error)
 
     def _await_work(self) -> bool:
-        """Wait for a request; return whether the engine goes on."""
+        """Wait for a request or a change of the cache; return whether the engine goes on."""
+        batcher = self._batcher
         with self._changed:
             self._changed.wait_for(
-                lambda: self._is_closed or self._left or not self._batcher.is_idle
+                lambda: self._is_closed or batcher.cache.has_changes or not batcher.is_idle,
+                timeout=batcher.cache.ends_in_s,
             )
             return not self._is_closed
 
     def _step(self) -> None:
         """Compute one step, and hand out what it gives; the stage belongs to this thread."""
+        events: list[Event] = []
         with self._changed:
-            left, self._left = self._left, set()
             parts = self._batcher.plan()
-        for name in left:
-            self._stage.forget(name)
+        try:
+            self._change_cache()
+            scores = self._scores(parts)
+            with self._changed:
+                events = self._batcher.take(scores)
+            self._change_cache()
+        except CacheLostError:
+            with self._changed:
+                self._batcher.restart()
+        self._hand_out(events)
+
+    def _change_cache(self) -> None:
+        """Let the stage copy and forget what the batcher has planned."""
+        with self._changed:
+            changes = self._batcher.cache.changes()
+        for change in changes:
+            if isinstance(change, Copy):
+                self._stage.copy(change.source, change.target, change.tokens)
+            else:
+                self._stage.forget(change.sequence)
+
+    def _scores(self, parts: Sequence[Part]) -> np.ndarray:
+        """Return the scores that the parts ask for."""
         if not parts:
-            return
+            return np.empty((0, 0), np.float32)
         scores = self._stage.extend(parts)
         _check_finite(scores)
-        with self._changed:
-            events = self._batcher.take(np.asarray(scores))
-            heard = [(self._listeners.get(event.request), event) for event in events]
-            for name in _ended_in(events):
-                self._listeners.pop(name, None)
-        for name in _ended_in(events):
-            self._stage.forget(name)
-        for listener, event in heard:
+        return np.asarray(scores)
+
+    def _hand_out(self, events: Sequence[Event]) -> None:
+        """Give events to who listens; a listener that cancels hears no more."""
+        for event in events:
+            with self._changed:
+                listener = self._listeners.get(event.request)
+                if isinstance(event, AnswerEnded | AnswerFailed):
+                    self._listeners.pop(event.request, None)
             if listener is not None:
                 listener(event)
 
@@ -134,10 +165,6 @@ class Engine:
         for name, listener in listeners.items():
             with suppress(RuntimeError):  # the loop of a listener has ended
                 listener(AnswerFailed(name, error))
-
-
-def _ended_in(events: Iterable[Event]) -> list[str]:
-    return [event.request for event in events if not isinstance(event, TokenDrawn)]
 
 
 def _check_finite(scores: torch.Tensor) -> None:

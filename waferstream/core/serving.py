@@ -38,6 +38,13 @@ class Request:
     sampling: Sampling
     ends: frozenset[int] = field(default_factory=frozenset)
     """Tokens that end an answer, and are not part of it."""
+    tenant: str = ""
+    """Who asks. Tenants share steps fairly, and no keys and values."""
+    cache_key: str = ""
+    """Requests of a tenant share keys and values of the tokens that they begin with, if this is
+    the same."""
+    cache_s: float = 300.0
+    """How long these are kept for other requests; with 0 they are not shared."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,15 @@ class Part:
     tokens: tuple[int, ...]
     num_scores: int = 1
     """The scores after so many of the last tokens are asked for."""
+
+
+@dataclass(frozen=True)
+class PromptRead:
+    """The beginning of an answer."""
+
+    request: str
+    cached_tokens: int
+    """The first tokens of the prompt that another request has left in the cache."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +94,7 @@ class AnswerFailed:
     error: WaferStreamError
 
 
-Event = TokenDrawn | AnswerEnded | AnswerFailed
+Event = PromptRead | TokenDrawn | AnswerEnded | AnswerFailed
 
 
 @dataclass(frozen=True)
@@ -91,3 +107,7 @@ class Load:
     """Sequences that wait for room."""
     tokens: int
     """Tokens whose keys and values are held."""
+
+
+class CacheLostError(Exception):
+    """A stage was replaced: it has no sequence any more, and all must be computed again."""

@@ -20,6 +20,7 @@ from waferstream.core.serving import (
     Event,
     FinishReason,
     Load,
+    PromptRead,
     Request,
     Sampling,
 )
@@ -49,6 +50,8 @@ class End:
     emulated: EmulatedTime
     measured_s: float
     seed: int
+    cached_tokens: int
+    """Of the prompt, those that another request had left in the cache."""
 
 
 class Watcher:
@@ -156,6 +159,7 @@ class Answer:
         self._stop = StopFilter(stops)
         self._watcher = watcher
         self._num_tokens = 0
+        self._cached_tokens = 0
         self._began_s = self._newest_s = time.perf_counter()
 
     def cancel(self) -> None:
@@ -169,6 +173,8 @@ class Answer:
         elif isinstance(event, AnswerEnded):
             rest = self._stop.feed(self._decoder.end()) + self._stop.end()
             self._heard(Piece(rest, self._end(event.reason)))
+        elif isinstance(event, PromptRead):
+            self._cached_tokens = event.cached_tokens
         else:
             self._count_token()
             text = self._stop.feed(self._decoder.feed(event.token))
@@ -197,6 +203,7 @@ class Answer:
             self._clock.of(prompt, max(self._num_tokens, 1)),
             time.perf_counter() - self._began_s,
             self._request.sampling.seed,
+            self._cached_tokens,
         )
         self._watcher.ended(end)
         return end

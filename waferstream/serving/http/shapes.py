@@ -89,9 +89,10 @@ def _choice(choice: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
     return {"index": 0, **choice, "logprobs": None, "finish_reason": reason}
 
 
-def _usage(end: End) -> dict[str, int]:
+def _usage(end: End) -> dict[str, Any]:
     return {
         "prompt_tokens": end.prompt_tokens,
         "completion_tokens": end.completion_tokens,
         "total_tokens": end.prompt_tokens + end.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": end.cached_tokens},
     }

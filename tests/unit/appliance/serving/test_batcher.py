@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.serving.batcher import Batcher, Limits
+from appliance.serving.cache_directory import BLOCK, Copy
 from appliance.serving.sampling import draw
 from tests.support.errors import raises
+from tests.support.models.hashing_stage import VOCABULARY, HashingStage, answer_alone
 from waferstream.core.errors import ConfigError
-from waferstream.core.serving import AnswerEnded, Event, Part, Request, Sampling, TokenDrawn
+from waferstream.core.serving import (
+    AnswerEnded,
+    CacheLostError,
+    Event,
+    PromptRead,
+    Request,
+    Sampling,
+    TokenDrawn,
+)
 
-VOCABULARY = 8
 LIMITS = Limits(context=32, cache_tokens=64, step_tokens=6)
 
 SCORES = np.log(np.array([0.1, 0.4, 0.3, 0.2], np.float32))
@@ -27,24 +37,28 @@ def request(name: str, length: int = 3, max_tokens: int = 4, *, ends: int | None
     return Request(name, prompt, max_tokens, Sampling(1, temperature=0), stops)
 
 
-def scores_of(part: Part) -> np.ndarray:
-    """The next token is the sum of the last one and its position."""
-    scores = np.zeros(VOCABULARY, np.float32)
-    scores[(part.tokens[-1] + part.start + len(part.tokens)) % VOCABULARY] = 1
-    return scores
-
-
-def step(batcher: Batcher) -> list[Event]:
+def step(batcher: Batcher, stage: HashingStage) -> list[Event]:
+    """What the engine does in a step."""
     parts = batcher.plan()
-    return batcher.take(np.array([scores_of(part) for part in parts]).reshape(-1, VOCABULARY))
+    for change in batcher.cache.changes():
+        if isinstance(change, Copy):
+            stage.copy(change.source, change.target, change.tokens)
+        else:
+            stage.forget(change.sequence)
+    try:
+        return batcher.take(stage.extend(parts).numpy())
+    except CacheLostError:
+        batcher.restart()
+        return []
 
 
-def run(batcher: Batcher) -> list[Event]:
+def run(batcher: Batcher, stage: HashingStage | None = None) -> list[Event]:
     events: list[Event] = []
-    for _ in range(500):
+    stage = stage or HashingStage()
+    for _ in range(3000):
         if batcher.is_idle:
             return events
-        events += step(batcher)
+        events += step(batcher, stage)
     raise AssertionError("the requests do not end")
 
 
@@ -59,10 +73,11 @@ def answers(events: list[Event]) -> dict[str, list[int]]:
 def test_prompt_runs_in_pieces_of_a_step() -> None:
     batcher = Batcher(LIMITS)
     batcher.submit(request("a", length=14))
-    starts = []
-    while not step(batcher):
-        starts.append(batcher._running[0].num_cached)
-    assert starts == [6, 12]
+    stage = HashingStage()
+    lengths = []
+    while not step(batcher, stage):
+        lengths.append(stage.num_tokens)
+    assert lengths == [6, 12]
 
 
 def test_any_temperature_above_zero_keeps_the_order() -> None:
@@ -74,22 +89,23 @@ def test_any_temperature_above_zero_keeps_the_order() -> None:
 def test_answers_come_before_prompts() -> None:
     batcher = Batcher(LIMITS)
     batcher.submit(request("a", length=2))
-    step(batcher)
+    step(batcher, HashingStage())
     batcher.submit(request("b", length=10))
-    assert [(part.sequence, len(part.tokens)) for part in batcher.plan()] == [("a", 1), ("b", 5)]
+    assert [(part.start, len(part.tokens)) for part in batcher.plan()] == [(2, 1), (0, 5)]
 
 
 def test_end_token_ends_an_answer_and_is_not_part_of_it() -> None:
     batcher = Batcher(LIMITS)
-    batcher.submit(request("a", length=3, max_tokens=9, ends=(2 + 3) % VOCABULARY))
-    assert run(batcher) == [AnswerEnded("a", "stop")]
+    first = answer_alone(request("a"))[0]
+    batcher.submit(request("a", max_tokens=9, ends=first))
+    assert run(batcher) == [PromptRead("a", 0), AnswerEnded("a", "stop")]
 
 
 def test_answer_ends_at_its_limit() -> None:
     batcher = Batcher(LIMITS)
     batcher.submit(request("a", max_tokens=2))
     *tokens, end = run(batcher)
-    assert len(tokens) == 2
+    assert len(tokens) == 1 + 2
     assert end == AnswerEnded("a", "length")
 
 
@@ -97,11 +113,10 @@ def test_requests_wait_for_room_in_the_cache() -> None:
     """In the order in which they came."""
     batcher = Batcher(LIMITS)
     for name in "abc":
-        batcher.submit(request(name, length=20, max_tokens=12))
-    assert {part.sequence for part in batcher.plan()} <= {"a", "b"}
-    batcher.take(np.zeros((len(batcher._planned), VOCABULARY), np.float32))
-    assert [each.request.name for each in batcher._waiting] == ["c"]
-    assert set(answers(run(batcher))) == {"a", "b", "c"}
+        batcher.submit(request(name, length=28, max_tokens=4))
+    stage = HashingStage(memory=64)
+    begun = [event.request for event in run(batcher, stage) if isinstance(event, PromptRead)]
+    assert begun == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -120,36 +135,116 @@ def test_request_whose_pages_never_fit_is_refused() -> None:
 
 
 def test_cancelled_request_is_forgotten_in_mid_step() -> None:
-    batcher = Batcher(LIMITS)
+    batcher, stage = Batcher(LIMITS), HashingStage()
     batcher.submit(request("a"))
-    parts = batcher.plan()
+    scores = stage.extend(batcher.plan()).numpy()
     assert batcher.cancel("a")
     assert not batcher.cancel("a")
-    assert batcher.take(np.array([scores_of(part) for part in parts])) == []
+    assert batcher.take(scores) == []
     assert batcher.is_idle
+    assert batcher.cache.free == LIMITS.cache_tokens
+
+
+def test_last_one_gives_memory_to_those_before() -> None:
+    """It is computed again, and no client hears of it."""
+    batcher, stage = Batcher(LIMITS), HashingStage(memory=64)
+    asked = [request(name, length=20, max_tokens=12) for name in "abc"]
+    for each in asked:
+        batcher.submit(each)
+    events = run(batcher, stage)
+    assert answers(events) == {each.name: answer_alone(each) for each in asked}
+    assert [e.request for e in events if isinstance(e, AnswerEnded)] == ["a", "b", "c"]
+    assert stage.num_tokens > 3 * 31
+
+
+def test_beginning_is_read_once() -> None:
+    """By requests of one tenant and key, for as long as it is kept."""
+    clock = [0.0]
+    batcher = Batcher(Limits(500, cache_tokens=5000), lambda: clock[0])
+    stage = HashingStage()
+
+    def cached(**changes: str | float) -> int:
+        asked = replace(request("a", 2 * BLOCK + 5, 1), **changes)  # type: ignore[arg-type]
+        batcher.submit(asked)
+        (found,) = (e for e in run(batcher, stage) if isinstance(e, PromptRead))
+        return found.cached_tokens
+
+    assert cached() == 0
+    assert cached() == 2 * BLOCK
+    clock[0] += 299
+    assert cached() == 2 * BLOCK
+    assert cached(tenant="other") == cached(cache_key="other") == cached(cache_s=0) == 0
+    clock[0] += 301
+    assert cached(cache_s=3600.0) == 0
+    clock[0] += 3599
+    assert cached() == 2 * BLOCK
+    clock[0] += 3600
+    step(batcher, stage)
+    assert not stage.sequences
+
+
+def test_restart_computes_all_again() -> None:
+    batcher, stage = Batcher(LIMITS), HashingStage(losses=[2, 3, 7, 11])
+    asked = [request(name, length=9, max_tokens=9) for name in "abc"]
+    for each in asked:
+        batcher.submit(each)
+    assert answers(run(batcher, stage)) == {each.name: answer_alone(each) for each in asked}
+
+
+Asked = tuple[Request, int, bool]
+"""A request, the steps before the next one, and whether it is cancelled then."""
+
+
+@st.composite
+def companies(draws: st.DrawFn) -> list[Asked]:
+    """Requests that often begin alike."""
+    asked = []
+    for number in range(draws(st.integers(1, 8))):
+        length = draws(st.integers(1, 2 * BLOCK + 40))
+        begins = draws(st.sampled_from([0, length // 2, length]))
+        prompt = [i % VOCABULARY for i in range(length)]
+        prompt[begins:] = [(i * i + number) % VOCABULARY for i in range(length - begins)]
+        made = Request(
+            f"{number}",
+            tuple(prompt),
+            draws(st.integers(1, 12)),
+            Sampling(number, draws(st.sampled_from([0.0, 1.0]))),
+            frozenset(draws(st.sets(st.integers(0, VOCABULARY - 1), max_size=1))),
+            tenant=draws(st.sampled_from(["", "other"])),
+            cache_s=draws(st.sampled_from([0.0, 300.0])),
+        )
+        asked.append((made, draws(st.integers(0, 5)), draws(st.integers(0, 3)) == 0))
+    return asked
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12), st.integers(0, 5)), max_size=12),
-    st.integers(1, 20),
-    st.integers(32, 100),
+    companies(),
+    st.integers(1, 300),
+    st.integers(320, 1000),
     st.sampled_from([1, 4, 16]),
+    st.lists(st.integers(0, 40), max_size=3),
 )
 def test_an_answer_is_the_same_in_any_company(
-    asked: list[tuple[int, int, int]], step_tokens: int, cache_tokens: int, page: int
+    company: list[Asked], step_tokens: int, cache_tokens: int, page: int, losses: list[int]
 ) -> None:
-    """Whatever comes when, in whatever pieces; all end, none is mixed up."""
-    batcher = Batcher(Limits(32, cache_tokens, step_tokens, page))
+    """Whatever comes when, in whatever pieces, cached, preempted, lost; none is mixed up."""
+    batcher = Batcher(Limits(310, cache_tokens, step_tokens, page), lambda: 0.0)
+    stage = HashingStage(cache_tokens, losses)
     events: list[Event] = []
-    for number, (length, max_tokens, steps) in enumerate(asked):
-        batcher.submit(request(f"{number}", length, max_tokens))
+    for asked, steps, is_cancelled in company:
+        batcher.submit(asked)
         for _ in range(steps):
-            events += step(batcher)
-    found = answers(events + run(batcher))
-    for number, (length, max_tokens, _) in enumerate(asked):
-        alone = Batcher(LIMITS)
-        alone.submit(request(f"{number}", length, max_tokens))
-        assert found[f"{number}"] == answers(run(alone))[f"{number}"]
+            events += step(batcher, stage)
+        if is_cancelled:
+            batcher.cancel(asked.name)
+    found = answers(events + run(batcher, stage))
+    for asked, _, is_cancelled in company:
+        expected = answer_alone(asked)
+        got = found.get(asked.name, [])
+        assert got == expected or (is_cancelled and got == expected[: len(got)])
+    assert batcher.cache.ends_in_s in (None, 300.0)
+    batcher.cache.clear()
+    assert batcher.cache.free == cache_tokens
 
 
 def test_zero_temperature_takes_the_best() -> None:

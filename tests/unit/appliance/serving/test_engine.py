@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import queue
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 
 from appliance.serving.batcher import Batcher, Limits
+from appliance.serving.cache_directory import BLOCK
 from appliance.serving.engine import Engine
+from csnode.inference.stage import Stage
 from tests.support.errors import raises
+from tests.support.models.hashing_stage import HashingStage, answer_alone
 from tests.support.models.small_decoder import CONTEXT, VOCABULARY, Decoder, make_stage
 from waferstream.core.errors import ApplianceRuntimeServerError, ConfigError
 from waferstream.core.serving import (
     AnswerEnded,
     AnswerFailed,
     Event,
+    PromptRead,
     Request,
     Sampling,
     TokenDrawn,
@@ -33,6 +38,7 @@ class Heard:
 
     def tokens(self) -> list[int]:
         found = []
+        assert isinstance(self.events.get(timeout=WAIT_S), PromptRead)
         while isinstance(event := self.events.get(timeout=WAIT_S), TokenDrawn):
             found.append(event.token)
         assert isinstance(event, AnswerEnded), event
@@ -43,13 +49,13 @@ def asked(name: str, seed: int, length: int = 5, max_tokens: int = 12) -> Reques
     return Request(name, tuple(i % VOCABULARY for i in range(length)), max_tokens, Sampling(seed))
 
 
-def make_engine(model: Decoder | None = None) -> Engine:
-    stage = make_stage(model)
+def make_engine(stage: Stage) -> Engine:
     return Engine(stage, Batcher(Limits(CONTEXT, cache_tokens=300)))
 
 
 def test_answers_do_not_depend_on_company() -> None:
-    engine = make_engine()
+    stage = make_stage()
+    engine = make_engine(stage)
     try:
         alone = []
         for seed in range(8):
@@ -61,13 +67,14 @@ def test_answers_do_not_depend_on_company() -> None:
             engine.submit(asked(f"together-{seed}", seed), heard.events.put)
         assert [heard.tokens() for heard in together] == alone
         assert len(set(map(tuple, alone))) > 1
-        assert engine._stage.cache.num_bytes == 0
+        assert stage.cache.num_bytes == 0
     finally:
         engine.close()
 
 
 def test_cancelled_request_leaves_nothing() -> None:
-    engine = make_engine()
+    stage = make_stage()
+    engine = make_engine(stage)
     has_begun = threading.Event()
     try:
         engine.submit(asked("a", 1, max_tokens=100), lambda _: has_begun.set())
@@ -77,13 +84,50 @@ def test_cancelled_request_leaves_nothing() -> None:
         heard = Heard()
         engine.submit(asked("b", 1), heard.events.put)
         assert len(heard.tokens()) == 12
-        assert engine._stage.cache.num_bytes == 0
+        assert stage.cache.num_bytes == 0
+    finally:
+        engine.close()
+
+
+def test_replaced_stage_changes_no_answer() -> None:
+    """It loses its cache in any step, and clients notice nothing."""
+    stage = HashingStage(losses=[0, 1, 4, 5, 9, 30])
+    engine = Engine(stage, Batcher(Limits(CONTEXT, cache_tokens=300)))
+    try:
+        heard = [Heard() for _ in range(4)]
+        requests = [asked(f"{seed}", seed, length=40 + seed) for seed in range(4)]
+        for request, each in zip(requests, heard, strict=True):
+            engine.submit(request, each.events.put)
+        assert [each.tokens() for each in heard] == list(map(answer_alone, requests))
+    finally:
+        engine.close()
+
+
+def test_beginning_that_is_kept_expires_while_nothing_runs() -> None:
+    """The stage is told without another request."""
+
+    class Told(HashingStage):
+        is_told = threading.Event()
+
+        def forget(self, sequence: str) -> None:
+            super().forget(sequence)
+            self.is_told.set()
+
+    stage = Told()
+    engine = Engine(stage, Batcher(Limits(300, cache_tokens=600)))
+    try:
+        heard = Heard()
+        request = replace(asked("a", 1, length=BLOCK + 1), cache_s=0.05)
+        engine.submit(request, heard.events.put)
+        assert heard.tokens() == answer_alone(request)
+        assert stage.is_told.wait(WAIT_S)
+        assert not stage.sequences
     finally:
         engine.close()
 
 
 def test_request_that_does_not_fit_is_refused_at_once() -> None:
-    engine = make_engine()
+    engine = make_engine(make_stage())
     try:
         with raises(ConfigError, "context-exceeded"):
             engine.submit(asked("a", 1, max_tokens=CONTEXT), lambda _: None)
@@ -92,7 +136,7 @@ def test_request_that_does_not_fit_is_refused_at_once() -> None:
 
 
 def test_closed_engine_refuses() -> None:
-    engine = make_engine()
+    engine = make_engine(make_stage())
     engine.close()
     engine.close()
     with raises(ApplianceRuntimeServerError, "serving-ended"):
@@ -103,10 +147,11 @@ def test_closed_engine_refuses() -> None:
 def test_failure_reaches_every_request(code: str) -> None:
     """None waits for ever."""
     model = Decoder()
-    engine = make_engine(model)
+    stage = make_stage(model)
+    engine = make_engine(stage)
     if code == "scores-not-finite":
         model.head.weight.data.fill_(float("nan"))
-        engine._stage._weights._packed.clear()
+        stage._weights._packed.clear()
     else:
         model.mix = _fails
     heard = [Heard() for _ in range(3)]

@@ -1,0 +1,59 @@
+"""A request on its way: the tokens of its sequence, and how many of them are cached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from appliance.serving.cache_directory import BLOCK, block_key
+from waferstream.core.serving import Request
+
+
+@dataclass(eq=False)
+class Sequence:
+    """A request that waits or runs.
+
+    Attributes:
+        request: What is asked.
+        arrival: Its number in the order in which requests came.
+        tokens: Those of the prompt and of the answer so far.
+        cache: Its name in the stage while it runs.
+        num_cached: The first tokens, which the stage has.
+        found: The tokens of the prompt that it began with; None before it has run.
+    """
+
+    request: Request
+    arrival: int
+    tokens: list[int] = field(init=False)
+    cache: str | None = None
+    num_cached: int = 0
+    found: int | None = None
+    _keys: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.request.prompt)
+
+    @property
+    def longest(self) -> int:
+        """The tokens that it may have in the end."""
+        return len(self.request.prompt) + self.request.max_tokens
+
+    @property
+    def rank(self) -> int:
+        """Its place among those that need memory: the least comes first."""
+        return self.arrival
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether all tokens but the last are cached."""
+        return self.num_cached == len(self.tokens) - 1
+
+    def keys(self, tokens: int) -> list[bytes]:
+        """Return the keys of the whole blocks of the first tokens; none if they are not shared."""
+        request = self.request
+        if not request.cache_s:
+            return []
+        for end in range((len(self._keys) + 1) * BLOCK, tokens + 1, BLOCK):
+            root = block_key(b"", request.tenant, request.cache_key)
+            before = self._keys[-1] if self._keys else root
+            self._keys.append(block_key(before, *self.tokens[end - BLOCK : end]))
+        return self._keys[: tokens // BLOCK]
