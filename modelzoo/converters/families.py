@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from modelzoo.converters.expert_families import MIXTRAL, QWEN3_MOE
 from modelzoo.converters.family import Family
 from modelzoo.converters.gemma_families import GEMMA2
 from modelzoo.converters.gpt_families import BLOOM, GPT2, GPT_NEOX, GPTJ
@@ -81,7 +82,20 @@ class PreferenceFamily:
 
 DECODERS: Mapping[str, Family] = {
     family.model_type: family
-    for family in (GPT2, GPTJ, GPT_NEOX, BLOOM, LLAMA, MISTRAL, PHI3, QWEN2, QWEN3, GEMMA2)
+    for family in (
+        GPT2,
+        GPTJ,
+        GPT_NEOX,
+        BLOOM,
+        LLAMA,
+        MISTRAL,
+        MIXTRAL,
+        PHI3,
+        QWEN2,
+        QWEN3,
+        QWEN3_MOE,
+        GEMMA2,
+    )
 }
 """Families by ``model_type``."""
 

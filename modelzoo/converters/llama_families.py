@@ -196,7 +196,7 @@ QWEN2 = replace(
 )
 
 
-def _qwen3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def qwen3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of Qwen 3 that are spelt otherwise: its heads may be wider than the model."""
     head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     return {
@@ -206,7 +206,8 @@ def _qwen3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _qwen3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+def qwen3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return their keys of a section that Qwen 3 spells otherwise."""
     head = section["attention_inner_dim"] // section["num_heads"]
     return {**llama_configuration(section), "head_dim": head}
 
@@ -225,6 +226,6 @@ QWEN3 = replace(
     implied={**LLAMA.implied, "use_ffn_bias": False, "attention_qk_norm_layer": "rmsnorm"},
     required={"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False},
     defaults={**LLAMA.defaults, "max_position_embeddings": 32768},
-    further_ours=_qwen3_keys,
-    further_theirs=_qwen3_configuration,
+    further_ours=qwen3_keys,
+    further_theirs=qwen3_configuration,
 )

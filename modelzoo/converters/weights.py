@@ -19,7 +19,8 @@ Weights = dict[str, torch.Tensor]
 class Rule:
     """A weight of transformers, and ours that it holds one after the other.
 
-    ``{i}`` is a layer, ``{p}`` weight or bias. Rules for weights that a model lacks are unused.
+    ``{i}`` is a layer, ``{p}`` weight or bias; ``{e}`` an expert, of which ours are stacked. Rules
+    for weights that a model lacks are unused.
     """
 
     theirs: str
@@ -43,7 +44,9 @@ def matched(
     rules: Sequence[Rule], weights: Mapping[str, torch.Tensor], section: Mapping[str, Any]
 ) -> Weights:
     """Return the weights of transformers that our model of a section has."""
-    names = {theirs for theirs, *_ in _pairs(rules, parameter_shapes(section), section)}
+    shapes = parameter_shapes(section)
+    pairs = _pairs(rules, shapes, section)
+    names = {name for theirs, ours, _ in pairs for name in _names(theirs, shapes[ours[0]])}
     return {name: weight for name, weight in weights.items() if name in names}
 
 
@@ -64,15 +67,17 @@ def to_ours(
         )
     shapes = parameter_shapes(section)
     found: Weights = {}
-    used = set()
+    used: set[str] = set()
     for theirs, ours, each in _pairs(rules, shapes, section):
-        tensor = _known(weights, theirs)
-        used.add(theirs)
         own = [shapes[name] for name in ours]
+        tensors = {name: _known(weights, name) for name in _names(theirs, own[0])}
+        used |= tensors.keys()
         try:
+            tensor = _stacked(theirs, tensors, own[0])
             found |= zip(ours, _split(tensor, each, own, section), strict=True)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise _other_shape(theirs, f"{tuple(tensor.shape)}, for {own}") from error
+            sizes = ", ".join(str(tuple(each.shape)) for each in tensors.values())
+            raise _other_shape(theirs, f"{sizes}, for {own}") from error
     if _is_tied(section):
         found["head.weight"] = found["embedding.weight"]
     for name, shape in shapes.items():
@@ -80,6 +85,20 @@ def to_ours(
             raise _other_shape(name, f"{tuple(found[name].shape)}, expected {shape}")
     _refuse_rest(weights, used | ({"lm_head.weight"} if _is_tied(section) else set()))
     return found
+
+
+def _names(theirs: str, shape: tuple[int, ...]) -> Iterator[str]:
+    """Yield the name of a weight, or those of the experts that ours of a shape stacks."""
+    return (theirs.format(e=e) for e in range(shape[0] if "{e}" in theirs else 1))
+
+
+def _stacked(theirs: str, tensors: Weights, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return the only tensor, or a stack of those of experts, for a shape of ours."""
+    if "{e}" not in theirs:
+        return next(iter(tensors.values()))
+    if any(each.shape != shape[1:] for each in tensors.values()):
+        raise ValueError("an expert of another shape")
+    return torch.stack(list(tensors.values()))
 
 
 def _split(
@@ -121,7 +140,9 @@ def to_theirs(
             tensor = heads_of_parts.transpose(0, 1).flatten(0, 2)
         if each.is_transposed and tensor.ndim == 2:
             tensor = tensor.t()
-        found[theirs] = tensor.contiguous()
+        names = list(_names(theirs, tensor.shape))
+        pieces = tensor.unbind() if "{e}" in theirs else (tensor,)
+        found |= zip(names, (piece.contiguous() for piece in pieces), strict=True)
     if _is_tied(section):
         found["lm_head.weight"] = next(iter(found.values()))  # the embedding, by the first rule
     _refuse_rest(weights, used | ({"head.weight"} if _is_tied(section) else set()))
@@ -137,7 +158,7 @@ def _pairs(
             for p in ("weight", "bias") if "{p}" in each.theirs else ("",):
                 ours = [name.format(i=i, p=p) for name in each.ours]
                 if ours[0] in shapes:
-                    yield each.theirs.format(i=i, p=p), ours, each
+                    yield each.theirs.format(i=i, p=p, e="{e}"), ours, each
 
 
 def _is_tied(section: Mapping[str, Any]) -> bool:

@@ -33,6 +33,15 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "llama-3": {**_SIZES, "rope_parameters": _LLAMA3, "tie_word_embeddings": True},
     "mistral": {**_SIZES, "sliding_window": None},
     "mistral-windowed": {**_SIZES, "sliding_window": 8},
+    "mixtral": {**_SIZES, "num_local_experts": 4},
+    "qwen3_moe": {
+        **_SIZES,
+        "head_dim": 16,
+        "num_experts": 5,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 24,
+        "norm_topk_prob": True,
+    },
     "phi3": {**_SIZES, "pad_token_id": 0, "sliding_window": 70, "partial_rotary_factor": 0.5},
     "gemma2": {
         **_SIZES,

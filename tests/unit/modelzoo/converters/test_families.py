@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from modelzoo.converters.families import DECODERS
 from tests.support.errors import raises
 from waferstream.core.errors import CheckpointError, ConfigError
+from waferstream.workload.hugging_face import read_hf
 from waferstream.workload.models import build_model
 
 TOKENS: dict[str, Any] = {"vocab_size": 13, "bos_token_id": 1, "eos_token_id": 2}
@@ -47,6 +49,14 @@ CASES = {
     "bloom": {**TOKENS, "hidden_size": 16, "n_layer": 2, "n_head": 2, "seq_length": 8},
     "llama-3": {**LLAMA, "rope_parameters": LLAMA3_ROPE},
     "mistral": {**LLAMA, "sliding_window": 3, "tie_word_embeddings": False},
+    "mixtral": {**LLAMA, "num_local_experts": 3, "tie_word_embeddings": False},
+    "qwen3_moe": {
+        **LLAMA,
+        "head_dim": 8,
+        "num_experts": 4,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 8,
+    },
     "phi3": {
         **LLAMA,
         "sliding_window": 3,
@@ -83,13 +93,15 @@ def theirs(case: str) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_converted_model_computes_the_same_scores(case: str) -> None:
+def test_converted_model_computes_the_same_scores(case: str, tmp_path: Path) -> None:
     """And converted back it is the same, bit for bit."""
     model = theirs(case)
     family = DECODERS[model.config.model_type]
     section = family.section(model.config.to_dict())
-    head = "embed_out.weight" if case == "gpt_neox" else "lm_head.weight"  # in files
-    weights = {n.replace("lm_head.weight", head): w for n, w in model.state_dict().items()}
+    model.save_pretrained(tmp_path)
+    weights = read_hf(tmp_path)
+    if section["share_embedding_weights"]:
+        weights["lm_head.weight"] = model.lm_head.weight
     ours: Any = build_model(section, seed=0).eval()
     converted = family.to_ours(weights, section)
     ours.load_state_dict(converted)

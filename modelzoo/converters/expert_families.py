@@ -1,0 +1,104 @@
+"""Families whose feed-forward networks are experts: Mixtral, Qwen 3 with experts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from modelzoo.converters.family import Family, without
+from modelzoo.converters.llama_families import (
+    LLAMA,
+    MISTRAL,
+    QWEN3,
+    llama_configuration,
+    llama_keys,
+    qwen3_configuration,
+    qwen3_keys,
+)
+from modelzoo.converters.weights import Rule, rule
+
+_OURS = "decoder.{i}.feed_forward"
+
+
+def _rules(dense: Family, theirs: str, gate: str, up: str, down: str) -> tuple[Rule, ...]:
+    """Return the rules of a family with experts in the place of feed-forward networks."""
+    experts = {gate: "gate", up: "up", down: "down"}
+    return (
+        *(each for each in dense.rules if ".mlp." not in each.theirs),
+        rule(f"{theirs}.gate.weight", f"{_OURS}.router.weight"),
+        *(
+            rule(f"{theirs}.experts.{{e}}.{name}.weight", f"{_OURS}.{ours}.weight")
+            for name, ours in experts.items()
+        ),
+    )
+
+
+def _mixtral_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of Mixtral that are spelt otherwise: those of LLaMA, and experts."""
+    experts = {"num_experts": config["num_local_experts"], "top_k": config["num_experts_per_tok"]}
+    return {**llama_keys(config), "moe": experts}
+
+
+def _mixtral_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {**llama_configuration(section), **_expert_configuration(section)}
+
+
+def _expert_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    moe = section["moe"]
+    return {"num_local_experts": moe["num_experts"], "num_experts_per_tok": moe["top_k"]}
+
+
+MIXTRAL = replace(
+    MISTRAL,
+    model_type="mixtral",
+    architecture="MixtralForCausalLM",
+    name="mixtral",
+    rules=_rules(LLAMA, "model.layers.{i}.block_sparse_moe", "w1", "w3", "w2"),
+    defaults={
+        **MISTRAL.defaults,
+        "rms_norm_eps": 1e-5,
+        "sliding_window": None,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    further_ours=_mixtral_keys,
+    further_theirs=_mixtral_configuration,
+)
+
+
+def _qwen3_moe_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of Qwen 3 that are spelt otherwise: also experts, of which releases differ."""
+    moe = {
+        "num_experts": config.get("num_experts", config.get("num_local_experts", 128)),
+        "top_k": config["num_experts_per_tok"],
+        "expert_weighting_normalization": config["norm_topk_prob"],
+    }
+    return {**qwen3_keys(config), "moe": moe}
+
+
+def _qwen3_moe_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **qwen3_configuration(section),
+        **_expert_configuration(section),
+        "norm_topk_prob": section["moe"]["expert_weighting_normalization"],
+    }
+
+
+QWEN3_MOE = replace(
+    QWEN3,
+    model_type="qwen3_moe",
+    architecture="Qwen3MoeForCausalLM",
+    name="qwen3_moe",
+    rules=_rules(QWEN3, "model.layers.{i}.mlp", "gate_proj", "up_proj", "down_proj"),
+    keys={**without(QWEN3.keys, "filter_size"), "filter_size": "moe_intermediate_size"},
+    required={**QWEN3.required, "decoder_sparse_step": 1, "mlp_only_layers": []},
+    defaults={
+        **QWEN3.defaults,
+        "moe_intermediate_size": 768,
+        "num_experts_per_tok": 8,
+        "norm_topk_prob": False,
+    },
+    further_ours=_qwen3_moe_keys,
+    further_theirs=_qwen3_moe_configuration,
+)
