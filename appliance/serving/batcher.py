@@ -20,7 +20,7 @@ from appliance.serving.cache_directory import CacheDirectory
 from appliance.serving.sampling import draw
 from appliance.serving.sequence import Sequence
 from waferstream.core.errors import ConfigError
-from waferstream.core.serving import AnswerEnded, Event, Load, Part, PromptRead, Request, TokenDrawn
+from waferstream.core.serving import AnswerEnded, Event, Load, Part, PromptRead, Request
 
 
 @dataclass(frozen=True)
@@ -136,16 +136,16 @@ class Batcher:
 
     def _next_token(self, each: Sequence, scores: np.ndarray) -> list[Event]:
         """Draw the next token of a sequence; end its answer where it is the last."""
-        request, position = each.request, len(each.tokens)
+        request = each.request
         events: list[Event] = []
-        if position == len(request.prompt):
+        if len(each.tokens) == len(request.prompt):
             events.append(PromptRead(request.name, each.found or 0))
-        token, logprob = draw(scores, request.sampling, position)
-        if token in request.ends:
+        drawn = draw(scores, request, each.tokens)
+        if drawn.token in request.ends:
             self._leave(each)
             return [*events, AnswerEnded(request.name, "stop")]
-        each.tokens.append(token)
-        events.append(TokenDrawn(request.name, token, logprob))
+        each.tokens.append(drawn.token)
+        events.append(drawn)
         if len(each.tokens) == each.longest:
             self._leave(each)
             events.append(AnswerEnded(request.name, "length"))

@@ -1,43 +1,97 @@
-"""How a token is drawn from scores."""
+"""How a token is drawn from scores: pure functions, in float64."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
+from waferstream.core.errors import ConfigError
 from waferstream.core.rng import stream_key
-from waferstream.core.serving import Sampling
+from waferstream.core.serving import Request, Sampling, TokenDrawn
 
 
-def draw(scores: np.ndarray, sampling: Sampling, position: int) -> tuple[int, float]:
-    """Return the token that follows, and the logarithm of its probability.
+def check_tokens(tokens: Iterable[int], vocabulary: int, where: str) -> None:
+    """Raise ConfigError for a token that is not in the vocabulary."""
+    for token in tokens:
+        if not 0 <= token < vocabulary:
+            raise ConfigError(
+                "a token must be one of the model",
+                code="no-such-token",
+                where=where,
+                value=token,
+                rule=f"0 to {vocabulary - 1}",
+            )
+
+
+def draw(scores: np.ndarray, request: Request, tokens: Sequence[int]) -> TokenDrawn:
+    """Return the token that follows, which depends on nothing but the arguments.
 
     Args:
         scores: Those of the vocabulary, (vocabulary,).
-        sampling: How it is drawn.
-        position: Its position in the sequence, which with the seed states the random number.
+        request: What is asked.
+        tokens: The prompt, and the answer so far.
     """
     exact = scores.astype(np.float64)
-    logprobs = _log_softmax(exact)
+    shifted = exact - exact.max()
+    log_sum = np.log(np.exp(shifted).sum())
+    token = _choose(_steered(exact, request, tokens), request.sampling, len(tokens))
+    best = [(int(each), float(shifted[each] - log_sum)) for each in _best(exact, request.num_best)]
+    return TokenDrawn(request.name, token, float(shifted[token] - log_sum), tuple(best))
+
+
+def _steered(scores: np.ndarray, request: Request, tokens: Sequence[int]) -> np.ndarray:
+    """Return scores with bias and penalties, and without ends where none may come yet."""
+    sampling, answer = request.sampling, tokens[len(request.prompt) :]
+    steered = scores.copy()
+    if sampling.frequency_penalty or sampling.presence_penalty:
+        drawn, counts = np.unique(np.asarray(answer, np.int64), return_counts=True)
+        steered[drawn] -= counts * sampling.frequency_penalty + sampling.presence_penalty
+    for token, added in sampling.bias:
+        steered[token] += added
+    if len(answer) < sampling.min_tokens:
+        steered[list(request.ends)] = -np.inf
+    return steered
+
+
+def _choose(scores: np.ndarray, sampling: Sampling, position: int) -> int:
+    """Return the best token, or one that the number of a seed and a position draws."""
     if sampling.temperature == 0:
-        token = int(exact.argmax())
-    else:
-        with np.errstate(over="ignore"):  # far below the best score, and so of no probability
-            divided = (exact - exact.max()) / sampling.temperature
-        token = _drawn(divided, sampling, position)
-    return token, float(logprobs[token])
-
-
-def _drawn(scores: np.ndarray, sampling: Sampling, position: int) -> int:
-    """Return a token of the ``top_k`` best ones, and of those that have ``top_p`` together."""
-    best = np.argsort(-scores, kind="stable")[: sampling.top_k]
-    shares = np.exp(_log_softmax(scores[best]))
-    sums = shares.cumsum()
-    kept = int(np.searchsorted(sums, sampling.top_p * sums[-1])) + 1
-    sums = sums[: min(kept, len(sums))]
+        return int(scores.argmax())
+    with np.errstate(over="ignore"):  # far below the best score, and so of no probability
+        shares = np.exp((scores - scores.max()) / sampling.temperature)
+    kept = _kept(shares, sampling)
+    sums = shares[kept].cumsum()
     number = stream_key(sampling.seed, "token", position) / 2**63
-    return int(best[min(np.searchsorted(sums, number * sums[-1], side="right"), len(sums) - 1)])
+    below = min(number * sums[-1], np.nextafter(sums[-1], 0))
+    return int(kept[np.searchsorted(sums, below, side="right")])
 
 
-def _log_softmax(scores: np.ndarray) -> np.ndarray:
-    shifted = scores - scores.max()
-    return np.asarray(shifted - np.log(np.exp(shifted).sum()))
+def _kept(shares: np.ndarray, sampling: Sampling) -> np.ndarray:
+    """Return the ``top_k`` best tokens, of which those that have ``top_p`` together."""
+    if sampling.top_k is None and sampling.top_p == 1:
+        return np.arange(len(shares))
+    total = shares.sum()
+    if sampling.top_k is not None:
+        kept = _best(shares, sampling.top_k)
+        total = shares[kept].sum()
+    else:  # tokens of less, even all of them together, are not among those that have top_p
+        least = (1 - sampling.top_p) * total / len(shares) / 2
+        kept = _sorted(shares, np.flatnonzero(shares >= least))
+    if sampling.top_p == 1:
+        return kept
+    return kept[: int(np.searchsorted(shares[kept].cumsum(), sampling.top_p * total)) + 1]
+
+
+def _best(values: np.ndarray, count: int) -> np.ndarray:
+    """Return the places of the largest values, the largest first, of equal ones the first."""
+    count = min(count, len(values))
+    if count == 0:
+        return np.empty(0, np.int64)
+    least = np.partition(values, -count)[-count]
+    return _sorted(values, np.flatnonzero(values >= least))[:count]
+
+
+def _sorted(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return places by their values, the largest first, of equal ones the first."""
+    return places[np.argsort(-values[places], kind="stable")]

@@ -113,6 +113,27 @@ def test_text_is_continued_up_to_a_stop(client: openai.OpenAI) -> None:
     assert cut.choices[0].finish_reason == "stop"
 
 
+def test_choices_come_together_as_alone(client: openai.OpenAI) -> None:
+    """The first is the answer to a request for one; streamed, they come mixed."""
+    alone = ask(client, max_completion_tokens=12)
+    whole = ask(client, max_completion_tokens=12, n=3, logprobs=True, top_logprobs=2)
+    texts = [choice.message.content for choice in whole.choices]
+    assert texts[0] == text_of(alone)
+    assert len(set(texts)) == 3
+    assert whole.usage.prompt_tokens == alone.usage.prompt_tokens
+    assert whole.usage.completion_tokens == 36
+    streamed = ["", "", ""]
+    tokens: list[list[Any]] = [[], [], []]
+    for chunk in ask(client, max_completion_tokens=12, n=3, logprobs=True, stream=True):
+        (choice,) = chunk.choices
+        streamed[choice.index] += choice.delta.content or ""
+        tokens[choice.index] += choice.logprobs.content if choice.logprobs else []
+    assert streamed == texts
+    assert [[each.logprob for each in told] for told in tokens] == [
+        [each.logprob for each in choice.logprobs.content] for choice in whole.choices
+    ]
+
+
 def test_models_are_described(client: openai.OpenAI) -> None:
     (model,) = client.models.list().data
     assert client.models.retrieve(model.id).id == "model_dir"
@@ -124,8 +145,9 @@ def test_models_are_described(client: openai.OpenAI) -> None:
         ({"model": "model_di"}, openai.NotFoundError, "model_not_found"),
         ({"messages": []}, openai.BadRequestError, "invalid_request"),
         ({"temperature": 3}, openai.BadRequestError, "invalid_request"),
-        ({"n": 2}, openai.BadRequestError, "invalid_request"),
-        ({"logprobs": True}, openai.BadRequestError, "invalid_request"),
+        ({"n": 129}, openai.BadRequestError, "invalid_request"),
+        ({"top_logprobs": 2}, openai.BadRequestError, "invalid_request"),
+        ({"logit_bias": {"256": 1}}, openai.BadRequestError, "no-such-token"),
         ({"stop": ""}, openai.BadRequestError, "invalid_request"),
         ({"max_tokens": 3}, openai.BadRequestError, "invalid_request"),
         ({"max_completion_tokens": 200}, openai.BadRequestError, "context-exceeded"),

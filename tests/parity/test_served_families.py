@@ -15,7 +15,7 @@ from tests.support.errors import raises
 from tests.support.models.hugging_face_folder import CONTEXT, FAMILIES, OTHERS, write_folder
 from waferstream.core.errors import CheckpointError, ConfigError, WaferStreamError
 from waferstream.core.serving import AnswerFailed, Sampling
-from waferstream.serving.answers import Answers, End, Piece
+from waferstream.serving.answers import Answers, End, Piece, Question
 
 PROMPT = "def class import é the print "
 GREEDY = Sampling(1, temperature=0)
@@ -37,7 +37,7 @@ def answer(
     answers: Answers, tokens: tuple[int, ...], sampling: Sampling = GREEDY, most: int | None = None
 ) -> tuple[str, End]:
     pieces: queue.Queue[Piece | AnswerFailed] = queue.Queue()
-    answers.ask(tokens, sampling, pieces.put, most)
+    answers.ask(Question(tokens, sampling, most), pieces.put)
     text = ""
     while True:
         piece = pieces.get(timeout=WAIT_S)

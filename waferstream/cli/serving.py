@@ -67,7 +67,7 @@ def run_serving(words: Sequence[str]) -> int:
 
 def _generate(given: argparse.Namespace) -> int:
     """Print the continuation of a text as it comes, or the whole as JSON."""
-    from waferstream.serving.answers import Answers  # noqa: PLC0415  (imports torch: slow)
+    from waferstream.serving.answers import Answers, Question  # noqa: PLC0415  (imports torch: slow)
 
     if "" in given.stop:
         raise ConfigError("--stop must be a text", code="out-of-range", where="--stop", value='""')
@@ -77,7 +77,7 @@ def _generate(given: argparse.Namespace) -> int:
     sampling = Sampling(given.seed, given.temperature, given.top_p, given.top_k)
     with Answers(given.model_dir) as answers:
         tokens = answers.model.text.encode(given.prompt)
-        answers.ask(tokens, sampling, pieces.put, given.max_tokens, given.stop)
+        answers.ask(Question(tokens, sampling, given.max_tokens, given.stop), pieces.put)
         return _print_pieces(pieces, prints_json=given.json)
 
 

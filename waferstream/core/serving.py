@@ -20,12 +20,20 @@ class Sampling:
         temperature: Divides the scores; 0 takes the best one.
         top_p: Share of probability that the best tokens, which are drawn from, have together.
         top_k: The most tokens that are drawn from; None for all.
+        bias: Tokens and what is added to their scores.
+        frequency_penalty: Taken from the score of a token for every time that the answer has it.
+        presence_penalty: Taken from the score of a token that the answer has.
+        min_tokens: The tokens before which no answer ends by itself.
     """
 
     seed: int
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int | None = None
+    bias: tuple[tuple[int, float], ...] = ()
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    min_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,8 @@ class Request:
     the same."""
     cache_s: float = 300.0
     """How long these are kept for other requests; with 0 they are not shared."""
+    num_best: int = 0
+    """The number of likeliest tokens that are told beside each token drawn."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,9 @@ class TokenDrawn:
     request: str
     token: int
     logprob: float
-    """The natural logarithm of its probability before temperature and cuts."""
+    """The natural logarithm of its probability by the model, whatever the sampling."""
+    best: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens in its place, and their logarithms; the likeliest first."""
 
 
 @dataclass(frozen=True)

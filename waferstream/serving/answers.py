@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Self
 
 from appliance.serving.batcher import Batcher, Limits
 from appliance.serving.engine import Engine
+from appliance.serving.sampling import check_tokens
 from csnode.inference.cache import PAGE
 from csnode.inference.stage import Stage
 from csnode.micro_batch import SramLedger
@@ -23,6 +25,7 @@ from waferstream.core.serving import (
     PromptRead,
     Request,
     Sampling,
+    TokenDrawn,
 )
 from waferstream.serving.clock import EmulatedTime, ServiceClock
 from waferstream.serving.models.loading import ServedModel, load_model
@@ -33,10 +36,45 @@ CACHE_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
+class Question:
+    """What an answer is asked for.
+
+    Attributes:
+        tokens: The prompt.
+        sampling: How tokens are drawn.
+        max_tokens: The most tokens; None for what the context leaves.
+        stops: Texts that end the answer.
+        num_best: The likeliest tokens that are told beside each token; None tells no tokens.
+        echo: Text that is told before the answer.
+    """
+
+    tokens: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int | None = None
+    stops: Sequence[str] = ()
+    num_best: int | None = None
+    echo: str = ""
+
+
+@dataclass(frozen=True)
+class ToldToken:
+    """A token of an answer with the logarithm of its probability."""
+
+    text: bytes
+    logprob: float
+    best: tuple[tuple[bytes, float], ...]
+    """The likeliest ones in its place, the likeliest first."""
+    offset: int
+    """The characters of the answer before it."""
+
+
+@dataclass(frozen=True)
 class Piece:
     """Text that came, and at its end what the answer was."""
 
     text: str
+    tokens: tuple[ToldToken, ...] = ()
+    """The tokens that begin in the text, if they are told."""
     end: End | None = None
 
 
@@ -65,6 +103,10 @@ class Watcher:
 
     def ended(self, end: End) -> None:
         """Take note of the end of an answer."""
+
+
+Heard = Callable[[Piece | AnswerFailed], None]
+"""What the pieces of an answer are given to, in another thread."""
 
 
 class Answers:
@@ -109,31 +151,29 @@ class Answers:
         """End; answers that are under way fail. Idempotent."""
         self._engine.close()
 
-    def ask(
-        self,
-        tokens: tuple[int, ...],
-        sampling: Sampling,
-        heard: Callable[[Piece | AnswerFailed], None],
-        max_tokens: int | None = None,
-        stops: Sequence[str] = (),
-    ) -> Answer:
+    def ask(self, question: Question, heard: Heard) -> Answer:
         """Ask for the continuation of tokens.
 
         Args:
-            tokens: The prompt.
-            sampling: How tokens are drawn.
-            heard: Gets the pieces, in another thread.
-            max_tokens: The most tokens; None for what the context leaves.
-            stops: Texts that end the answer.
+            question: What is asked.
+            heard: Gets the pieces.
 
         Raises:
-            ConfigError: It does not fit the context.
+            ConfigError: It does not fit the context, or names tokens that the model has not.
         """
-        if max_tokens is None:
-            max_tokens = max(1, self._limits.context - len(tokens))
-        name = f"req-{uuid.uuid4().hex}"
-        request = Request(name, tokens, max_tokens, sampling, self.model.text.ends)
-        answer = Answer(self._engine, request, self._clock, self.model, heard, stops, self.watcher)
+        check_tokens(dict(question.sampling.bias), self.model.vocabulary, "logit_bias")
+        left = self._limits.context - len(question.tokens)
+        request = Request(
+            f"req-{uuid.uuid4().hex}",
+            question.tokens,
+            max(1, left) if question.max_tokens is None else question.max_tokens,
+            question.sampling,
+            self.model.text.ends,
+            num_best=question.num_best or 0,
+        )
+        answer = Answer(
+            self._engine, request, self._clock, self.model, heard, question, self.watcher
+        )
         self._engine.submit(request, answer.take)
         return answer
 
@@ -147,8 +187,8 @@ class Answer:
         request: Request,
         clock: ServiceClock,
         model: ServedModel,
-        heard: Callable[[Piece | AnswerFailed], None],
-        stops: Sequence[str],
+        heard: Heard,
+        question: Question,
         watcher: Watcher,
     ) -> None:
         self._engine = engine
@@ -156,10 +196,14 @@ class Answer:
         self._clock = clock
         self._heard = heard
         self._decoder = model.text.decoder(request.prompt)
-        self._stop = StopFilter(stops)
+        self._stop = StopFilter(question.stops)
         self._watcher = watcher
+        tells = question.num_best is not None
+        self._told = _ToldTokens(model.grammars.bytes_of) if tells else None
         self._num_tokens = 0
         self._cached_tokens = 0
+        self._num_decoded = len(question.echo)  # characters
+        self._num_shown = len(question.echo)
         self._began_s = self._newest_s = time.perf_counter()
 
     def cancel(self) -> None:
@@ -172,17 +216,34 @@ class Answer:
             self._heard(event)
         elif isinstance(event, AnswerEnded):
             rest = self._stop.feed(self._decoder.end()) + self._stop.end()
-            self._heard(Piece(rest, self._end(event.reason)))
+            self._hear(rest, event.reason)
         elif isinstance(event, PromptRead):
             self._cached_tokens = event.cached_tokens
         else:
-            self._count_token()
-            text = self._stop.feed(self._decoder.feed(event.token))
-            if self._stop.has_stopped:
-                self.cancel()
-                self._heard(Piece(text, self._end("stop")))
-            elif text:
-                self._heard(Piece(text))
+            self._take_token(event)
+
+    def _take_token(self, event: TokenDrawn) -> None:
+        self._count_token()
+        if self._told is not None:
+            self._told.add(event, self._num_decoded)
+        decoded = self._decoder.feed(event.token)
+        self._num_decoded += len(decoded)
+        text = self._stop.feed(decoded)
+        if self._stop.has_stopped:
+            self.cancel()
+            self._hear(text, "stop")
+        else:
+            self._hear(text)
+
+    def _hear(self, text: str, reason: FinishReason | None = None) -> None:
+        """Give out a piece, if it has anything."""
+        end = None if reason is None else self._end(reason)
+        self._num_shown += len(text)
+        shows_all = not (self._stop.has_stopped or self._stop.is_holding)
+        shown = math.inf if shows_all else self._num_shown
+        tokens = () if self._told is None else self._told.begun_before(shown)
+        if text or tokens or end:
+            self._heard(Piece(text, tokens, end))
 
     def _count_token(self) -> None:
         """Count a token that was drawn, and tell how long it took."""
@@ -207,3 +268,23 @@ class Answer:
         )
         self._watcher.ended(end)
         return end
+
+
+class _ToldTokens:
+    """Tokens that are told with the text in which they begin."""
+
+    def __init__(self, bytes_of: Callable[[int], bytes]) -> None:
+        self._bytes_of = bytes_of
+        self._waiting: list[ToldToken] = []
+
+    def add(self, event: TokenDrawn, offset: int) -> None:
+        """Let a token wait for the text after an offset."""
+        best = tuple((self._bytes_of(token), logprob) for token, logprob in event.best)
+        told = ToldToken(self._bytes_of(event.token), event.logprob, best, offset)
+        self._waiting.append(told)
+
+    def begun_before(self, offset: float) -> tuple[ToldToken, ...]:
+        """Return the tokens that begin before an offset."""
+        begun = [told for told in self._waiting if told.offset < offset]
+        self._waiting = self._waiting[len(begun) :]
+        return tuple(begun)

@@ -65,7 +65,7 @@ def answer_alone(asked: Request) -> list[int]:
     """The answer by a loop over all tokens."""
     tokens = list(asked.prompt)
     while len(tokens) < len(asked.prompt) + asked.max_tokens:
-        token, _ = draw(scores_after(tokens), asked.sampling, len(tokens))
+        token = draw(scores_after(tokens), asked, tokens).token
         if token in asked.ends:
             break
         tokens.append(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -12,7 +13,7 @@ from waferstream.serving.http.bodies import read
 from waferstream.serving.http.errors import RefusedError, check_model, failure
 from waferstream.serving.http.requests import ChatRequest, CompletionRequest
 from waferstream.serving.http.shapes import Shape
-from waferstream.serving.http.streams import Pieces, streamed, whole
+from waferstream.serving.http.streams import Choices, streamed, whole
 
 Asked = ChatRequest | CompletionRequest
 
@@ -37,17 +38,19 @@ class Completions:
 
     async def _answer(self, request: Request, kind: type[Asked]) -> Response:
         asked = await read(request, kind)
-        name = self._answers.model.name
-        check_model(asked.model, name)
-        pieces = Pieces()
+        model = self._answers.model
+        check_model(asked.model, model.name)
         try:
-            tokens = asked.tokens(self._answers.model.text)
-            answer = self._answers.ask(
-                tokens, asked.sampling(), pieces.put, asked.most_tokens, asked.stops
-            )
+            questions = await run_in_threadpool(asked.questions, model.text)
         except WaferStreamError as error:
             raise RefusedError(*failure(error)) from error
-        shape = Shape(name, is_chat=isinstance(asked, ChatRequest))
+        choices = await Choices.asked(self._answers, questions)
+        shape = Shape(
+            model.name,
+            is_chat=isinstance(asked, ChatRequest),
+            num_choices=asked.num_choices,
+            tells_tokens=questions[0].num_best is not None,
+        )
         if asked.stream:
-            return streamed(pieces, answer, shape, tells_usage=asked.tells_usage)
-        return await whole(request, pieces, answer, shape)
+            return streamed(choices, shape, tells_usage=asked.tells_usage)
+        return await whole(request, choices, shape)

@@ -1,20 +1,29 @@
-"""Requests and responses of the API, as OpenAI's clients send and read them.
+"""Requests for texts and chats, as OpenAI's clients send them.
 
-What we do not compute is refused; times stand beside a response as the vendor's service has them.
+What we do not compute is refused.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from appliance.serving.sampling import check_tokens
+from waferstream.core.rng import stream_key
 from waferstream.core.serving import Sampling
+from waferstream.serving.answers import Question
 from waferstream.serving.models.text import Text
 
 Count = Annotated[int, Field(ge=1)]
 Stop = Annotated[str, Field(min_length=1)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Token = Annotated[int, Field(ge=0)]
+
+MOST_CHOICES = 128
+"""Answers that one request may ask for."""
 
 
 class _Asked(BaseModel):
@@ -23,30 +32,56 @@ class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str
-    temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Count | None = None
     seed: int | None = None
+    logit_bias: dict[Token, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    min_tokens: Annotated[int, Field(ge=0)] | None = None
     stop: Stop | Annotated[list[Stop], Field(max_length=4)] | None = None
-    stream: bool = False
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: Literal[1] = 1
     user: str | None = None
 
-    def sampling(self) -> Sampling:
-        """Return how tokens are drawn; a seed that is not given is drawn now."""
-        seed = secrets.randbits(31) if self.seed is None else self.seed
-        return Sampling(seed, self.temperature, self.top_p, self.top_k)
-
     @property
-    def stops(self) -> list[str]:
-        """The texts that end the answer."""
-        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+    def num_choices(self) -> int:
+        """The answers to each prompt."""
+        return self.n or 1
 
     @property
     def tells_usage(self) -> bool:
         """Whether a stream ends with a chunk of its usage."""
         return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def _stops(self) -> list[str]:
+        """The texts that end an answer."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    def _samplings(self) -> list[Sampling]:
+        """Return how the tokens of every choice are drawn."""
+        return [self._sampling(seed) for seed in _seeds(self.seed, self.num_choices)]
+
+    def _sampling(self, seed: int) -> Sampling:
+        return Sampling(
+            seed,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=self.top_p or 1.0,
+            top_k=self.top_k,
+            bias=tuple((self.logit_bias or {}).items()),
+            frequency_penalty=self.frequency_penalty or 0.0,
+            presence_penalty=self.presence_penalty or 0.0,
+            min_tokens=self.min_tokens or 0,
+        )
+
+
+def _seeds(given: int | None, count: int) -> list[int]:
+    """Return the seeds of choices: the first is that of the request, drawn if none is given."""
+    seed = secrets.randbits(31) if given is None else given
+    return [seed, *(stream_key(seed, "choice", number) for number in range(1, count))]
 
 
 class StreamOptions(BaseModel):
@@ -88,11 +123,15 @@ class ChatRequest(_Asked):
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: Count | None = None
     max_tokens: Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
     @model_validator(mode="after")
-    def _has_one_limit(self) -> Self:
+    def _agrees(self) -> Self:
         if self.max_completion_tokens is not None and self.max_tokens is not None:
             raise ValueError("max_completion_tokens and max_tokens exclude each other")
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("top_logprobs must have logprobs: true beside it")
         return self
 
     def tokens(self, text: Text) -> tuple[int, ...]:
@@ -101,24 +140,63 @@ class ChatRequest(_Asked):
             [{"role": each.role, "content": each.text} for each in self.messages]
         )
 
-    @property
-    def most_tokens(self) -> int | None:
-        """The most tokens of the answer."""
-        return self.max_completion_tokens or self.max_tokens
+    def questions(self, text: Text) -> list[Question]:
+        """Return what is asked; ConfigError if the model does not know such messages."""
+        tokens = self.tokens(text)
+        num_best = (self.top_logprobs or 0) if self.logprobs else None
+        most = self.max_completion_tokens or self.max_tokens
+        return [
+            Question(tokens, sampling, most, self._stops, num_best)
+            for sampling in self._samplings()
+        ]
+
+
+T = TypeVar("T")
+Several = Annotated[list[T], Field(min_length=1, max_length=MOST_CHOICES)]
+Tokens = Annotated[list[Token], Field(min_length=1)]
 
 
 class CompletionRequest(_Asked):
     """The body of ``POST /v1/completions``."""
 
-    prompt: str
+    prompt: str | Several[str] | Tokens | Several[Tokens]
     max_tokens: Count | None = 16
-    echo: Literal[False] = False
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    echo: bool | None = None
 
-    def tokens(self, text: Text) -> tuple[int, ...]:
-        """Return the tokens of the prompt."""
-        return text.encode(self.prompt)
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.echo and self.logprobs is not None:
+            raise ValueError("echo and logprobs exclude each other: prompts have no logprobs here")
+        if len(self._prompts) * self.num_choices > MOST_CHOICES:
+            raise ValueError(f"a request may ask for {MOST_CHOICES} answers")
+        return self
 
     @property
-    def most_tokens(self) -> int | None:
-        """The most tokens of the answer."""
-        return self.max_tokens
+    def _prompts(self) -> Sequence[str | Sequence[int]]:
+        """The prompts: texts, or tokens."""
+        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
+            return [self.prompt]
+        return self.prompt
+
+    def questions(self, text: Text) -> list[Question]:
+        """Return what is asked: all choices of a prompt, then those of the next one."""
+        found = []
+        for prompt in self._prompts:
+            if isinstance(prompt, str):
+                tokens, shown = text.encode(prompt), prompt
+            else:
+                check_tokens(prompt, text.vocabulary, "prompt")
+                tokens, shown = tuple(prompt), text.decode(prompt)
+            found += [
+                Question(
+                    tokens,
+                    sampling,
+                    self.max_tokens,
+                    self._stops,
+                    self.logprobs,
+                    shown if self.echo else "",
+                )
+                for sampling in self._samplings()
+            ]
+        return found

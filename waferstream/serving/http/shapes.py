@@ -1,17 +1,18 @@
-"""What an answer looks like on the wire, as OpenAI's clients read it.
+"""What answers look like on the wire, as OpenAI's clients read them.
 
-Times stand beside it as the vendor's service has them.
+Times stand beside them as the vendor's service has them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
-from waferstream.serving.answers import End
+from waferstream.serving.answers import End, Piece, ToldToken
+from waferstream.serving.http import logprobs
 from waferstream.version import VERSION
 
 FINGERPRINT = f"waferstream-{VERSION}"
@@ -19,49 +20,104 @@ FINGERPRINT = f"waferstream-{VERSION}"
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A complete answer."""
+
+    text: str
+    tokens: tuple[ToldToken, ...]
+    end: End
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> Self:
+        """Return the answer of all its pieces."""
+        end = pieces[-1].end
+        assert end is not None
+        tokens = tuple(told for piece in pieces for told in piece.tokens)
+        return cls("".join(piece.text for piece in pieces), tokens, end)
+
+
+@dataclass(frozen=True)
 class Shape:
-    """The objects that one answer consists of: of a chat, or of a completion."""
+    """The objects that the answers to one request consist of: of a chat, or of a completion.
+
+    Attributes:
+        model: The name of the model.
+        is_chat: Whether it is a chat.
+        num_choices: The answers to each prompt.
+        tells_tokens: Whether tokens stand beside the text.
+    """
 
     model: str
     is_chat: bool
+    num_choices: int = 1
+    tells_tokens: bool = False
     created_s: int = field(default_factory=lambda: int(time.time()))
     name: str = field(default_factory=lambda: uuid4().hex)
 
-    def whole(self, text: str, end: End) -> dict[str, Any]:
-        """Return the answer in one object."""
-        message = {"role": "assistant", "content": text}
-        choice = {"message": message} if self.is_chat else {"text": text}
+    def whole(self, choices: Sequence[Choice]) -> dict[str, Any]:
+        """Return all answers in one object."""
+        ends = [choice.end for choice in choices]
         return {
             **self._head("chat.completion" if self.is_chat else "text_completion"),
-            "choices": [_choice(choice, end.reason)],
-            "usage": _usage(end),
-            "time_info": self._times(end),
-            "seed": end.seed,
+            "choices": [
+                self._choice(number, self._said(choice.text), choice.tokens, choice.end.reason)
+                for number, choice in enumerate(choices)
+            ],
+            "usage": self._usage(ends),
+            "time_info": self._times(ends),
+            "seed": ends[0].seed,
         }
 
-    def opening(self) -> dict[str, Any] | None:
+    def opening(self, number: int) -> dict[str, Any] | None:
         """Return the chunk before the text of a streamed chat."""
-        return (
-            self._chunk({"delta": {"role": "assistant", "content": ""}}) if self.is_chat else None
-        )
+        if not self.is_chat:
+            return None
+        return self._chunk(number, {"delta": {"role": "assistant", "content": ""}})
 
-    def piece(self, text: str) -> dict[str, Any]:
+    def piece(self, number: int, piece: Piece) -> dict[str, Any]:
         """Return a chunk of a streamed answer."""
-        return self._chunk({"delta": {"content": text}} if self.is_chat else {"text": text})
+        said = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
+        return self._chunk(number, said, piece.tokens)
 
-    def closing(self, end: End) -> dict[str, Any]:
+    def closing(self, number: int, end: End) -> dict[str, Any]:
         """Return the chunk that says why a streamed answer ends."""
-        last = self._chunk({"delta": {}} if self.is_chat else {"text": ""}, end.reason)
-        return {**last, "time_info": self._times(end), "seed": end.seed}
+        said: dict[str, Any] = {"delta": {}} if self.is_chat else {"text": ""}
+        last = self._chunk(number, said, reason=end.reason)
+        return {**last, "time_info": self._times([end]), "seed": end.seed}
 
-    def usage(self, end: End) -> dict[str, Any]:
-        """Return the chunk of the usage of a streamed answer."""
-        return {**self._chunk(None), "usage": _usage(end)}
+    def usage(self, ends: Sequence[End]) -> dict[str, Any]:
+        """Return the chunk of the usage of streamed answers."""
+        return {**self._head(self._chunk_kind), "choices": [], "usage": self._usage(ends)}
 
-    def _chunk(self, choice: Mapping[str, Any] | None, reason: str | None = None) -> dict[str, Any]:
-        kind = "chat.completion.chunk" if self.is_chat else "text_completion"
-        choices = [] if choice is None else [_choice(choice, reason)]
-        return {**self._head(kind), "choices": choices}
+    def _said(self, text: str) -> dict[str, Any]:
+        if not self.is_chat:
+            return {"text": text}
+        return {"message": {"role": "assistant", "content": text}}
+
+    @property
+    def _chunk_kind(self) -> str:
+        return "chat.completion.chunk" if self.is_chat else "text_completion"
+
+    def _chunk(
+        self,
+        number: int,
+        said: Mapping[str, Any],
+        tokens: Sequence[ToldToken] = (),
+        reason: str | None = None,
+    ) -> dict[str, Any]:
+        choice = self._choice(number, said, tokens, reason)
+        return {**self._head(self._chunk_kind), "choices": [choice]}
+
+    def _choice(
+        self,
+        number: int,
+        said: Mapping[str, Any],
+        tokens: Sequence[ToldToken],
+        reason: str | None,
+    ) -> dict[str, Any]:
+        told = logprobs.of_chat if self.is_chat else logprobs.of_completion
+        beside = told(tokens) if self.tells_tokens and tokens else None
+        return {"index": number, **said, "logprobs": beside, "finish_reason": reason}
 
     def _head(self, kind: str) -> dict[str, Any]:
         prefix = "chatcmpl" if self.is_chat else "cmpl"
@@ -73,26 +129,27 @@ class Shape:
             "system_fingerprint": FINGERPRINT,
         }
 
-    def _times(self, end: End) -> dict[str, float]:
-        emulated = end.emulated
+    def _usage(self, ends: Sequence[End]) -> dict[str, Any]:
+        """Return the tokens of all answers; a prompt counts once, whatever answers it has."""
+        read = ends[:: self.num_choices]
+        prompt = sum(end.prompt_tokens for end in read)
+        completion = sum(end.completion_tokens for end in ends)
         return {
-            "queue_time": 0.0,
-            "prompt_time": emulated.prompt_s,
-            "completion_time": emulated.completion_s,
-            "total_time": emulated.prompt_s + emulated.completion_s,
-            "measured": end.measured_s,
-            "created": float(self.created_s),
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": sum(end.cached_tokens for end in read)},
         }
 
-
-def _choice(choice: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
-    return {"index": 0, **choice, "logprobs": None, "finish_reason": reason}
-
-
-def _usage(end: End) -> dict[str, Any]:
-    return {
-        "prompt_tokens": end.prompt_tokens,
-        "completion_tokens": end.completion_tokens,
-        "total_tokens": end.prompt_tokens + end.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": end.cached_tokens},
-    }
+    def _times(self, ends: Sequence[End]) -> dict[str, float]:
+        """Return seconds: those of the slowest answer, as answers pass the machine together."""
+        prompt = max(end.emulated.prompt_s for end in ends)
+        completion = max(end.emulated.completion_s for end in ends)
+        return {
+            "queue_time": 0.0,
+            "prompt_time": prompt,
+            "completion_time": completion,
+            "total_time": prompt + completion,
+            "measured": max(end.measured_s for end in ends),
+            "created": float(self.created_s),
+        }

@@ -4,61 +4,93 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from waferstream.core.errors import WaferStreamError
 from waferstream.core.serving import AnswerFailed
-from waferstream.serving.answers import Answer, End, Piece
+from waferstream.serving.answers import Answer, Answers, Piece, Question
 from waferstream.serving.http.errors import RefusedError, failure
-from waferstream.serving.http.shapes import Shape
+from waferstream.serving.http.shapes import Choice, Shape
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
-class Pieces:
-    """Pieces from the engine's thread, in the loop of the service."""
+class Choices:
+    """The answers to one request, from the engine's thread in the loop of the service."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[Piece | AnswerFailed] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[int, Piece | AnswerFailed]] = asyncio.Queue()
+        self._answers: list[Answer] = []
 
-    def put(self, piece: Piece | AnswerFailed) -> None:
-        """Give a piece to who waits, from any thread."""
-        self._loop.call_soon_threadsafe(self._queue.put_nowait, piece)
+    @classmethod
+    async def asked(cls, answers: Answers, questions: Sequence[Question]) -> Self:
+        """Return the answers to questions, all or none of which are asked.
 
-    async def get(self) -> Piece | AnswerFailed:
-        """Wait for the next piece."""
-        return await self._queue.get()
+        Raises:
+            RefusedError: One of them cannot be answered.
+        """
+        choices = cls()
+        try:
+            for number, question in enumerate(questions):
+                heard = partial(choices._put, number)
+                if question.echo:
+                    heard(Piece(question.echo))
+                choices._answers.append(await run_in_threadpool(answers.ask, question, heard))
+        except WaferStreamError as error:
+            choices.cancel()
+            raise RefusedError(*failure(error)) from error
+        return choices
+
+    async def pieces(self) -> AsyncIterator[tuple[int, Piece]]:
+        """Yield the pieces of all answers as they come, with the number of their answer.
+
+        Raises:
+            RefusedError: One of them has failed.
+        """
+        num_left = len(self._answers)
+        while num_left:
+            number, piece = await self._queue.get()
+            if isinstance(piece, AnswerFailed):
+                raise RefusedError(*failure(piece.error))
+            num_left -= piece.end is not None
+            yield number, piece
+
+    def cancel(self) -> None:
+        """Let no further token be computed. Idempotent."""
+        for answer in self._answers:
+            answer.cancel()
+
+    def _put(self, number: int, piece: Piece | AnswerFailed) -> None:
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, (number, piece))
 
 
-async def whole(request: Request, pieces: Pieces, answer: Answer, shape: Shape) -> Response:
-    """Return the answer once it is complete; cancel it when the client leaves."""
+async def whole(request: Request, choices: Choices, shape: Shape) -> Response:
+    """Return the answers once they are complete; cancel them when the client leaves."""
     leaving = asyncio.ensure_future(_until_gone(request))
-    collecting = asyncio.ensure_future(_collected(pieces))
+    collecting = asyncio.ensure_future(_collected(choices, shape))
     try:
         await asyncio.wait((leaving, collecting), return_when=asyncio.FIRST_COMPLETED)
         if not collecting.done():
             return Response(status_code=499)
-        text, end = collecting.result()
-        return JSONResponse(shape.whole(text, end))
+        return JSONResponse(collecting.result())
     finally:
-        answer.cancel()
+        choices.cancel()
         leaving.cancel()
         collecting.cancel()
 
 
-async def _collected(pieces: Pieces) -> tuple[str, End]:
-    text = ""
-    while True:
-        piece = await pieces.get()
-        if isinstance(piece, AnswerFailed):
-            raise RefusedError(*failure(piece.error))
-        text += piece.text
-        if piece.end is not None:
-            return text, piece.end
+async def _collected(choices: Choices, shape: Shape) -> dict[str, Any]:
+    found: dict[int, list[Piece]] = {}
+    async for number, piece in choices.pieces():
+        found.setdefault(number, []).append(piece)
+    return shape.whole([Choice.of(found[number]) for number in sorted(found)])
 
 
 async def _until_gone(request: Request) -> None:
@@ -66,37 +98,33 @@ async def _until_gone(request: Request) -> None:
         await asyncio.sleep(0.05)
 
 
-def streamed(
-    pieces: Pieces, answer: Answer, shape: Shape, *, tells_usage: bool
-) -> StreamingResponse:
-    """Return the answer as a stream of events."""
-    chunks = _chunks(pieces, answer, shape, tells_usage=tells_usage)
+def streamed(choices: Choices, shape: Shape, *, tells_usage: bool) -> StreamingResponse:
+    """Return the answers as a stream of events."""
+    chunks = _chunks(choices, shape, tells_usage=tells_usage)
     return StreamingResponse(chunks, media_type="text/event-stream", headers=_HEADERS)
 
 
-async def _chunks(
-    pieces: Pieces, answer: Answer, shape: Shape, *, tells_usage: bool
-) -> AsyncIterator[str]:
-    """Yield the events of a streamed answer; cancel it when the client leaves."""
+async def _chunks(choices: Choices, shape: Shape, *, tells_usage: bool) -> AsyncIterator[str]:
+    """Yield the events of streamed answers; cancel them when the client leaves."""
+    begun: set[int] = set()
+    ends = {}
     try:
-        if (opening := shape.opening()) is not None:
-            yield _event(opening)
-        while True:
-            piece = await pieces.get()
-            if isinstance(piece, AnswerFailed):
-                status, body = failure(piece.error)
-                yield _event({**body, "status_code": status})  # the stream itself had 200
-                return
-            if piece.text:
-                yield _event(shape.piece(piece.text))
+        async for number, piece in choices.pieces():
+            if number not in begun and (opening := shape.opening(number)) is not None:
+                yield _event(opening)
+            begun.add(number)
+            if piece.text or piece.tokens:
+                yield _event(shape.piece(number, piece))
             if piece.end is not None:
-                yield _event(shape.closing(piece.end))
-                if tells_usage:
-                    yield _event(shape.usage(piece.end))
-                yield "data: [DONE]\n\n"
-                return
+                ends[number] = piece.end
+                yield _event(shape.closing(number, piece.end))
+        if tells_usage:
+            yield _event(shape.usage([ends[number] for number in sorted(ends)]))
+        yield "data: [DONE]\n\n"
+    except RefusedError as error:  # the stream itself had 200
+        yield _event({**error.body, "status_code": error.status})
     finally:
-        answer.cancel()
+        choices.cancel()
 
 
 def _event(data: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.machine.regions import Decoder
 from waferstream.serving.models.gguf_file import PACKAGED, GgufFile, packaged_file
+from waferstream.serving.models.grammars import Grammars
 from waferstream.serving.models.text import ByteText, Text
 from waferstream.serving.models.tokenizer import TokenizedText
 from waferstream.training.checkpoints.restoring import fill, load_weights
@@ -40,6 +41,7 @@ class ServedModel:
         context: The most tokens of a sequence.
         token_bytes: What keys and values of a token take on this host.
         shape: What the emulated machine is asked for.
+        grammars: Its tokens as bytes.
     """
 
     name: str
@@ -50,6 +52,7 @@ class ServedModel:
     context: int
     token_bytes: int
     shape: Decoder
+    grammars: Grammars
 
     @classmethod
     def of(cls, module: nn.Module, weights: Path, folder: Path, text: Text) -> ServedModel:
@@ -84,6 +87,7 @@ class ServedModel:
                 layers=config.num_hidden_layers,
                 kv_dim=config.num_kv_heads * config.head_dim,
             ),
+            grammars=Grammars(text, config.vocab_size),
         )
 
 

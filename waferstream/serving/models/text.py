@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from waferstream.core.errors import ConfigError
+from waferstream.serving.models.packages import serve_package
 
 Message = Mapping[str, str]
 """A message of a chat: its ``role`` and its ``content``."""
@@ -46,6 +47,12 @@ class Text(Protocol):
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, with those that are no text as their names."""
 
+    def guided(self, vocabulary: int) -> Any:
+        """Return the tokens of a model as llguidance has them, an ``LLTokenizer``.
+
+        A text without a token that ends it gets one more.
+        """
+
     def decoder(self, prompt: Sequence[int] = ()) -> TextDecoder:
         """Return what turns the tokens that follow a prompt into text."""
 
@@ -73,9 +80,30 @@ class ByteText:
         """Return the text of bytes."""
         return bytes(tokens).decode(errors="replace")
 
+    def guided(self, vocabulary: int) -> Any:
+        """Return bytes as llguidance has them, and a token that ends them."""
+        package = serve_package("llguidance")
+        wrapped = package.TokenizerWrapper(_Bytes(vocabulary))
+        return package.LLTokenizer(wrapped, n_vocab=vocabulary + 1, slices=[])
+
     def decoder(self, prompt: Sequence[int] = ()) -> ByteDecoder:  # noqa: ARG002
         """Return what turns bytes into text."""
         return ByteDecoder()
+
+
+class _Bytes:
+    """Bytes as a tokenizer of llguidance, whose names these are."""
+
+    bos_token_id = None
+
+    def __init__(self, vocabulary: int) -> None:
+        self.tokens = [*(bytes((byte,)) for byte in range(vocabulary)), b"<end>"]
+        self.eos_token_id = vocabulary
+        self.special_token_ids = [vocabulary]
+
+    def __call__(self, text: bytes) -> list[int]:
+        """Return the tokens of a text."""
+        return list(text)
 
 
 class ByteDecoder:
@@ -101,6 +129,11 @@ class StopFilter:
         self._held = ""
         self.has_stopped = False
         """Whether one of the texts has come."""
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether text is held back."""
+        return bool(self._held)
 
     def feed(self, text: str) -> str:
         """Return the text that can be shown; the start of a stop is held back."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +12,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from waferstream.core.errors import ConfigError
+from waferstream.serving.models.packages import serve_package
 from waferstream.serving.models.text import Message
 from waferstream.workload.hugging_face import read_json
 
@@ -95,6 +95,13 @@ class TokenizedText:
         """Return the text of tokens, special ones included."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
 
+    def guided(self, vocabulary: int) -> Any:
+        """Return the tokens as llguidance has them."""
+        end = min(self.ends, default=vocabulary)
+        return serve_package("llguidance").LLTokenizer(
+            self._tokenizer.to_str(), n_vocab=max(vocabulary, end + 1), eos_token=end
+        )
+
     def decoder(self, prompt: Sequence[int] = ()) -> TokenDecoder:
         """Return what turns the tokens that follow a prompt into text."""
         return TokenDecoder(self._tokenizer, prompt)
@@ -148,7 +155,7 @@ def byte_level_tokenizer(
         special: Tokens that are no text.
         splits_digits: Whether each digit is a token.
     """
-    package = _package()
+    package = serve_package("tokenizers")
     tokenizer = package.Tokenizer(package.models.BPE(vocab=dict(vocabulary), merges=list(merges)))
     by_bytes = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
     digits = [package.pre_tokenizers.Digits(individual_digits=True)] if splits_digits else []
@@ -156,17 +163,6 @@ def byte_level_tokenizer(
     tokenizer.decoder = package.decoders.ByteLevel()
     tokenizer.add_special_tokens(list(special))
     return tokenizer
-
-
-def _package() -> Any:
-    try:
-        return import_module("tokenizers")
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "the package tokenizers must be installed",
-            code="tokenizers-missing",
-            remedy="pip install 'waferstream[serve]'",
-        ) from error
 
 
 def _ends_of(folder: Path, tokenizer: Any, end: str | None) -> frozenset[int]:
@@ -181,7 +177,7 @@ def _ends_of(folder: Path, tokenizer: Any, end: str | None) -> frozenset[int]:
 
 
 def _read_tokenizer(path: Path) -> Any:
-    package = _package()
+    package = serve_package("tokenizers")
     try:
         tokenizer = package.Tokenizer.from_file(str(path))
         tokenizer.no_truncation()  # as transformers, which saves what a training has set

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.serving.batcher import Batcher, Limits
 from appliance.serving.cache_directory import BLOCK, Copy
-from appliance.serving.sampling import draw
 from tests.support.errors import raises
 from tests.support.models.hashing_stage import VOCABULARY, HashingStage, answer_alone
 from waferstream.core.errors import ConfigError
@@ -27,8 +24,6 @@ from waferstream.core.serving import (
 )
 
 LIMITS = Limits(context=32, cache_tokens=64, step_tokens=6)
-
-SCORES = np.log(np.array([0.1, 0.4, 0.3, 0.2], np.float32))
 
 
 def request(name: str, length: int = 3, max_tokens: int = 4, *, ends: int | None = None) -> Request:
@@ -78,12 +73,6 @@ def test_prompt_runs_in_pieces_of_a_step() -> None:
     while not step(batcher, stage):
         lengths.append(stage.num_tokens)
     assert lengths == [6, 12]
-
-
-def test_any_temperature_above_zero_keeps_the_order() -> None:
-    """Scores that a tiny one divides are no ties at infinity."""
-    scores = np.array([1.0, 3.0, 2.0], np.float32)
-    assert draw(scores, Sampling(1, temperature=1e-308), 0)[0] == 1
 
 
 def test_answers_come_before_prompts() -> None:
@@ -245,51 +234,3 @@ def test_an_answer_is_the_same_in_any_company(
     assert batcher.cache.ends_in_s in (None, 300.0)
     batcher.cache.clear()
     assert batcher.cache.free == cache_tokens
-
-
-def test_zero_temperature_takes_the_best() -> None:
-    token, logprob = draw(SCORES, Sampling(1, temperature=0), 5)
-    assert token == 1
-    assert logprob == pytest.approx(np.log(0.4))
-
-
-def test_first_of_equal_scores_is_the_best() -> None:
-    assert draw(np.zeros(4, np.float32), Sampling(1, temperature=0), 0)[0] == 0
-
-
-def test_seed_and_position_state_the_token() -> None:
-    """The same twice, others at other positions and for other seeds."""
-
-    def tokens(seed: int) -> list[int]:
-        return [draw(SCORES, Sampling(seed), position)[0] for position in range(50)]
-
-    assert tokens(1) == tokens(1) != tokens(2)
-    assert len(set(tokens(1))) == 4
-
-
-def test_shares_are_those_of_the_softmax() -> None:
-    counts = Counter(draw(SCORES, Sampling(3), position)[0] for position in range(4000))
-    shares = [counts[token] / 4000 for token in range(4)]
-    assert shares == pytest.approx([0.1, 0.4, 0.3, 0.2], abs=0.03)
-
-
-@pytest.mark.parametrize(
-    ("sampling", "drawn"),
-    [
-        (Sampling(1, top_k=2), {1, 2}),
-        (Sampling(1, top_k=1), {1}),
-        (Sampling(1, top_p=0.4), {1}),
-        (Sampling(1, top_p=0.41), {1, 2}),
-        (Sampling(1, top_p=0.75), {1, 2, 3}),
-        (Sampling(1, top_k=3, top_p=0.5), {1, 2}),
-        (Sampling(1, top_p=1e-6), {1}),
-    ],
-)
-def test_cuts_keep_the_best(sampling: Sampling, drawn: set[int]) -> None:
-    """The fewest of the best that have ``top_p`` of the first ``top_k`` together."""
-    assert {draw(SCORES, sampling, position)[0] for position in range(300)} == drawn
-
-
-def test_low_temperature_is_almost_the_best() -> None:
-    sampling = Sampling(1, temperature=0.01)
-    assert {draw(SCORES, sampling, position)[0] for position in range(200)} == {1}

@@ -1,0 +1,130 @@
+"""Chats and completions: how tokens are drawn and told, several answers, several prompts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from waferstream.serving.answers import Answers
+
+PROMPT = "def "
+
+
+def complete(client: TestClient, **changes: Any) -> dict[str, Any]:
+    asked = {"model": "model_dir", "prompt": PROMPT, "max_tokens": 12, "seed": 5}
+    answer = client.post("/v1/completions", json=asked | changes)
+    assert answer.status_code == 200, answer.json()
+    return answer.json()
+
+
+def events(client: TestClient, path: str, **asked: Any) -> list[dict[str, Any]]:
+    answer = client.post(path, json={"model": "model_dir", "stream": True, **asked})
+    *lines, done = [line for line in answer.text.split("\n\n") if line]
+    assert done == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def test_logprobs_are_those_of_the_plain_model(client: TestClient, answers: Answers) -> None:
+    """The whole sequence in one forward pass, whatever steers the draw."""
+    found = complete(client, logprobs=5, frequency_penalty=1.5, logit_bias={"97": 3}, top_k=50)
+    told = found["choices"][0]["logprobs"]
+    prompt = list(PROMPT.encode())
+    decode = {_name(byte): byte for byte in range(256)}
+    tokens = [decode[token] for token in told["tokens"]]
+    with torch.no_grad():
+        whole = torch.tensor([prompt + tokens])
+        scores = answers.model.scores(whole, torch.arange(whole.shape[1])[None])[0]
+    logprobs = scores.double().log_softmax(-1)[len(prompt) - 1 : -1]
+    drawn = logprobs[range(len(tokens)), tokens]
+    assert told["token_logprobs"] == pytest.approx(drawn.tolist(), abs=1e-4)
+    for row, best in zip(logprobs, told["top_logprobs"], strict=True):
+        assert sorted(best.values())[-5:] == pytest.approx(sorted(row.tolist())[-5:], abs=1e-4)
+
+
+def _name(byte: int) -> str:
+    return chr(byte) if byte < 128 else f"bytes:\\x{byte:02x}"
+
+
+def test_tokens_are_told_up_to_a_stop(client: TestClient) -> None:
+    """A token is told when its text is."""
+    text = complete(client)["choices"][0]["text"]
+    cut = complete(client, stop=text[4:7], logprobs=0)["choices"][0]
+    assert cut["text"] == text[:4]
+    assert cut["logprobs"]["text_offset"] == sorted(cut["logprobs"]["text_offset"])
+    assert all(offset < 4 for offset in cut["logprobs"]["text_offset"])
+    assert "".join(cut["logprobs"]["tokens"]).encode().startswith(cut["text"].encode()[:1])
+
+
+def test_prompts_are_answered_as_alone(client: TestClient) -> None:
+    """Texts or tokens, each with all its choices."""
+    prompts = ["def ", "class "]
+    alone = [complete(client, prompt=prompt, n=2)["choices"] for prompt in prompts]
+    together = complete(client, prompt=prompts, n=2)
+    texts = [choice["text"] for choice in together["choices"]]
+    assert texts == [choice["text"] for choices in alone for choice in choices]
+    assert [choice["index"] for choice in together["choices"]] == [0, 1, 2, 3]
+    assert together["usage"]["prompt_tokens"] == len("def class ")
+    as_tokens = complete(client, prompt=[list(prompt.encode()) for prompt in prompts], n=2)
+    assert [choice["text"] for choice in as_tokens["choices"]] == texts
+
+
+def test_prompt_is_echoed(client: TestClient) -> None:
+    plain, echoed = complete(client)["choices"][0], complete(client, echo=True)["choices"][0]
+    assert echoed["text"] == PROMPT + plain["text"]
+    found = complete(client, echo=True, prompt=list(PROMPT.encode()))["choices"][0]
+    assert found["text"] == echoed["text"]
+    asked = {"prompt": PROMPT, "echo": True, "max_tokens": 12, "seed": 5}
+    chunks = events(client, "/v1/completions", **asked)
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == echoed["text"]
+
+
+def test_tokens_of_a_chat_have_bytes(client: TestClient) -> None:
+    asked = {
+        "messages": [{"role": "user", "content": PROMPT}], "max_completion_tokens": 12, "seed": 5,
+        "logprobs": True, "top_logprobs": 20, "logit_bias": {"195": 20, "169": 20},
+    }  # fmt: skip
+    chunks = events(client, "/v1/chat/completions", **asked)
+    told = [
+        each
+        for chunk in chunks
+        if chunk["choices"][0]["logprobs"]
+        for each in chunk["choices"][0]["logprobs"]["content"]
+    ]
+    text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+    assert bytes(byte for each in told for byte in each["bytes"]).decode(errors="replace") == text
+    assert all(len(each["top_logprobs"]) == 20 for each in told)
+    assert len(told) == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"logprobs": 6}, "invalid_request"),
+        ({"logprobs": 1, "echo": True}, "invalid_request"),
+        ({"frequency_penalty": 2.5}, "invalid_request"),
+        ({"logit_bias": {"1": 101}}, "invalid_request"),
+        ({"logit_bias": {"x": 1}}, "invalid_request"),
+        ({"min_tokens": -1}, "invalid_request"),
+        ({"prompt": []}, "invalid_request"),
+        ({"prompt": [[]]}, "invalid_request"),
+        ({"prompt": ["a"] * 50, "n": 3}, "invalid_request"),
+        ({"prompt": [1, "a"]}, "invalid_request"),
+        ({"prompt": [256]}, "no-such-token"),
+        ({"prompt": ["a", "a" * 200]}, "context-exceeded"),
+        ({"prompt": [256], "echo": True}, "no-such-token"),
+        ({"prompt": "\ud800"}, "invalid_request"),
+    ],
+)
+def test_what_is_not_computed_is_refused(
+    client: TestClient, changes: dict[str, Any], code: str
+) -> None:
+    """All of it, if one prompt is."""
+    asked = {"model": "model_dir", "prompt": PROMPT, "max_tokens": 12}
+    refused = client.post("/v1/completions", content=json.dumps(asked | changes))
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == code
+    assert complete(client)
