@@ -13,8 +13,6 @@ from modelzoo.converters.llama_families import (
     QWEN3,
     llama_configuration,
     llama_keys,
-    qwen3_configuration,
-    qwen3_keys,
 )
 from modelzoo.converters.weights import Rule, rule
 
@@ -74,12 +72,12 @@ def _qwen3_moe_keys(config: Mapping[str, Any]) -> dict[str, Any]:
         "top_k": config["num_experts_per_tok"],
         "expert_weighting_normalization": config["norm_topk_prob"],
     }
-    return {**qwen3_keys(config), "moe": moe}
+    return {**llama_keys(config), "moe": moe}
 
 
 def _qwen3_moe_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **qwen3_configuration(section),
+        **llama_configuration(section),
         **_expert_configuration(section),
         "norm_topk_prob": section["moe"]["expert_weighting_normalization"],
     }
@@ -94,7 +92,8 @@ QWEN3_MOE = replace(
     keys={**without(QWEN3.keys, "filter_size"), "filter_size": "moe_intermediate_size"},
     required={**QWEN3.required, "decoder_sparse_step": 1, "mlp_only_layers": []},
     defaults={
-        **QWEN3.defaults,
+        **without(QWEN3.defaults, "head_dim"),
+        "num_key_value_heads": 4,
         "moe_intermediate_size": 768,
         "num_experts_per_tok": 8,
         "norm_topk_prob": False,

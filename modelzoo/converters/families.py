@@ -11,7 +11,7 @@ from typing import Any
 
 from modelzoo.converters.expert_families import MIXTRAL, QWEN3_MOE
 from modelzoo.converters.family import Family
-from modelzoo.converters.gemma_families import GEMMA2
+from modelzoo.converters.gemma_families import GEMMA2, GEMMA3
 from modelzoo.converters.gpt_families import BLOOM, GPT2, GPT_NEOX, GPTJ
 from modelzoo.converters.llama_families import LLAMA, MISTRAL, PHI3, QWEN2, QWEN3
 from modelzoo.converters.weights import Weights
@@ -95,6 +95,7 @@ DECODERS: Mapping[str, Family] = {
         QWEN3,
         QWEN3_MOE,
         GEMMA2,
+        GEMMA3,
     )
 }
 """Families by ``model_type``."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from modelzoo.converters.family import Family, require, without
 from modelzoo.converters.llama_families import (
     LLAMA,
     WITHOUT_FFN_BIAS,
-    group_keys,
     llama_configuration,
-    rope_keys,
+    llama_keys,
 )
 from modelzoo.converters.weights import rule
 
@@ -20,37 +20,50 @@ _GATES = {"gelu": "geglu", "gelu_pytorch_tanh": "geglu_new"}
 
 
 def _gemma_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of Gemma 2 that are spelt otherwise."""
-    head = config["head_dim"]
-    kinds = config.get("layer_types")
-    if kinds is not None:
-        pattern = ["sliding_attention", "full_attention"] * len(kinds)
-        require(config, "layer_types", pattern[: len(kinds)])
-    scale = config["query_pre_attn_scalar"]
+    """Return keys of Gemma that are spelt otherwise."""
     return {
-        **rope_keys(config),
-        **group_keys(config),
+        **llama_keys(config),
         "nonlinearity": _GATES[config["hidden_activation"]],
-        "attention_inner_dim": head * config["num_attention_heads"],
-        "attention_logits_alpha": (head / scale) ** 0.5,
+        "attention_logits_alpha": (config["head_dim"] / config["query_pre_attn_scalar"]) ** 0.5,
         "embeddings_scale": config["hidden_size"] ** 0.5,
+        "full_attention_layers": full_layers(config),
     }
+
+
+def full_layers(config: Mapping[str, Any], every: int = 2) -> list[int]:
+    """Return the layers of a config.json without a window: those stated, or of ``every`` the last.
+
+    Raises:
+        ConfigError: A layer is neither with nor without a window.
+    """
+    number = config["num_hidden_layers"]
+    default = [_FULL if layer % every == every - 1 else _WINDOWED for layer in range(number)]
+    kinds = config.get("layer_types") or default
+    if len(kinds) != number or not {_FULL, _WINDOWED} >= set(kinds):
+        require(config, "layer_types", default)
+    return [layer for layer, kind in enumerate(kinds) if kind == _FULL]
+
+
+def layer_types(section: Mapping[str, Any]) -> list[str]:
+    """Return ``layer_types`` of a section."""
+    full = section["full_attention_layers"]
+    return [_FULL if i in full else _WINDOWED for i in range(section["num_hidden_layers"])]
 
 
 def _gemma_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
-    head = section["attention_inner_dim"] // section["num_heads"]
-    kinds = ["sliding_attention", "full_attention"] * section["num_hidden_layers"]
+    config = llama_configuration(section)
+    activations = {ours: theirs for theirs, ours in _GATES.items()}
     return {
-        **llama_configuration(section),
-        "head_dim": head,
-        "hidden_activation": {ours: theirs for theirs, ours in _GATES.items()}[
-            section["nonlinearity"]
-        ],
-        "query_pre_attn_scalar": round(head / section["attention_logits_alpha"] ** 2, 6),
-        "layer_types": kinds[: section["num_hidden_layers"]],
+        **config,
+        "hidden_activation": activations[section["nonlinearity"]],
+        "query_pre_attn_scalar": round(
+            config["head_dim"] / section["attention_logits_alpha"] ** 2, 6
+        ),
+        "layer_types": layer_types(section),
     }
 
 
+_FULL, _WINDOWED = "full_attention", "sliding_attention"
 _LAYER, _OURS = "model.layers.{i}", "decoder.{i}"
 
 GEMMA2 = Family(
@@ -87,10 +100,8 @@ GEMMA2 = Family(
         **without(LLAMA.implied, "nonlinearity"),
         "use_ffn_bias": False,
         "norm_first_sandwich": True,
-        "sliding_window_every_other_decoder_layer": True,
-        "sliding_window_every_other_decoder_layer_pattern": "sliding_window_first",
     },
-    required={"attention_bias": False},
+    required={"attention_bias": False, "use_bidirectional_attention": None},
     defaults={
         "max_position_embeddings": 8192,
         "rms_norm_eps": 1e-6,
@@ -100,8 +111,59 @@ GEMMA2 = Family(
         "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": 256,
         "head_dim": 256,
+        "num_key_value_heads": 4,
         "tie_word_embeddings": True,
     },
     further_ours=_gemma_keys,
     further_theirs=_gemma_configuration,
+)
+
+
+def _gemma3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of Gemma 3 that are spelt otherwise: two rotations, every sixth layer full."""
+    ropes = config.get("rope_parameters") or {}
+    near = ropes.get(_WINDOWED, {"rope_theta": config.get("rope_local_base_freq", 10000.0)})
+    require({"rope_type": "default", **near}, "rope_type", "default")
+    theta = {"rope_theta": config.get("rope_theta", 1000000.0)}
+    every = config.get("sliding_window_pattern", config.get("_sliding_window_pattern", 6))
+    return {
+        **_gemma_keys({**config, **theta, "rope_parameters": ropes.get(_FULL)}),
+        "window_rope_theta": near["rope_theta"],
+        "full_attention_layers": full_layers(config, every),
+    }
+
+
+def _gemma3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    config = _gemma_configuration(section)
+    near = {"rope_theta": section["window_rope_theta"], "rope_type": "default"}
+    return {**config, "rope_parameters": {_FULL: config["rope_parameters"], _WINDOWED: near}}
+
+
+GEMMA3 = replace(
+    GEMMA2,
+    model_type="gemma3_text",
+    architecture="Gemma3ForCausalLM",
+    name="gemma3",
+    rules=(
+        *GEMMA2.rules,
+        *(
+            rule(
+                f"{_LAYER}.self_attn.{theirs}_norm.weight",
+                f"{_OURS}.attention.{ours}_norm.weight",
+                offset=1.0,
+            )
+            for theirs, ours in (("q", "query"), ("k", "key"))
+        ),
+    ),
+    keys={**GEMMA2.keys, "attention_qk_norm_eps": "rms_norm_eps"},
+    implied={**GEMMA2.implied, "attention_qk_norm_layer": "rmsnorm"},
+    required={"attention_bias": False, "use_bidirectional_attention": False},
+    defaults={
+        **GEMMA2.defaults,
+        "max_position_embeddings": 131072,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+    },
+    further_ours=_gemma3_keys,
+    further_theirs=_gemma3_configuration,
 )

@@ -13,10 +13,12 @@ _LLAMA3 = ["low_freq_factor", "high_freq_factor", "original_max_position_embeddi
 """Arguments of the rotation of LLaMA 3.1 besides its factor, which have the same names here."""
 
 
-def rope_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def _rope_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return our keys of the rotation; ConfigError for scalings that are not converted."""
     rope = rope_of(config)
     keys: dict[str, Any] = {"rope_theta": rope["rope_theta"]}
+    if rope["rope_type"] == "linear":
+        return {**keys, "pos_scaling_factor": rope["factor"]}
     if rope["rope_type"] != "llama3":
         require(rope, "rope_type", "default")
         return keys
@@ -30,12 +32,14 @@ def _rope_of(section: Mapping[str, Any]) -> dict[str, Any]:
     rope = {"rope_theta": section["rope_theta"], "rope_type": "default"}
     if section["pos_scaling_factor"] == 1.0:
         return rope
+    scaled = {**rope, "factor": section["pos_scaling_factor"]}
+    if section["pos_scaling_type"] == "linear":
+        return {**scaled, "rope_type": "linear"}
     require(section, "pos_scaling_type", "llama3")
-    extra = section["pos_scaling_extra_args"]
-    return {**rope, "rope_type": "llama3", "factor": section["pos_scaling_factor"], **extra}
+    return {**scaled, "rope_type": "llama3", **section["pos_scaling_extra_args"]}
 
 
-def group_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def _group_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return our keys of keys and values that several queries share."""
     heads = config["num_attention_heads"]
     shared = config.get("num_key_value_heads") or heads
@@ -46,17 +50,24 @@ def group_keys(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def llama_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of LLaMA that are spelt otherwise: rotation and shared heads."""
-    if config.get("head_dim") is not None:
-        require(config, "head_dim", config["hidden_size"] // config["num_attention_heads"])
-    return {**rope_keys(config), **group_keys(config)}
+    """Return keys of LLaMA that are spelt otherwise: rotation, and heads of any width."""
+    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    return {
+        **_rope_keys(config),
+        **_group_keys(config),
+        "attention_inner_dim": head * config["num_attention_heads"],
+    }
 
 
 def llama_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return their keys of a section that LLaMA spells otherwise: rotation and shared heads."""
+    """Return their keys of a section that LLaMA spells otherwise: rotation and heads."""
     extra = section["extra_attention_params"] or {}
-    shared = extra.get("num_kv_groups", section["num_heads"])
-    return {"num_key_value_heads": shared, "rope_parameters": _rope_of(section)}
+    width = section["attention_inner_dim"] or section["hidden_size"]
+    return {
+        "num_key_value_heads": extra.get("num_kv_groups", section["num_heads"]),
+        "head_dim": width // section["num_heads"],
+        "rope_parameters": _rope_of(section),
+    }
 
 
 LLAMA = Family(
@@ -128,7 +139,12 @@ MISTRAL = replace(
     },
     implied={**LLAMA.implied, "use_ffn_bias": False},
     required={"hidden_act": "silu"},
-    defaults={**LLAMA.defaults, "max_position_embeddings": 131072, "sliding_window": 4096},
+    defaults={
+        **LLAMA.defaults,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+        "num_key_value_heads": 8,
+    },
 )
 
 
@@ -148,8 +164,7 @@ def _phi3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _phi3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
     config = llama_configuration(section)
-    head = section["hidden_size"] // section["num_heads"]
-    part = (section["rotary_dim"] or head) / head
+    part = (section["rotary_dim"] or config["head_dim"]) / config["head_dim"]
     return {**config, "rope_parameters": {**config["rope_parameters"], _PART: part}}
 
 
@@ -196,22 +211,6 @@ QWEN2 = replace(
 )
 
 
-def qwen3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of Qwen 3 that are spelt otherwise: its heads may be wider than the model."""
-    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    return {
-        **rope_keys(config),
-        **group_keys(config),
-        "attention_inner_dim": head * config["num_attention_heads"],
-    }
-
-
-def qwen3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return their keys of a section that Qwen 3 spells otherwise."""
-    head = section["attention_inner_dim"] // section["num_heads"]
-    return {**llama_configuration(section), "head_dim": head}
-
-
 QWEN3 = replace(
     LLAMA,
     model_type="qwen3",
@@ -225,7 +224,5 @@ QWEN3 = replace(
     keys={**WITHOUT_FFN_BIAS, "attention_qk_norm_eps": "rms_norm_eps"},
     implied={**LLAMA.implied, "use_ffn_bias": False, "attention_qk_norm_layer": "rmsnorm"},
     required={"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False},
-    defaults={**LLAMA.defaults, "max_position_embeddings": 32768},
-    further_ours=qwen3_keys,
-    further_theirs=qwen3_configuration,
+    defaults={**LLAMA.defaults, "max_position_embeddings": 32768, "head_dim": 128},
 )

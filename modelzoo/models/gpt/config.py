@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationInfo,
@@ -76,6 +77,10 @@ class DecoderConfig(MupConfig):
     sliding_window_every_other_decoder_layer_pattern: Literal[
         "sliding_window_first", "full_attention_first"
     ] = "full_attention_first"
+    full_attention_layers: tuple[NonNegativeInt, ...] = ()
+    """Layers without the window, from 0."""
+    window_rope_theta: PositiveFloat | None = None
+    """Base of the rotation of layers with a window; that of all layers by default."""
     attention_sink_tokens: NoneIsZero = 0
     """First tokens, which every query reads in spite of the window."""
     scale_qk_dot_by_layer_idx: bool = False
@@ -126,6 +131,8 @@ class DecoderConfig(MupConfig):
 
     def window_of(self, layer: int) -> int | None:
         """Return the keys that a query of a layer reads; None for all."""
+        if layer in self.full_attention_layers:
+            return None
         if self.sliding_window_every_other_decoder_layer:
             first = self.sliding_window_every_other_decoder_layer_pattern == "sliding_window_first"
             if layer % 2 == (1 if first else 0):
@@ -155,9 +162,14 @@ class DecoderConfig(MupConfig):
         )
         return extra
 
-    @check("sliding_window_every_other_decoder_layer", "attention_sink_tokens")
+    @check(
+        "sliding_window_every_other_decoder_layer",
+        "full_attention_layers",
+        "window_rope_theta",
+        "attention_sink_tokens",
+    )
     @classmethod
-    def _needs_a_window(cls, value: int, info: ValidationInfo) -> int:
+    def _needs_a_window(cls, value: Any, info: ValidationInfo) -> Any:
         window = info.data.get("attention_sliding_window_length", 1)
         if value and window is None:
             raise ValueError("requires attention_sliding_window_length")

@@ -22,7 +22,7 @@ from modelzoo.models.blocks.initializers import fill_parameters
 from modelzoo.models.blocks.language_loss import language_loss, token_losses
 from modelzoo.models.blocks.layers import Routing, check_length, norm, position_embedding
 from modelzoo.models.blocks.residual_layers import transformer_layers
-from modelzoo.models.blocks.rotary import Rotation
+from modelzoo.models.blocks.rotary import RotaryPosition, Rotation
 from modelzoo.models.gpt.config import (
     DecoderConfig,
     GptConfig,
@@ -30,6 +30,9 @@ from modelzoo.models.gpt.config import (
 )
 from modelzoo.models.metrics import LanguageMetrics
 from waferstream.workload.models import ModelFamily
+
+Rotations = tuple[Rotation | None, Rotation | None]
+"""Of layers that read all keys, and of those with a window."""
 
 
 class Decoder(nn.Module):
@@ -45,6 +48,7 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embedding_norm = norm(config) if config.embedding_layer_norm else None
         self.position = position_embedding(config)
+        self.window_position = _window_position(config)
         self.relative = _distance_bias(config)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout_rate)
         self.decoder = transformer_layers(config)
@@ -65,13 +69,13 @@ class Decoder(nn.Module):
         routings: list[Routing] | None = None,
     ) -> torch.Tensor:
         """Return next-token scores (B, T, vocab_size), and append the routing of every layer."""
-        x, rotation = self.embed(input_ids, position_ids)
-        return self.decode(x, rotation, attention_span=attention_span, routings=routings)
+        x, rotations = self.embed(input_ids, position_ids)
+        return self.decode(x, rotations, attention_span=attention_span, routings=routings)
 
     def embed(
         self, input_ids: torch.Tensor, position_ids: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, Rotation | None]:
-        """Return embedded tokens (B, T, C), and the rotation of attention.
+    ) -> tuple[torch.Tensor, Rotations]:
+        """Return embedded tokens (B, T, C), and the rotations of attention.
 
         Raises:
             ConfigError: T is more than ``max_position_embeddings``.
@@ -83,12 +87,15 @@ class Decoder(nn.Module):
         x, rotation = self.position(x, position_ids)
         if self.config.embeddings_scale != 1.0:
             x = x * self.config.embeddings_scale
-        return self.embedding_dropout(x), rotation
+        near = rotation
+        if self.window_position is not None:
+            _, near = self.window_position(x, position_ids)
+        return self.embedding_dropout(x), (rotation, near)
 
     def decode(
         self,
         x: torch.Tensor,
-        rotation: Rotation | None,
+        rotations: Rotations,
         *,
         attention_span: torch.Tensor | None = None,
         tokens: torch.Tensor | None = None,
@@ -98,7 +105,7 @@ class Decoder(nn.Module):
 
         Args:
             x: Embedded tokens.
-            rotation: Of attention.
+            rotations: Of attention.
             attention_span: Later tokens of the same document, int64 (B, T).
             tokens: 0 at padding, which no token reads, int64 (B, T).
             routings: The routing of every layer is appended.
@@ -108,7 +115,7 @@ class Decoder(nn.Module):
             window = self.config.window_of(index)
             if window not in masks:
                 masks[window] = self._mask(x, window, attention_span, tokens)
-            x = layer(x, rotation, masks[window], routings)
+            x = layer(x, rotations[window is not None], masks[window], routings)
         return self._scores(self.head(self.norm(x)))
 
     def balanced(
@@ -158,6 +165,12 @@ class Decoder(nn.Module):
         fill_parameters(self, seed, *self.config.initializers(), prefix=prefix)
         if isinstance(self.relative, AlibiBias):
             self.relative.initialize()
+
+
+def _window_position(config: DecoderConfig) -> RotaryPosition | None:
+    """Return the rotation of layers with a window, if it is another one."""
+    theta = config.window_rope_theta
+    return None if theta is None else RotaryPosition(config.rotated_dim, theta)
 
 
 def _distance_bias(config: DecoderConfig) -> AlibiBias | RelativeBias | None:

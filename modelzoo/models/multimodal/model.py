@@ -21,9 +21,8 @@ from modelzoo.models.blocks.initializers import (
 )
 from modelzoo.models.blocks.language_loss import language_loss, token_losses
 from modelzoo.models.blocks.layers import NONLINEARITIES, Routing
-from modelzoo.models.blocks.rotary import Rotation
 from modelzoo.models.freezing import freeze
-from modelzoo.models.gpt.model import Decoder
+from modelzoo.models.gpt.model import Decoder, Rotations
 from modelzoo.models.multimodal.config import (
     ImageModelConfig,
     ImageModelListConfig,
@@ -81,7 +80,7 @@ class MultimodalModel(nn.Module):
     def loss_of(
         self,
         config: MultimodalConfig,
-        embedded: tuple[torch.Tensor, Rotation | None],
+        embedded: tuple[torch.Tensor, Rotations],
         labels: torch.Tensor,
         loss_mask: torch.Tensor,
         key_padding_mask: torch.Tensor,

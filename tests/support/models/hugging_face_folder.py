@@ -26,6 +26,8 @@ _LLAMA3 = {
     "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
 }  # fmt: skip
 
+_FULL, _WINDOWED = "full_attention", "sliding_attention"
+
 FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": _GPT,
     "gptj": {**_GPT, "rotary_dim": 4, "tie_word_embeddings": False},
@@ -50,6 +52,18 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "sliding_window": 20,
         "query_pre_attn_scalar": 9,
         "attn_logit_softcapping": 5.0,
+    },
+    "gemma3_text": {
+        **_SIZES,
+        "num_hidden_layers": 3,
+        "head_dim": 16,
+        "sliding_window": 20,
+        "query_pre_attn_scalar": 9,
+        "layer_types": [_WINDOWED, _FULL, _WINDOWED],
+        "rope_parameters": {
+            _FULL: {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0},
+            _WINDOWED: {"rope_type": "default", "rope_theta": 100.0},
+        },
     },
     "qwen2": _SIZES,
     "qwen3": {**_SIZES, "head_dim": 16},
