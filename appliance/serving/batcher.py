@@ -10,9 +10,10 @@ cache back and is computed again later (preemption by recomputation).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
+from types import MappingProxyType
 
 import numpy as np
 
@@ -33,6 +34,9 @@ class Limits:
     """The most tokens of all sequences in the cache."""
     step_tokens: int = 256
     """The most tokens of a step, and so of sequences that run; longer prompts take several."""
+    proposed_step_tokens: int = 16
+    """Tokens to which proposed ones may fill a step: it takes little more time than with one, as
+    weights are read once."""
     page: int = 1
     """Tokens by which the memory of a sequence grows."""
 
@@ -102,21 +106,30 @@ class Batcher:
             self._preempt(each)
         self.cache.clear()
 
-    def plan(self) -> list[Part]:
-        """Return the parts of the next step: of those that answer, then of prompts as they came."""
+    @property
+    def answering(self) -> list[Sequence]:
+        """The sequences whose next tokens may be proposed."""
+        return [each for each in self._running if each.is_answering]
+
+    def plan(self, proposals: Mapping[str, tuple[int, ...]] = MappingProxyType({})) -> list[Part]:
+        """Return the parts of the next step: of those that answer, then of prompts as they came.
+
+        Args:
+            proposals: Tokens that may follow those of a request, which the step verifies.
+        """
         self.cache.expire()
         self._grow()
         self._admit()
         left = self.limits.step_tokens
+        spare = min(left, self.limits.proposed_step_tokens) - sum(e.num_new for e in self._running)
         self._planned = []
         for each in sorted(self._running, key=lambda each: not each.is_answering):
-            new = tuple(each.tokens[each.num_cached : each.num_cached + left])
-            if new:
-                assert each.cache is not None
-                is_last = each.num_cached + len(new) == len(each.tokens)
-                part = Part(each.cache, each.num_cached, new, num_scores=int(is_last))
+            proposed = proposals.get(each.request.name, ()) if each.is_answering else ()
+            part = self._part(each, left, proposed[: max(0, spare)])
+            if part.tokens:
                 self._planned.append((each, part))
-                left -= len(new)
+            left -= len(part.tokens)
+            spare -= max(0, part.num_scores - 1)
         return [part for _, part in self._planned]
 
     def take(self, scores: np.ndarray) -> list[Event]:
@@ -125,13 +138,38 @@ class Batcher:
         rows = iter(scores)
         for each, part in self._planned:
             asked = [next(rows) for _ in range(part.num_scores)]
-            if each.cache != part.sequence:  # it has been cancelled
-                continue
-            each.num_cached += len(part.tokens)
-            self.cache.extend(part.sequence, each.keys(each.num_cached))
-            for row in asked:
-                events += self._next_token(each, row)
+            if each.cache == part.sequence:  # it has not been cancelled
+                events += self._advance(each, part, asked)
         self._planned = []
+        return events
+
+    def _part(self, each: Sequence, most: int, proposed: tuple[int, ...]) -> Part:
+        """Return the next tokens of a sequence, and proposed ones if there is memory for them."""
+        assert each.cache is not None
+        new = tuple(each.tokens[each.num_cached : each.num_cached + most])
+        if proposed and not self.cache.grow(
+            each.cache, len(each.tokens) + len(proposed), evicts=False
+        ):
+            proposed = ()
+        num_scores = 1 + len(proposed) if len(new) == each.num_new else 0
+        return Part(each.cache, each.num_cached, new + proposed, num_scores)
+
+    def _advance(self, each: Sequence, part: Part, scores: list[np.ndarray]) -> list[Event]:
+        """Draw a token after what is computed, and after each proposed one that is drawn."""
+        proposed = part.tokens[len(part.tokens) - len(scores) + 1 :] if scores else ()
+        each.num_cached += len(part.tokens) - len(proposed)
+        self.cache.extend(part.sequence, each.keys(each.num_cached))
+        events: list[Event] = []
+        num_right = 0
+        for row in scores:
+            events += self._next_token(each, row)
+            is_right = proposed[num_right : num_right + 1] == (each.tokens[-1],)
+            if each.cache is None or not is_right:
+                break
+            num_right += 1
+        if each.cache is not None:
+            each.num_cached += num_right
+            each.learn(len(proposed), num_right)
         return events
 
     def _next_token(self, each: Sequence, scores: np.ndarray) -> list[Event]:
@@ -144,7 +182,7 @@ class Batcher:
         if drawn.token in request.ends:
             self._leave(each)
             return [*events, AnswerEnded(request.name, "stop")]
-        each.tokens.append(drawn.token)
+        each.append(drawn.token)
         events.append(drawn)
         if len(each.tokens) == each.longest:
             self._leave(each)

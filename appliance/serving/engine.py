@@ -118,7 +118,10 @@ class Engine:
         """Compute one step, and hand out what it gives; the stage belongs to this thread."""
         events: list[Event] = []
         with self._changed:
-            parts = self._batcher.plan()
+            answering = self._batcher.answering
+        proposals = {each.request.name: each.propose() for each in answering}
+        with self._changed:
+            parts = self._batcher.plan(proposals)
         try:
             self._change_cache()
             scores = self._scores(parts)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from appliance.serving.cache_directory import BLOCK, block_key
+from appliance.serving.speculation import Lookup, Prediction
 from waferstream.core.serving import Request
+
+LONGEST_PROPOSAL = 8
+"""The most tokens that are proposed for a sequence at a time."""
 
 
 @dataclass(eq=False)
@@ -28,9 +32,13 @@ class Sequence:
     num_cached: int = 0
     found: int | None = None
     _keys: list[bytes] = field(default_factory=list)
+    _lookup: Lookup = field(default_factory=Lookup)
+    _prediction: Prediction = field(init=False)
+    _reach: int = 3  # tokens that are proposed
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
+        self._prediction = Prediction(self.request.prediction)
 
     @property
     def longest(self) -> int:
@@ -43,9 +51,14 @@ class Sequence:
         return self.arrival
 
     @property
+    def num_new(self) -> int:
+        """The tokens that are not cached yet."""
+        return len(self.tokens) - self.num_cached
+
+    @property
     def is_answering(self) -> bool:
         """Whether all tokens but the last are cached."""
-        return self.num_cached == len(self.tokens) - 1
+        return self.num_new == 1
 
     def keys(self, tokens: int) -> list[bytes]:
         """Return the keys of the whole blocks of the first tokens; none if they are not shared."""
@@ -57,3 +70,18 @@ class Sequence:
             before = self._keys[-1] if self._keys else root
             self._keys.append(block_key(before, *self.tokens[end - BLOCK : end]))
         return self._keys[: tokens // BLOCK]
+
+    def append(self, token: int) -> None:
+        """Take the next token of the answer."""
+        self.tokens.append(token)
+        self._prediction.follow(token)
+
+    def propose(self) -> tuple[int, ...]:
+        """Return tokens that may come next, as many as were right lately and some more."""
+        most = min(self._reach, self.longest - len(self.tokens) - 1)
+        return self._prediction.propose(most) or self._lookup.propose(self.tokens, most)
+
+    def learn(self, num_proposed: int, num_right: int) -> None:
+        """Take how many proposed tokens have come."""
+        if num_proposed:
+            self._reach = min(2 * num_right + 1, LONGEST_PROPOSAL)

@@ -55,6 +55,8 @@ class Request:
     """How long these are kept for other requests; with 0 they are not shared."""
     num_best: int = 0
     """The number of likeliest tokens that are told beside each token drawn."""
+    prediction: tuple[int, ...] = ()
+    """Tokens that the answer may have, which makes it faster and changes nothing else."""
 
 
 @dataclass(frozen=True)

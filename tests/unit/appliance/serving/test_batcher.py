@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -32,9 +33,13 @@ def request(name: str, length: int = 3, max_tokens: int = 4, *, ends: int | None
     return Request(name, prompt, max_tokens, Sampling(1, temperature=0), stops)
 
 
-def step(batcher: Batcher, stage: HashingStage) -> list[Event]:
+def step(
+    batcher: Batcher, stage: HashingStage, proposals: Mapping[str, tuple[int, ...]] | None = None
+) -> list[Event]:
     """What the engine does in a step."""
-    parts = batcher.plan()
+    if proposals is None:
+        proposals = {each.request.name: each.propose() for each in batcher.answering}
+    parts = batcher.plan(proposals)
     for change in batcher.cache.changes():
         if isinstance(change, Copy):
             stage.copy(change.source, change.target, change.tokens)
@@ -180,6 +185,33 @@ def test_restart_computes_all_again() -> None:
     assert answers(run(batcher, stage)) == {each.name: answer_alone(each) for each in asked}
 
 
+def test_right_proposals_come_in_one_step() -> None:
+    """Up to the first wrong one; the stage computes what comes instead."""
+    batcher, stage = Batcher(LIMITS), HashingStage()
+    asked = request("a", max_tokens=9)
+    answer = answer_alone(asked)
+    batcher.submit(asked)
+    assert len(step(batcher, stage)) == 2
+    wrong = (answer[3] + 1) % VOCABULARY
+    events = step(batcher, stage, {"a": (*answer[1:3], wrong, 0)})
+    assert answers(events)["a"] == answer[1:4]
+    events += step(batcher, stage, {"a": tuple(answer[4:8])})
+    assert answers(events)["a"] == answer[1:]
+    assert batcher.is_idle
+
+
+def test_proposals_fill_a_step_and_no_more() -> None:
+    batcher, stage = Batcher(Limits(32, 64, step_tokens=20, proposed_step_tokens=5)), HashingStage()
+    for name in "abc":
+        batcher.submit(request(name, max_tokens=9))
+    step(batcher, stage)
+    parts = batcher.plan(dict.fromkeys("abc", (0,) * 4))
+    assert [(len(part.tokens), part.num_scores) for part in parts] == [(3, 3), (1, 1), (1, 1)]
+    batcher.take(stage.extend(parts).numpy())
+    batcher.submit(request("d"))
+    assert [len(part.tokens) for part in batcher.plan({"a": (0,) * 4})] == [1, 1, 1, 3]
+
+
 Asked = tuple[Request, int, bool]
 """A request, the steps before the next one, and whether it is cancelled then."""
 
@@ -202,6 +234,9 @@ def companies(draws: st.DrawFn) -> list[Asked]:
             tenant=draws(st.sampled_from(["", "other"])),
             cache_s=draws(st.sampled_from([0.0, 300.0])),
         )
+        answer = answer_alone(made)
+        changed = draws(st.integers(0, len(answer)))
+        made = replace(made, prediction=(*answer[:changed], 0, *answer[changed:]))
         asked.append((made, draws(st.integers(0, 5)), draws(st.integers(0, 3)) == 0))
     return asked
 
@@ -209,15 +244,21 @@ def companies(draws: st.DrawFn) -> list[Asked]:
 @given(
     companies(),
     st.integers(1, 300),
+    st.sampled_from([0, 5, 16]),
     st.integers(320, 1000),
     st.sampled_from([1, 4, 16]),
     st.lists(st.integers(0, 40), max_size=3),
 )
 def test_an_answer_is_the_same_in_any_company(
-    company: list[Asked], step_tokens: int, cache_tokens: int, page: int, losses: list[int]
+    company: list[Asked],
+    step_tokens: int,
+    proposed: int,
+    cache_tokens: int,
+    page: int,
+    losses: list[int],
 ) -> None:
-    """Whatever comes when, in whatever pieces, cached, preempted, lost; none is mixed up."""
-    batcher = Batcher(Limits(310, cache_tokens, step_tokens, page), lambda: 0.0)
+    """Whatever comes when, in pieces, cached, preempted, lost, proposed; none is mixed up."""
+    batcher = Batcher(Limits(310, cache_tokens, step_tokens, proposed, page), lambda: 0.0)
     stage = HashingStage(cache_tokens, losses)
     events: list[Event] = []
     for asked, steps, is_cancelled in company:
