@@ -3,42 +3,35 @@
 It does no I/O: ``submit`` and ``cancel`` change what is there, ``plan`` returns the parts of the
 next step, and ``take`` turns their scores into events. What a request gets depends on it alone.
 
-Memory is given as sequences grow. Where there is too little, the one that came last gives its
-cache back and is computed again later (preemption by recomputation).
+Memory is given as sequences grow. Where there is too little, the least urgent one, of these the
+last, gives its cache back and is computed again later (preemption by recomputation).
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
 
 import numpy as np
 
 from appliance.serving.cache_directory import CacheDirectory
+from appliance.serving.fair_queue import FairQueue
+from appliance.serving.limits import Limits
 from appliance.serving.sampling import draw
 from appliance.serving.sequence import Sequence
-from waferstream.core.errors import ConfigError
-from waferstream.core.serving import AnswerEnded, Event, Load, Part, PromptRead, Request
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a step and the cache may hold."""
-
-    context: int
-    """The most tokens of a sequence."""
-    cache_tokens: int
-    """The most tokens of all sequences in the cache."""
-    step_tokens: int = 256
-    """The most tokens of a step, and so of sequences that run; longer prompts take several."""
-    proposed_step_tokens: int = 16
-    """Tokens to which proposed ones may fill a step: it takes little more time than with one, as
-    weights are read once."""
-    page: int = 1
-    """Tokens by which the memory of a sequence grows."""
+from waferstream.core.errors import ApplianceRuntimeJobTimeoutError
+from waferstream.core.serving import (
+    AnswerEnded,
+    AnswerFailed,
+    Event,
+    Load,
+    Part,
+    PromptRead,
+    Request,
+)
 
 
 class Batcher:
@@ -52,9 +45,11 @@ class Batcher:
     def __init__(self, limits: Limits, now: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self.cache = CacheDirectory(limits.cache_tokens, limits.page, now)
-        self._waiting: list[Sequence] = []
+        self._now = now
+        self._waiting = FairQueue(limits.waiting, limits.waiting_of_tenant)
         self._running: list[Sequence] = []
         self._planned: list[tuple[Sequence, Part]] = []
+        self._late: list[Event] = []
         self._arrivals = count()
 
     @property
@@ -73,24 +68,14 @@ class Batcher:
 
         Raises:
             ConfigError: It has no token, asks for none, or would be longer than the context.
+            ApplianceResourceExhausted: Too many requests of its tenant wait.
+            ApplianceRuntimeServerError: Too many requests wait.
         """
-        each = Sequence(request, next(self._arrivals))
-        length, most = len(request.prompt), min(self.limits.context, self.limits.cache_tokens)
-        if not length or request.max_tokens < 1:
-            raise ConfigError(
-                "a request must have a token and ask for one",
-                code="empty-request",
-                value=f"{length} tokens, max_tokens {request.max_tokens}",
-            )
-        if each.longest > most or self.cache.pages(each.longest) > self.limits.cache_tokens:
-            raise ConfigError(
-                "a request must fit the context of the model",
-                code="context-exceeded",
-                value=f"{length} tokens of prompt and {request.max_tokens} to come",
-                rule=f"at most {most} together",
-                remedy="shorten the prompt, or ask for fewer tokens",
-            )
-        self._waiting.append(each)
+        deadline_s = math.inf if request.deadline_s is None else request.deadline_s
+        each = Sequence(request, next(self._arrivals), self._now() + deadline_s)
+        self.limits.check(request)
+        self._waiting.check(request.tenant)
+        self._waiting.put(each)
 
     def cancel(self, name: str) -> bool:
         """Forget a request; return whether it was there."""
@@ -118,6 +103,7 @@ class Batcher:
             proposals: Tokens that may follow those of a request, which the step verifies.
         """
         self.cache.expire()
+        self._end_late()
         self._grow()
         self._admit()
         left = self.limits.step_tokens
@@ -134,7 +120,7 @@ class Batcher:
 
     def take(self, scores: np.ndarray) -> list[Event]:
         """Take the scores that the parts of the planned step ask for, (N, vocabulary)."""
-        events: list[Event] = []
+        events, self._late = self._late, []
         rows = iter(scores)
         for each, part in self._planned:
             asked = [next(rows) for _ in range(part.num_scores)]
@@ -183,6 +169,7 @@ class Batcher:
             self._leave(each)
             return [*events, AnswerEnded(request.name, "stop")]
         each.append(drawn.token)
+        self._waiting.charge(request.tenant, 1)
         events.append(drawn)
         if len(each.tokens) == each.longest:
             self._leave(each)
@@ -196,22 +183,47 @@ class Batcher:
                 self._preempt(max(self._running, key=lambda each: each.rank))
 
     def _admit(self) -> None:
-        """Let requests run in the order in which they came, while the cache has room for them."""
-        while self._waiting and len(self._running) < self.limits.step_tokens:
-            each = min(self._waiting, key=lambda each: each.rank)
-            opened = self.cache.open(each.keys(len(each.tokens) - 1), len(each.tokens))
-            if opened is None:
-                return
-            each.cache, each.num_cached = opened
-            if each.found is None:
-                each.found = each.num_cached
-            self._waiting.remove(each)
-            self._running.append(each)
+        """Let requests run whose turn it is, while there is room, also that of less urgent ones."""
+        while (each := self._waiting.first()) is not None:
+            while not self._begin(each):
+                last = max(self._running, key=lambda each: each.rank, default=each)
+                if last.request.priority >= each.request.priority:
+                    return
+                self._preempt(last)
+
+    def _begin(self, each: Sequence) -> bool:
+        """Let a sequence run with what the cache has of it; return whether there was room."""
+        if len(self._running) == self.limits.step_tokens:
+            return False
+        opened = self.cache.open(each.keys(len(each.tokens) - 1), len(each.tokens))
+        if opened is None:
+            return False
+        self._waiting.begin(each)
+        self._running.append(each)
+        each.cache, each.num_cached = opened
+        if not each.has_run:
+            each.found = each.num_cached
+        return True
+
+    def _end_late(self) -> None:
+        """End the answers whose time is over."""
+        now = self._now()
+        for each in [e for e in (*self._waiting, *self._running) if e.ends_s <= now]:
+            self._leave(each)
+            request = each.request
+            error = ApplianceRuntimeJobTimeoutError(
+                "an answer must be complete within its deadline",
+                code="deadline-passed",
+                value=f"{len(each.tokens) - len(request.prompt)} of {request.max_tokens} tokens",
+                rule=f"within {request.deadline_s:g} s",
+                remedy="ask for fewer tokens, give it more time, or a higher priority",
+            )
+            self._late.append(AnswerFailed(request.name, error))
 
     def _preempt(self, each: Sequence) -> None:
         """Let a sequence wait again."""
         self._leave(each)
-        self._waiting.append(each)
+        self._waiting.put(each)
 
     def _leave(self, each: Sequence) -> None:
         """Let a sequence neither wait nor run; its beginning is kept for others."""

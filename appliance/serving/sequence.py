@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from appliance.serving.cache_directory import BLOCK, block_key
@@ -19,6 +20,7 @@ class Sequence:
     Attributes:
         request: What is asked.
         arrival: Its number in the order in which requests came.
+        ends_s: When its answer must be complete, by the clock of the batcher.
         tokens: Those of the prompt and of the answer so far.
         cache: Its name in the stage while it runs.
         num_cached: The first tokens, which the stage has.
@@ -27,6 +29,7 @@ class Sequence:
 
     request: Request
     arrival: int
+    ends_s: float = math.inf
     tokens: list[int] = field(init=False)
     cache: str | None = None
     num_cached: int = 0
@@ -46,9 +49,14 @@ class Sequence:
         return len(self.request.prompt) + self.request.max_tokens
 
     @property
-    def rank(self) -> int:
+    def has_run(self) -> bool:
+        """Whether it was among those that run."""
+        return self.found is not None
+
+    @property
+    def rank(self) -> tuple[int, int]:
         """Its place among those that need memory: the least comes first."""
-        return self.arrival
+        return -self.request.priority, self.arrival
 
     @property
     def num_new(self) -> int:

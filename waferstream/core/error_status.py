@@ -57,6 +57,9 @@ OF_CODE: Mapping[str, str] = {
 }  # fmt: skip
 """The gRPC name by code, where it is not that of the class."""
 
+_HTTP_OF_CODE: Mapping[str, int] = {"deadline-passed": 408}
+"""The status in HTTP by code, where gRPC has no name for the case."""
+
 
 class Status(NamedTuple):
     """How an error is answered."""
@@ -69,4 +72,4 @@ def status_of(kind: type[errors.WaferStreamError], code: str) -> Status:
     """Return the status of an error of a class with a code."""
     of_class = next(OF_CLASS[each] for each in kind.__mro__ if each in OF_CLASS)
     name = OF_CODE.get(code, of_class)
-    return Status(_HTTP[name], name)
+    return Status(_HTTP_OF_CODE.get(code, _HTTP[name]), name)

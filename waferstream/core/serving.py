@@ -48,6 +48,10 @@ class Request:
     """Tokens that end an answer, and are not part of it."""
     tenant: str = ""
     """Who asks. Tenants share steps fairly, and no keys and values."""
+    priority: int = 0
+    """Those of a higher one come first, and take the memory of others."""
+    deadline_s: float | None = None
+    """The longest time until the answer is complete; else it fails."""
     cache_key: str = ""
     """Requests of a tenant share keys and values of the tokens that they begin with, if this is
     the same."""

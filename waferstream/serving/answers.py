@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from appliance.serving.batcher import Batcher, Limits
+from appliance.serving.batcher import Batcher
 from appliance.serving.engine import Engine
+from appliance.serving.limits import Limits
 from appliance.serving.sampling import check_tokens
 from csnode.inference.cache import PAGE
 from csnode.inference.stage import Stage

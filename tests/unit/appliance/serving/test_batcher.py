@@ -9,13 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.serving.batcher import Batcher, Limits
+from appliance.serving.batcher import Batcher
 from appliance.serving.cache_directory import BLOCK, Copy
+from appliance.serving.limits import Limits
 from tests.support.errors import raises
 from tests.support.models.hashing_stage import VOCABULARY, HashingStage, answer_alone
-from waferstream.core.errors import ConfigError
+from waferstream.core.error_status import status_of
+from waferstream.core.errors import (
+    ApplianceResourceExhausted,
+    ApplianceRuntimeServerError,
+    ConfigError,
+)
 from waferstream.core.serving import (
     AnswerEnded,
+    AnswerFailed,
     CacheLostError,
     Event,
     PromptRead,
@@ -212,6 +219,75 @@ def test_proposals_fill_a_step_and_no_more() -> None:
     assert [len(part.tokens) for part in batcher.plan({"a": (0,) * 4})] == [1, 1, 1, 3]
 
 
+def begun(events: list[Event]) -> list[str]:
+    return [event.request for event in events if isinstance(event, PromptRead)]
+
+
+def test_more_urgent_request_takes_the_memory_of_others() -> None:
+    batcher, stage = Batcher(LIMITS), HashingStage(memory=64)
+    asked = [
+        replace(request(n, 20, 12), priority=p) for n, p in zip("abcd", (0, -1, 1, -1), strict=True)
+    ]
+    for each in asked[:2]:
+        batcher.submit(each)
+    events = [event for _ in range(8) for event in step(batcher, stage)]
+    for each in asked[2:]:
+        batcher.submit(each)
+    events += run(batcher, stage)
+    assert answers(events) == {each.name: answer_alone(each) for each in asked}
+    assert [e.request for e in events if isinstance(e, AnswerEnded)] == ["a", "c", "b", "d"]
+
+
+def test_more_urgent_request_takes_a_place_in_the_step() -> None:
+    batcher, stage = Batcher(Limits(32, 64, step_tokens=2)), HashingStage()
+    for name, priority in zip("abc", (0, 0, 1), strict=True):
+        batcher.submit(replace(request(name, 1, 5), priority=priority))
+        step(batcher, stage)
+    assert {each.request.name for each in batcher.answering} == {"a", "c"}
+
+
+def test_tenant_of_many_requests_does_not_hold_others_up() -> None:
+    batcher, stage = Batcher(Limits(32, 64, step_tokens=2)), HashingStage()
+    for number in range(20):
+        batcher.submit(replace(request(f"many-{number}"), tenant="many"))
+    for _ in range(4):
+        step(batcher, stage)
+    for number in range(2):
+        batcher.submit(replace(request(f"few-{number}"), tenant="few"))
+    later = begun(run(batcher, stage))
+    assert later.index("few-0") <= 2
+    assert later.index("few-1") <= 4
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_request_whose_time_is_over_fails(runs: bool) -> None:
+    clock = [5.0]
+    batcher, stage = Batcher(Limits(32, 32, step_tokens=1), lambda: clock[0]), HashingStage()
+    batcher.submit(replace(request("a", 5, 20), deadline_s=2.0 if runs else None))
+    batcher.submit(replace(request("b", 5, 20), deadline_s=None if runs else 2.0))
+    step(batcher, stage)
+    clock[0] += 2
+    events = run(batcher, stage)
+    (failed,) = (event for event in events if isinstance(event, AnswerFailed))
+    assert failed.request == ("a" if runs else "b")
+    assert failed.error.code == "deadline-passed"
+    assert status_of(type(failed.error), failed.error.code).http == 408
+    assert ("b" in begun(events)) == runs
+
+
+def test_only_so_many_requests_wait() -> None:
+    batcher = Batcher(Limits(32, 64, waiting=3, waiting_of_tenant=2))
+    for name in "ab":
+        batcher.submit(request(name))
+    with raises(ApplianceResourceExhausted, "too-many-waiting"):
+        batcher.submit(request("c"))
+    batcher.submit(replace(request("d"), tenant="other"))
+    with raises(ApplianceRuntimeServerError, "queue-full"):
+        batcher.submit(replace(request("e"), tenant="other"))
+    batcher.cancel("a")
+    batcher.submit(request("c"))
+
+
 Asked = tuple[Request, int, bool]
 """A request, the steps before the next one, and whether it is cancelled then."""
 
@@ -232,6 +308,7 @@ def companies(draws: st.DrawFn) -> list[Asked]:
             Sampling(number, draws(st.sampled_from([0.0, 1.0]))),
             frozenset(draws(st.sets(st.integers(0, VOCABULARY - 1), max_size=1))),
             tenant=draws(st.sampled_from(["", "other"])),
+            priority=draws(st.integers(-1, 1)),
             cache_s=draws(st.sampled_from([0.0, 300.0])),
         )
         answer = answer_alone(made)

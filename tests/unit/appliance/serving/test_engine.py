@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from appliance.serving.batcher import Batcher, Limits
+from appliance.serving.batcher import Batcher
 from appliance.serving.cache_directory import BLOCK
 from appliance.serving.engine import Engine
+from appliance.serving.limits import Limits
 from csnode.inference.stage import Stage
 from tests.support.errors import raises
 from tests.support.models.hashing_stage import HashingStage, answer_alone
