@@ -16,6 +16,8 @@ COMMANDS = ("generate", "serve")
 
 _THREADS = "threads of a step; one is best on a host that does other work"
 
+_FILES = "folder that keeps files and batches of clients (default: until the service ends)"
+
 ANSWER_S = 600.0
 """The longest time between two pieces of an answer."""
 
@@ -31,6 +33,7 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
     else:
         parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
         parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+        parser.add_argument("--files", type=Path, help=_FILES)
     parser.add_argument("--threads", type=int, default=1, help=_THREADS)
     return parser
 
@@ -128,7 +131,7 @@ def _serve(given: argparse.Namespace) -> int:
             value=error.name,
             remedy="pip install 'waferstream[serve]'",
         ) from error
-    serve(given.model_dir, given.host, given.port, lambda url: print(url, flush=True))
+    serve(given.model_dir, given.host, given.port, given.files, lambda url: print(url, flush=True))
     return 0
 
 

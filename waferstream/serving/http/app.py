@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from waferstream.serving.answers import Answers
+from waferstream.serving.batches.files import FileStore
+from waferstream.serving.batches.queue import BatchQueue
+from waferstream.serving.http.batches import Batches
 from waferstream.serving.http.completions import Completions
 from waferstream.serving.http.errors import RefusedError, check_model, error_body
+from waferstream.serving.http.files import Files
 from waferstream.serving.http.metrics import Metrics
 from waferstream.serving.http.request_ids import RequestIds
 from waferstream.serving.http.tokens import Tokens
 from waferstream.version import VERSION
 
 
-def make_app(answers: Answers) -> ASGIApp:
-    """Return the service of a model."""
-    metrics = Metrics(answers)
-    parts = (Completions(answers), Tokens(answers), metrics, _About(answers))
+def make_app(answers: Answers, folder: Path) -> ASGIApp:
+    """Return the service of a model.
+
+    Args:
+        answers: The model.
+        folder: Where files and batches of clients lie.
+    """
+    completions, metrics, files = Completions(answers), Metrics(answers), FileStore(folder)
+    batches = BatchQueue(folder, files, completions.ask)
+    parts = (
+        completions, Tokens(answers), Files(files, batches), Batches(batches, files), metrics,
+        _About(answers),
+    )  # fmt: skip
     routes = [route for part in parts for route in part.routes]
     app = Starlette(
         routes=routes,
         exception_handlers={
-            404: _no_path, 405: _no_path, RefusedError: _refused, Exception: _broken,
+            404: _no_path, 405: _no_path, RefusedError: _refused, ClientDisconnect: _left,
+            Exception: _broken,
         },
+        lifespan=lambda _: batches.running(),
     )  # fmt: skip
     return RequestIds(metrics.counting(app, routes))
 
@@ -97,3 +113,8 @@ async def _refused(_: Request, error: Exception) -> Response:
 async def _broken(_: Request, __: Exception) -> Response:
     """Say that the service is at fault; the server logs why."""
     return JSONResponse(error_body("the service has failed here", 500), status_code=500)
+
+
+async def _left(_: Request, __: Exception) -> Response:
+    """Say nothing: the client left before it had asked."""
+    return Response(status_code=499)

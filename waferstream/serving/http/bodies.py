@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
@@ -23,9 +25,22 @@ async def read(request: Request, kind: type[Body]) -> Body:
         if len(body) > BODY_BYTES:
             message = f"the body must have at most {BODY_BYTES} bytes"
             raise RefusedError(413, error_body(message, 413, code="body_too_large"))
-    try:
+    with _refusing():
         return kind.model_validate_json(bytes(body))
+
+
+def checked(body: Mapping[str, Any], kind: type[Body]) -> Body:
+    """Return a body that was read as JSON, checked."""
+    with _refusing():
+        return kind.model_validate(body)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse what a model of a body does not allow."""
+    try:
+        yield
     except ValidationError as error:
         message, param = fault_of(dict(error.errors()[0]))
-        body_of_error = error_body(message, 400, code="invalid_request", param=param)
-        raise RefusedError(400, body_of_error) from error
+        body = error_body(message, 400, code="invalid_request", param=param)
+        raise RefusedError(400, body) from error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,13 +12,19 @@ from starlette.routing import Route
 
 from waferstream.core.errors import WaferStreamError
 from waferstream.serving.answers import Answers
-from waferstream.serving.http.bodies import read
-from waferstream.serving.http.errors import RefusedError, check_model, failure
+from waferstream.serving.http.bodies import checked, read
+from waferstream.serving.http.errors import RefusedError, check_model, failure, invalid
 from waferstream.serving.http.requests import ChatRequest, CompletionRequest
 from waferstream.serving.http.shapes import Shape
-from waferstream.serving.http.streams import Choices, streamed, whole
+from waferstream.serving.http.streams import Choices, collected, streamed, whole
 
 Asked = ChatRequest | CompletionRequest
+
+KINDS: Mapping[str, type[Asked]] = {
+    "/v1/chat/completions": ChatRequest,
+    "/v1/completions": CompletionRequest,
+}
+"""The bodies of requests by their paths."""
 
 
 class Completions:
@@ -36,8 +45,29 @@ class Completions:
         """Continue a text."""
         return await self._answer(request, CompletionRequest)
 
+    async def ask(self, path: str, body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        """Answer a request that came in a batch; return a status and a body."""
+        try:
+            asked = checked(body, KINDS[path])
+            if asked.stream:
+                raise invalid("stream", "stream must be false in a batch")
+            choices, shape = await self._begun(asked)
+            try:
+                return 200, await collected(choices, shape)
+            finally:
+                choices.cancel()
+        except RefusedError as error:
+            return error.status, error.body
+
     async def _answer(self, request: Request, kind: type[Asked]) -> Response:
         asked = await read(request, kind)
+        choices, shape = await self._begun(asked)
+        if asked.stream:
+            return streamed(choices, shape, tells_usage=asked.tells_usage)
+        return await whole(request, choices, shape)
+
+    async def _begun(self, asked: Asked) -> tuple[Choices, Shape]:
+        """Return the answers to a request, which are under way, and what they look like."""
         model = self._answers.model
         check_model(asked.model, model.name)
         try:
@@ -51,6 +81,4 @@ class Completions:
             num_choices=asked.num_choices,
             tells_tokens=questions[0].num_best is not None,
         )
-        if asked.stream:
-            return streamed(choices, shape, tells_usage=asked.tells_usage)
-        return await whole(request, choices, shape)
+        return choices, shape

@@ -28,6 +28,16 @@ def error_body(
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
+def invalid(param: str, message: str) -> RefusedError:
+    """Return the refusal of a parameter."""
+    return RefusedError(400, error_body(message, 400, code="invalid_request", param=param))
+
+
+def not_found(kind: str, name: str) -> RefusedError:
+    """Return the refusal of a name that is not there."""
+    return RefusedError(404, error_body(f"there is no {kind} {name!r}", 404, code="not_found"))
+
+
 def failure(error: WaferStreamError) -> tuple[int, dict[str, Any]]:
     """Return the status and the object of an error of ours."""
     status = status_of(type(error), error.code).http

@@ -10,6 +10,7 @@ import uvicorn
 
 from waferstream.core.errors import ConfigError
 from waferstream.serving.answers import Answers
+from waferstream.serving.batches.files import files_folder
 from waferstream.serving.http.app import make_app
 
 DRAIN_S = 30
@@ -19,25 +20,32 @@ BACKLOG = 1024
 """Connections that wait to be accepted."""
 
 
-def serve(model_dir: Path, host: str, port: int, listening: Callable[[str], None]) -> None:
+def serve(
+    model_dir: Path, host: str, port: int, files: Path | None, listening: Callable[[str], None]
+) -> None:
     """Serve a model until SIGINT or SIGTERM; answers that are under way end first.
 
     Args:
         model_dir: The folder of the model.
         host: An address of loopback.
         port: 0 takes a free one.
+        files: Where files and batches of clients are kept; None keeps them until the end.
         listening: Gets a line that says where, once requests are answered.
 
     Raises:
-        ConfigError: The port is in use, or the folder cannot be served.
+        ConfigError: The port is in use, or a folder cannot be used.
     """
-    with _bound(host, port) as listener, Answers(model_dir) as answers:
+    with (
+        _bound(host, port) as listener,
+        files_folder(files) as folder,
+        Answers(model_dir) as answers,
+    ):
         place = f"http://{host}:{listener.getsockname()[1]}/v1"
         config = uvicorn.Config(
-            make_app(answers),
+            make_app(answers, folder),
             log_level="warning",
             timeout_graceful_shutdown=DRAIN_S,
-            lifespan="off",
+            lifespan="on",
         )
         listening(f"Serving {answers.model.name} at {place}")
         uvicorn.Server(config).run(sockets=[listener])

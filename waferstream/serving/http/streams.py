@@ -74,7 +74,7 @@ class Choices:
 async def whole(request: Request, choices: Choices, shape: Shape) -> Response:
     """Return the answers once they are complete; cancel them when the client leaves."""
     leaving = asyncio.ensure_future(_until_gone(request))
-    collecting = asyncio.ensure_future(_collected(choices, shape))
+    collecting = asyncio.ensure_future(collected(choices, shape))
     try:
         await asyncio.wait((leaving, collecting), return_when=asyncio.FIRST_COMPLETED)
         if not collecting.done():
@@ -86,7 +86,8 @@ async def whole(request: Request, choices: Choices, shape: Shape) -> Response:
         collecting.cancel()
 
 
-async def _collected(choices: Choices, shape: Shape) -> dict[str, Any]:
+async def collected(choices: Choices, shape: Shape) -> dict[str, Any]:
+    """Return the answers in one object, once they are complete."""
     found: dict[int, list[Piece]] = {}
     async for number, piece in choices.pieces():
         found.setdefault(number, []).append(piece)

@@ -25,7 +25,7 @@ def answers(model_dir: Path) -> Iterator[Answers]:
 
 
 @pytest.fixture
-def client(answers: Answers) -> Iterator[TestClient]:
+def client(answers: Answers, tmp_path: Path) -> Iterator[TestClient]:
     """A client of a service in this process."""
-    with TestClient(make_app(answers), raise_server_exceptions=False) as made:
+    with TestClient(make_app(answers, tmp_path), raise_server_exceptions=False) as made:
         yield made
