@@ -19,10 +19,11 @@ import numpy as np
 
 from appliance.serving.cache_directory import CacheDirectory
 from appliance.serving.fair_queue import FairQueue
+from appliance.serving.guide import MakeGuide, no_guide
 from appliance.serving.limits import Limits
 from appliance.serving.sampling import draw
 from appliance.serving.sequence import Sequence
-from waferstream.core.errors import ApplianceRuntimeJobTimeoutError
+from waferstream.core.errors import ApplianceRuntimeJobTimeoutError, ApplianceRuntimeServerError
 from waferstream.core.serving import (
     AnswerEnded,
     AnswerFailed,
@@ -40,10 +41,17 @@ class Batcher:
     Args:
         limits: What a step and the cache may hold.
         now: A clock, in seconds.
+        make_guide: What keeps answers to grammars.
     """
 
-    def __init__(self, limits: Limits, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        now: Callable[[], float] = time.monotonic,
+        make_guide: MakeGuide = no_guide,
+    ) -> None:
         self.limits = limits
+        self._make_guide = make_guide
         self.cache = CacheDirectory(limits.cache_tokens, limits.page, now)
         self._now = now
         self._waiting = FairQueue(limits.waiting, limits.waiting_of_tenant)
@@ -67,12 +75,14 @@ class Batcher:
         """Let a request wait for its turn.
 
         Raises:
-            ConfigError: It has no token, asks for none, or would be longer than the context.
+            ConfigError: It has no token, asks for none, would be longer than the context, or has a
+                grammar that nothing fits.
             ApplianceResourceExhausted: Too many requests of its tenant wait.
             ApplianceRuntimeServerError: Too many requests wait.
         """
         deadline_s = math.inf if request.deadline_s is None else request.deadline_s
-        each = Sequence(request, next(self._arrivals), self._now() + deadline_s)
+        guide = None if request.grammar is None else self._make_guide(request.grammar)
+        each = Sequence(request, next(self._arrivals), self._now() + deadline_s, guide)
         self.limits.check(request)
         self._waiting.check(request.tenant)
         self._waiting.put(each)
@@ -164,17 +174,26 @@ class Batcher:
         events: list[Event] = []
         if len(each.tokens) == len(request.prompt):
             events.append(PromptRead(request.name, each.found or 0))
-        drawn = draw(scores, request, each.tokens)
+        try:
+            return [*events, *self._answer(each, scores)]
+        except ApplianceRuntimeServerError as error:  # of its guide: others go on
+            self._leave(each)
+            return [*events, AnswerFailed(request.name, error)]
+
+    def _answer(self, each: Sequence, scores: np.ndarray) -> list[Event]:
+        """Draw a token that the guide of a sequence allows."""
+        request = each.request
+        allowed = None if each.guide is None else each.guide.allowed()
+        drawn = draw(scores, request, each.tokens, allowed)
         if drawn.token in request.ends:
             self._leave(each)
-            return [*events, AnswerEnded(request.name, "stop")]
+            return [AnswerEnded(request.name, "stop")]
         each.append(drawn.token)
         self._waiting.charge(request.tenant, 1)
-        events.append(drawn)
-        if len(each.tokens) == each.longest:
-            self._leave(each)
-            events.append(AnswerEnded(request.name, "length"))
-        return events
+        if not each.is_whole and len(each.tokens) < each.longest:
+            return [drawn]
+        self._leave(each)
+        return [drawn, AnswerEnded(request.name, "stop" if each.is_whole else "length")]
 
     def _grow(self) -> None:
         """Give those that run memory for all their tokens, which those that came last give back."""

@@ -24,24 +24,35 @@ def check_tokens(tokens: Iterable[int], vocabulary: int, where: str) -> None:
             )
 
 
-def draw(scores: np.ndarray, request: Request, tokens: Sequence[int]) -> TokenDrawn:
+def draw(
+    scores: np.ndarray,
+    request: Request,
+    tokens: Sequence[int],
+    allowed: np.ndarray | None = None,
+) -> TokenDrawn:
     """Return the token that follows, which depends on nothing but the arguments.
 
     Args:
         scores: Those of the vocabulary, (vocabulary,).
         request: What is asked.
         tokens: The prompt, and the answer so far.
+        allowed: Whether each token may come, (vocabulary,), as one of them may; None for all.
     """
     exact = scores.astype(np.float64)
     shifted = exact - exact.max()
     log_sum = np.log(np.exp(shifted).sum())
-    token = _choose(_steered(exact, request, tokens), request.sampling, len(tokens))
+    steered = _steered(exact, request, tokens)
+    if allowed is not None:
+        steered[~allowed] = -np.inf
+    if len(tokens) < len(request.prompt) + request.sampling.min_tokens:
+        _keep_out(request.ends, steered)
+    token = _choose(steered, request.sampling, len(tokens))
     best = [(int(each), float(shifted[each] - log_sum)) for each in _best(exact, request.num_best)]
     return TokenDrawn(request.name, token, float(shifted[token] - log_sum), tuple(best))
 
 
 def _steered(scores: np.ndarray, request: Request, tokens: Sequence[int]) -> np.ndarray:
-    """Return scores with bias and penalties, and without ends where none may come yet."""
+    """Return scores with bias and penalties."""
     sampling, answer = request.sampling, tokens[len(request.prompt) :]
     steered = scores.copy()
     if sampling.frequency_penalty or sampling.presence_penalty:
@@ -49,9 +60,15 @@ def _steered(scores: np.ndarray, request: Request, tokens: Sequence[int]) -> np.
         steered[drawn] -= counts * sampling.frequency_penalty + sampling.presence_penalty
     for token, added in sampling.bias:
         steered[token] += added
-    if len(answer) < sampling.min_tokens:
-        steered[list(request.ends)] = -np.inf
     return steered
+
+
+def _keep_out(ends: Iterable[int], scores: np.ndarray) -> None:
+    """Let no answer end, unless a grammar allows nothing else."""
+    kept = scores[list(ends)]
+    scores[list(ends)] = -np.inf
+    if not np.isfinite(scores).any():
+        scores[list(ends)] = kept
 
 
 def _choose(scores: np.ndarray, sampling: Sampling, position: int) -> int:

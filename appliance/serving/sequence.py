@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from appliance.serving.cache_directory import BLOCK, block_key
+from appliance.serving.guide import Guide
 from appliance.serving.speculation import Lookup, Prediction
 from waferstream.core.serving import Request
 
@@ -25,11 +26,13 @@ class Sequence:
         cache: Its name in the stage while it runs.
         num_cached: The first tokens, which the stage has.
         found: The tokens of the prompt that it began with; None before it has run.
+        guide: What keeps its answer to a grammar, if anything.
     """
 
     request: Request
     arrival: int
     ends_s: float = math.inf
+    guide: Guide | None = None
     tokens: list[int] = field(init=False)
     cache: str | None = None
     num_cached: int = 0
@@ -59,6 +62,11 @@ class Sequence:
         return -self.request.priority, self.arrival
 
     @property
+    def is_whole(self) -> bool:
+        """Whether its guide lets nothing follow."""
+        return self.guide is not None and self.guide.is_complete
+
+    @property
     def num_new(self) -> int:
         """The tokens that are not cached yet."""
         return len(self.tokens) - self.num_cached
@@ -83,6 +91,8 @@ class Sequence:
         """Take the next token of the answer."""
         self.tokens.append(token)
         self._prediction.follow(token)
+        if self.guide is not None:
+            self.guide.take(token)
 
     def propose(self) -> tuple[int, ...]:
         """Return tokens that may come next, as many as were right lately and some more."""

@@ -7,11 +7,12 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import openai
 import pytest
 import torch
+from pydantic import BaseModel
 
 from tests.support.runs.served_folder import CONTEXT, WAIT_S, serving, train_decoder
 from waferstream.cli.main import main
@@ -132,6 +133,22 @@ def test_choices_come_together_as_alone(client: openai.OpenAI) -> None:
     assert [[each.logprob for each in told] for told in tokens] == [
         [each.logprob for each in choice.logprobs.content] for choice in whole.choices
     ]
+
+
+class Point(BaseModel):
+    """What an answer is parsed into."""
+
+    is_far: bool
+    places: list[Literal["x", "y"]]
+
+
+def test_answer_is_parsed_into_a_model(client: openai.OpenAI) -> None:
+    asked: Any = [{"role": "user", "content": PROMPT}]
+    bias = {str(ord("]")): 20}  # an array that ends
+    found = client.chat.completions.parse(
+        model="model_dir", messages=asked, response_format=Point, seed=2, logit_bias=bias
+    )
+    assert isinstance(found.choices[0].message.parsed, Point)
 
 
 def test_models_are_described(client: openai.OpenAI) -> None:

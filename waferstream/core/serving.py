@@ -57,6 +57,8 @@ class Request:
     the same."""
     cache_s: float = 300.0
     """How long these are kept for other requests; with 0 they are not shared."""
+    grammar: str | None = None
+    """What the answer must be, as its guide reads it."""
     num_best: int = 0
     """The number of likeliest tokens that are told beside each token drawn."""
     prediction: tuple[int, ...] = ()

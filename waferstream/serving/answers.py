@@ -47,6 +47,7 @@ class Question:
         stops: Texts that end the answer.
         num_best: The likeliest tokens that are told beside each token; None tells no tokens.
         echo: Text that is told before the answer.
+        grammar: What the answer must be, in the Lark syntax of llguidance.
     """
 
     tokens: tuple[int, ...]
@@ -55,6 +56,7 @@ class Question:
     stops: Sequence[str] = ()
     num_best: int | None = None
     echo: str = ""
+    grammar: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ class Answers:
         emulated = (self._clock.sram_bytes - shape.weight_bytes) // token_bytes
         pages = min(CACHE_BYTES // self.model.token_bytes, emulated) // PAGE
         self._limits = Limits(min(context, pages * PAGE), pages * PAGE, page=PAGE)
-        self._engine = Engine(stage, Batcher(self._limits))
+        batcher = Batcher(self._limits, make_guide=self.model.grammars.guide)
+        self._engine = Engine(stage, batcher)
 
     def __enter__(self) -> Self:
         return self
@@ -160,8 +163,11 @@ class Answers:
             heard: Gets the pieces.
 
         Raises:
-            ConfigError: It does not fit the context, or names tokens that the model has not.
+            ConfigError: It does not fit the context, names tokens that the model has not, or has a
+                grammar that nothing fits.
         """
+        if question.grammar is not None:
+            self.model.grammars.guide(question.grammar)  # compiled here, not before the next step
         check_tokens(dict(question.sampling.bias), self.model.vocabulary, "logit_bias")
         left = self._limits.context - len(question.tokens)
         request = Request(
@@ -170,6 +176,7 @@ class Answers:
             max(1, left) if question.max_tokens is None else question.max_tokens,
             question.sampling,
             self.model.text.ends,
+            grammar=question.grammar,
             num_best=question.num_best or 0,
         )
         answer = Answer(

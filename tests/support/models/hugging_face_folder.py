@@ -81,7 +81,7 @@ def write_folder(folder: Path, case: str, *, dtype: torch.dtype = torch.float32)
     """Write a folder; return the model of transformers."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    tokenizer = _tokenizer()
+    tokenizer = make_tokenizer()
     end = tokenizer.token_to_id("<e>")
     about = {
         "vocab_size": tokenizer.get_vocab_size() + 3,
@@ -102,7 +102,8 @@ def write_folder(folder: Path, case: str, *, dtype: torch.dtype = torch.float32)
     return model
 
 
-def _tokenizer() -> Any:
+def make_tokenizer() -> Any:
+    """Return a tokenizer by pairs of bytes, with words for roles."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

@@ -15,6 +15,7 @@ from appliance.serving.sampling import check_tokens
 from waferstream.core.rng import stream_key
 from waferstream.core.serving import Sampling
 from waferstream.serving.answers import Question
+from waferstream.serving.http.response_formats import ResponseFormat
 from waferstream.serving.models.text import Text
 
 Count = Annotated[int, Field(ge=1)]
@@ -125,6 +126,7 @@ class ChatRequest(_Asked):
     max_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    response_format: ResponseFormat | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -145,8 +147,10 @@ class ChatRequest(_Asked):
         tokens = self.tokens(text)
         num_best = (self.top_logprobs or 0) if self.logprobs else None
         most = self.max_completion_tokens or self.max_tokens
+        term = None if self.response_format is None else self.response_format.term()
+        grammar = None if term is None else f"start: {term}"
         return [
-            Question(tokens, sampling, most, self._stops, num_best)
+            Question(tokens, sampling, most, self._stops, num_best, grammar=grammar)
             for sampling in self._samplings()
         ]
 

@@ -1,15 +1,23 @@
-"""The tokens of a model as bytes, by llguidance, which is imported when it is first needed."""
+"""Grammars over the tokens of a model, by llguidance, which is imported when it is first needed."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
+
+from waferstream.core.errors import ApplianceRuntimeServerError, ConfigError
+from waferstream.serving.models.packages import serve_package
 from waferstream.serving.models.text import Text
+
+KEPT = 64
+"""Grammars that stay compiled."""
 
 
 class Grammars:
-    """The tokens of a model.
+    """The tokens of a model, and grammars over them.
 
     Args:
         text: How the model reads and writes text.
@@ -19,6 +27,7 @@ class Grammars:
     def __init__(self, text: Text, vocabulary: int) -> None:
         self._text = text
         self._vocabulary = vocabulary
+        self._compiled = lru_cache(KEPT)(self._compile)
 
     @cached_property
     def tokens(self) -> Any:
@@ -29,3 +38,86 @@ class Grammars:
         """Return the bytes of a token, which may be part of a character."""
         found: bytes = self.tokens.decode_bytes([token])
         return found
+
+    def guide(self, grammar: str) -> TokenGuide:
+        """Return the guide of a new answer.
+
+        Args:
+            grammar: In the Lark syntax of llguidance.
+
+        Raises:
+            ConfigError: It is no grammar, or nothing fits it.
+        """
+        matcher = self._compiled(grammar).deep_copy()
+        return TokenGuide(matcher, self.tokens.eos_token, self._text.ends, self._vocabulary)
+
+    def _compile(self, grammar: str) -> Any:
+        """Return a matcher at the beginning of an answer."""
+        matchers = serve_package("llguidance").LLMatcher
+        limits = serve_package("llguidance").LLParserLimits(verbose_errors=False)
+        source = matchers.grammar_from_lark(grammar)
+        matcher = matchers(self.tokens, source, log_level=0, limits=limits)
+        fault = matcher.get_error().strip()
+        if not fault:
+            _mask(matcher, self.tokens.vocab_size)  # which may find that the matcher cannot go on
+            fault = "nothing fits it" if matcher.is_stopped() else ""
+        if fault:
+            raise ConfigError(
+                "an answer must be able to fit its format",
+                code="format-not-possible",
+                value=fault,
+                remedy="see json-schema.org; keywords that are not known here are refused",
+            )
+        return matcher
+
+
+class TokenGuide:
+    """Keeps the tokens of an answer to a grammar.
+
+    Args:
+        matcher: That of llguidance.
+        end: The token that it knows as the end.
+        ends: Those of the model, all of which may come where it may.
+        vocabulary: The tokens of the model.
+    """
+
+    def __init__(self, matcher: Any, end: int, ends: Iterable[int], vocabulary: int) -> None:
+        self._matcher = matcher
+        self._end = end
+        self._ends = list(ends)
+        self._vocabulary = vocabulary
+
+    def allowed(self) -> np.ndarray:
+        """Return whether each token may come next."""
+        found = _mask(self._matcher, max(self._vocabulary, self._end + 1))
+        found[self._ends] = found[self._end]
+        allowed = found[: self._vocabulary]
+        if not allowed.any():
+            raise self._broken()
+        return allowed
+
+    def take(self, token: int) -> None:
+        """Follow a token."""
+        if not self._matcher.consume_token(token):
+            raise self._broken()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing may follow; of a model without ends, whether nothing needs to."""
+        matcher = self._matcher
+        return bool(matcher.is_stopped() or (not self._ends and matcher.is_accepting()))
+
+    def _broken(self) -> ApplianceRuntimeServerError:
+        return ApplianceRuntimeServerError(
+            "the grammar of an answer does not go on",
+            code="grammar-broken",
+            value=self._matcher.get_error().strip() or "no token may come",
+            remedy="ask for a simpler format",
+        )
+
+
+def _mask(matcher: Any, size: int) -> np.ndarray:
+    """Return which of the first tokens may come, as bool."""
+    bits = np.zeros(-(-size // 32), np.int32)
+    matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
+    return np.unpackbits(bits.view(np.uint8), bitorder="little")[:size].view(bool)

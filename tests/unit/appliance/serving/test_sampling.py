@@ -90,16 +90,16 @@ def test_low_temperature_is_almost_the_best() -> None:
 
 
 @given(
-    st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40),
+    st.lists(st.integers(-120, 120), min_size=1, max_size=40),
     st.floats(1e-3, 1),
     st.none() | st.integers(1, 50),
     st.integers(0, 1000),
 )
 def test_what_is_drawn_is_among_the_fewest_best(
-    values: list[float], top_p: float, top_k: int | None, seed: int
+    values: list[int], top_p: float, top_k: int | None, seed: int
 ) -> None:
     """As a sort of all tokens has them."""
-    scores = np.array(values, np.float32)
+    scores = np.array(values, np.float32) / 4
     order = np.argsort(-scores, kind="stable")[:top_k]
     shares = np.exp(scores[order].astype(np.float64) - float(scores.max()))
     before = np.concatenate([[0], shares.cumsum()[:-1]]) / shares.sum()

@@ -128,3 +128,57 @@ def test_what_is_not_computed_is_refused(
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == code
     assert complete(client)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}, "id": {"type": "integer", "maximum": 99}},
+    "required": ["ok", "id"],
+    "additionalProperties": False,
+}
+
+
+def chat(client: TestClient, **changes: Any) -> Any:
+    messages = [{"role": "user", "content": PROMPT}]
+    asked = {"model": "model_dir", "messages": messages, "max_tokens": 60, "seed": 5}
+    return client.post("/v1/chat/completions", content=json.dumps(asked | changes))
+
+
+def formatted(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_answer_follows_its_format(client: TestClient, seed: int) -> None:
+    choice = chat(client, response_format=formatted(SCHEMA), seed=seed).json()["choices"][0]
+    found = json.loads(choice["message"]["content"])
+    assert isinstance(found["ok"], bool)
+    assert found["id"] <= 99
+    assert choice["finish_reason"] == "stop"
+
+
+def test_format_leaves_logprobs_as_they_are(client: TestClient) -> None:
+    """The first token, which the format forces, is as likely as it is without."""
+    asked = {"logprobs": True, "max_tokens": 1}
+    told = chat(client, **asked, response_format={"type": "json_object"}).json()["choices"][0]
+    (first,) = told["logprobs"]["content"]
+    assert first["token"] == "{"
+    assert first["logprob"] < -1
+    assert told["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("response_format", "code"),
+    [
+        ({"type": "xml"}, "invalid_request"),
+        ({"type": "json_schema"}, "invalid_request"),
+        (formatted({"type": "integer", "minimum": 3, "maximum": 2}), "format-not-possible"),
+        (formatted({"type": "string", "minLength": 10**8}), "schema-too-large"),
+    ],
+)
+def test_format_that_nothing_fits_is_refused(
+    client: TestClient, response_format: dict[str, Any], code: str
+) -> None:
+    refused = chat(client, response_format=response_format)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == code
