@@ -16,6 +16,8 @@ from typing import get_args
 from scripts.configuration_tasks import TASKS, task_of
 from scripts.error_pages import error_pages
 from scripts.op_table import page as ops_page
+from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
+from waferstream.cli.accounts import accounts_parser
 from waferstream.cli.arguments import build_parser
 from waferstream.cli.check import check_parser
 from waferstream.cli.execute import exec_parser
@@ -116,6 +118,8 @@ def commands_page() -> str:
     parts += ["\n## waferstream check\n", *_parser(check_parser())]
     for name in SERVING:
         parts += [f"\n## waferstream {name}\n", *_parser(serving_parser(name))]
+    for name in OF_ACCOUNTS:
+        parts += [f"\n## waferstream serve {name}\n", *_parser(accounts_parser(name))]
     for group in TOOLS:
         parts.append(f"\n## waferstream {group}")
         for command in tool_commands(group):

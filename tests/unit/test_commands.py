@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
+from waferstream.cli.accounts import accounts_parser
 from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import parse_check
 from waferstream.cli.execute import parse_exec
@@ -50,6 +52,8 @@ def check_command_line(words: list[str]) -> None:
         tool_parser(words[0]).parse_args(words[1:])
     elif words[0] == "exec":
         parse_exec(words[1:], ROOT)
+    elif words[0] == "serve" and words[1] in OF_ACCOUNTS:
+        accounts_parser(words[1]).parse_args(words[2:])
     elif words[0] in SERVING:
         serving_parser(words[0]).parse_args(words[1:])
     elif words[0] == "check":

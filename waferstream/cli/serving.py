@@ -8,6 +8,8 @@ import queue
 from collections.abc import Sequence
 from pathlib import Path
 
+from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
+from waferstream.cli.accounts import run_accounts
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.host.files import json_text
@@ -31,9 +33,15 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
     if command == "generate":
         _add_request(parser)
     else:
-        parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
+        parser.add_argument(
+            "--host", default="127.0.0.1", help="address; without --accounts one of loopback"
+        )
         parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
         parser.add_argument("--files", type=Path, help=_FILES)
+        parser.add_argument(
+            "--accounts", type=Path, help="file of keys (serve keys create); default: no keys"
+        )
+        parser.add_argument("--prices", type=Path, help="YAML of prices by model; default: free")
     parser.add_argument("--threads", type=int, default=1, help=_THREADS)
     return parser
 
@@ -57,6 +65,8 @@ def run_serving(words: Sequence[str]) -> int:
         ConfigError: An argument is wrong, or the folder cannot be served.
     """
     command, *rest = words
+    if command == "serve" and rest[:1] and rest[0] in OF_ACCOUNTS:
+        return run_accounts(rest)
     given = serving_parser(command).parse_args(rest)
     for name in ("threads", "top_k", "max_tokens"):
         value = getattr(given, name, None)
@@ -121,7 +131,8 @@ def _print_pieces(pieces: queue.Queue[object], *, prints_json: bool) -> int:
 
 def _serve(given: argparse.Namespace) -> int:
     """Serve until a signal comes; requests that are under way then end first."""
-    _check_host(given.host)
+    if given.accounts is None:
+        _check_host(given.host)
     try:
         from waferstream.serving.http.server import serve  # noqa: PLC0415  (starlette is an extra)
     except ModuleNotFoundError as error:
@@ -131,12 +142,15 @@ def _serve(given: argparse.Namespace) -> int:
             value=error.name,
             remedy="pip install 'waferstream[serve]'",
         ) from error
-    serve(given.model_dir, given.host, given.port, given.files, lambda url: print(url, flush=True))
+    serve(
+        given.model_dir, given.host, given.port, given.files, lambda url: print(url, flush=True),
+        given.accounts, given.prices,
+    )  # fmt: skip
     return 0
 
 
 def _check_host(host: str) -> None:
-    """Raise ConfigError for an address that others reach: there are no keys yet."""
+    """Raise ConfigError for an address that others reach: without keys they all could ask."""
     try:
         is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -147,8 +161,8 @@ def _check_host(host: str) -> None:
             code="serve-beyond-loopback",
             where="--host",
             value=host,
-            rule="it knows no keys, so that everybody who reaches it may use it",
-            remedy="leave --host out, and reach it through ssh -L 8000:127.0.0.1:8000",
+            rule="without --accounts everybody who reaches it may use it",
+            remedy="give it keys (waferstream serve keys create NAME, --accounts accounts.db)",
         )
 
 

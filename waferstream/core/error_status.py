@@ -17,6 +17,7 @@ _HTTP: Mapping[str, int] = {
     "ABORTED": 409, "ALREADY_EXISTS": 409, "FAILED_PRECONDITION": 409, "RESOURCE_EXHAUSTED": 429,
     "CANCELLED": 499, "DATA_LOSS": 500, "INTERNAL": 500, "UNKNOWN": 500, "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503, "DEADLINE_EXCEEDED": 504,
+    "UNAUTHENTICATED": 401,
 }  # fmt: skip
 
 OF_CLASS: Mapping[type[errors.WaferStreamError], str] = {
@@ -26,6 +27,7 @@ OF_CLASS: Mapping[type[errors.WaferStreamError], str] = {
     errors.DataError: "INVALID_ARGUMENT",
     errors.CheckError: "INTERNAL",
     errors.CheckpointError: "FAILED_PRECONDITION",
+    errors.RequestRefused: "UNAVAILABLE",
     errors.ApplianceCompilationError: "INVALID_ARGUMENT",
     errors.ApplianceError: "INTERNAL",
     errors.ClusterJobInitError: "UNAVAILABLE",
@@ -54,10 +56,13 @@ OF_CODE: Mapping[str, str] = {
     "feature-not-here": "UNIMPLEMENTED", "vendor-name-missing": "UNIMPLEMENTED",
     "peer-not-authentic": "PERMISSION_DENIED", "peer-refuses": "PERMISSION_DENIED",
     "job-aborted": "ABORTED", "run-failed": "INTERNAL", "run-not-completed": "INTERNAL",
+    "key-missing": "UNAUTHENTICATED", "key-unknown": "UNAUTHENTICATED",
+    "key-revoked": "PERMISSION_DENIED", "tier-not-reserved": "INVALID_ARGUMENT",
+    "rate-limit-exceeded": "RESOURCE_EXHAUSTED", "balance-empty": "RESOURCE_EXHAUSTED",
 }  # fmt: skip
 """The gRPC name by code, where it is not that of the class."""
 
-_HTTP_OF_CODE: Mapping[str, int] = {"deadline-passed": 408}
+_HTTP_OF_CODE: Mapping[str, int] = {"balance-empty": 402, "deadline-passed": 408}
 """The status in HTTP by code, where gRPC has no name for the case."""
 
 

@@ -7,6 +7,7 @@
     │   └── EmptyLoaderError             a loader yields no batch; also a RuntimeError
     ├── CheckError                       a run computes other values than plain PyTorch
     ├── CheckpointError                  a checkpoint cannot be written, read, or matched
+    ├── RequestRefused                   a key, its balance or its limits forbid a request
     ├── ApplianceCompilationError        the step cannot be captured or scheduled
     └── ApplianceError                   the cluster failed while it ran
         ├── ClusterJobInitError          the cluster could not be started
@@ -46,7 +47,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 
 class WaferStreamError(Exception):
@@ -127,6 +128,18 @@ class CheckError(WaferStreamError):
 
 class CheckpointError(WaferStreamError):
     """A checkpoint cannot be written or read, or does not match the model."""
+
+
+class RequestRefused(WaferStreamError):
+    """A service does not take a request: of this key, at this time, or at this price."""
+
+    retry_after_s: float | None = None
+    """After how many seconds it may take it; None if time alone does not help."""
+
+    def until(self, retry_after_s: float) -> Self:
+        """Return the error with the time after which the request may be repeated."""
+        self.retry_after_s = retry_after_s
+        return self
 
 
 class _ClientError(WaferStreamError):

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from waferstream.core.errors import WaferStreamError
 
+Tier = Literal["priority", "default", "flex"]
+"""Which requests come first; the names are those of the vendor's service."""
+
 FinishReason = Literal["stop", "length"]
 """Why an answer ends: at a token that ends texts, or at its limit of tokens."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The tokens of an answer."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Of the prompt, those whose keys and values were there already."""
+    completion_tokens: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """In whose name an answer is computed."""
+
+    tenant: str = ""
+    tier: Tier = "default"
+    settle: Callable[[Usage], None] = lambda _: None
+    """Gets what the answer has used at each of its ends, of which the first counts."""
+
+
+ANYBODY = Terms()
+"""The terms where nobody is billed."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -18,6 +18,7 @@ from csnode.inference.cache import PAGE
 from csnode.inference.stage import Stage
 from csnode.micro_batch import SramLedger
 from waferstream.core.serving import (
+    ANYBODY,
     AnswerEnded,
     AnswerFailed,
     Event,
@@ -26,7 +27,10 @@ from waferstream.core.serving import (
     PromptRead,
     Request,
     Sampling,
+    Terms,
+    Tier,
     TokenDrawn,
+    Usage,
 )
 from waferstream.serving.clock import EmulatedTime, ServiceClock
 from waferstream.serving.models.loading import ServedModel, load_model
@@ -34,6 +38,9 @@ from waferstream.serving.models.text import StopFilter
 
 CACHE_BYTES = 2 << 30
 """The memory of keys and values on this host; requests wait for room in it, and on the wafers."""
+
+
+_PRIORITIES: Mapping[Tier, int] = {"priority": 1, "default": 0, "flex": -1}
 
 
 @dataclass(frozen=True)
@@ -155,12 +162,18 @@ class Answers:
         """End; answers that are under way fail. Idempotent."""
         self._engine.close()
 
-    def ask(self, question: Question, heard: Heard) -> Answer:
+    def most_tokens(self, question: Question) -> int:
+        """Return the most tokens that the answer to a question may have."""
+        left = self._limits.context - len(question.tokens)
+        return max(1, left) if question.max_tokens is None else question.max_tokens
+
+    def ask(self, question: Question, heard: Heard, terms: Terms = ANYBODY) -> Answer:
         """Ask for the continuation of tokens.
 
         Args:
             question: What is asked.
             heard: Gets the pieces.
+            terms: In whose name it is computed.
 
         Raises:
             ConfigError: It does not fit the context, names tokens that the model has not, or has a
@@ -169,18 +182,19 @@ class Answers:
         if question.grammar is not None:
             self.model.grammars.guide(question.grammar)  # compiled here, not before the next step
         check_tokens(dict(question.sampling.bias), self.model.vocabulary, "logit_bias")
-        left = self._limits.context - len(question.tokens)
         request = Request(
             f"req-{uuid.uuid4().hex}",
             question.tokens,
-            max(1, left) if question.max_tokens is None else question.max_tokens,
+            self.most_tokens(question),
             question.sampling,
             self.model.text.ends,
             grammar=question.grammar,
+            tenant=terms.tenant,
+            priority=_PRIORITIES[terms.tier],
             num_best=question.num_best or 0,
         )
         answer = Answer(
-            self._engine, request, self._clock, self.model, heard, question, self.watcher
+            self._engine, request, self._clock, self.model, heard, question, terms, self.watcher
         )
         self._engine.submit(request, answer.take)
         return answer
@@ -197,6 +211,7 @@ class Answer:
         model: ServedModel,
         heard: Heard,
         question: Question,
+        terms: Terms,
         watcher: Watcher,
     ) -> None:
         self._engine = engine
@@ -205,6 +220,7 @@ class Answer:
         self._heard = heard
         self._decoder = model.text.decoder(request.prompt)
         self._stop = StopFilter(question.stops)
+        self._terms = terms
         self._watcher = watcher
         tells = question.num_best is not None
         self._told = _ToldTokens(model.grammars.bytes_of) if tells else None
@@ -217,10 +233,12 @@ class Answer:
     def cancel(self) -> None:
         """Let no further token be computed. Idempotent."""
         self._engine.cancel(self._request.name)
+        self._settle()
 
     def take(self, event: Event) -> None:
         """Take an event of the engine."""
         if isinstance(event, AnswerFailed):
+            self._settle()
             self._heard(event)
         elif isinstance(event, AnswerEnded):
             rest = self._stop.feed(self._decoder.end()) + self._stop.end()
@@ -253,6 +271,11 @@ class Answer:
         if text or tokens or end:
             self._heard(Piece(text, tokens, end))
 
+    def _settle(self) -> None:
+        """Tell what the answer has used."""
+        prompt = len(self._request.prompt)
+        self._terms.settle(Usage(prompt, self._cached_tokens, self._num_tokens))
+
     def _count_token(self) -> None:
         """Count a token that was drawn, and tell how long it took."""
         self._num_tokens += 1
@@ -274,6 +297,7 @@ class Answer:
             self._request.sampling.seed,
             self._cached_tokens,
         )
+        self._settle()
         self._watcher.ended(end)
         return end
 

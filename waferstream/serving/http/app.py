@@ -11,12 +11,14 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.answers import Answers
 from waferstream.serving.batches.files import FileStore
 from waferstream.serving.batches.queue import BatchQueue
+from waferstream.serving.http.access import Access, Own
 from waferstream.serving.http.batches import Batches
 from waferstream.serving.http.completions import Completions
-from waferstream.serving.http.errors import RefusedError, check_model, error_body
+from waferstream.serving.http.errors import RefusedError, check_model, error_body, refused
 from waferstream.serving.http.files import Files
 from waferstream.serving.http.metrics import Metrics
 from waferstream.serving.http.request_ids import RequestIds
@@ -24,20 +26,20 @@ from waferstream.serving.http.tokens import Tokens
 from waferstream.version import VERSION
 
 
-def make_app(answers: Answers, folder: Path) -> ASGIApp:
+def make_app(answers: Answers, folder: Path, accounts: Accounts | None = None) -> ASGIApp:
     """Return the service of a model.
 
     Args:
         answers: The model.
         folder: Where files and batches of clients lie.
+        accounts: Who may ask; None for anybody.
     """
     completions, metrics, files = Completions(answers), Metrics(answers), FileStore(folder)
     batches = BatchQueue(folder, files, completions.ask)
-    parts = (
-        completions, Tokens(answers), Files(files, batches), Batches(batches, files), metrics,
-        _About(answers),
-    )  # fmt: skip
+    parts = (completions, Tokens(answers), metrics, Own(), _About(answers))
     routes = [route for part in parts for route in part.routes]
+    if accounts is None:  # files and batches have no owners
+        routes += [*Files(files, batches).routes, *Batches(batches, files).routes]
     app = Starlette(
         routes=routes,
         exception_handlers={
@@ -46,7 +48,7 @@ def make_app(answers: Answers, folder: Path) -> ASGIApp:
         },
         lifespan=lambda _: batches.running(),
     )  # fmt: skip
-    return RequestIds(metrics.counting(app, routes))
+    return RequestIds(metrics.counting(Access(app, accounts), routes))
 
 
 class _About:
@@ -107,7 +109,7 @@ async def _no_path(request: Request, error: Exception) -> Response:
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
-    return JSONResponse(error.body, status_code=error.status)
+    return refused(error)
 
 
 async def _broken(_: Request, __: Exception) -> Response:

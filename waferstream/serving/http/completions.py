@@ -11,9 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from waferstream.core.errors import WaferStreamError
+from waferstream.serving.accounts.callers import Anybody, Caller
 from waferstream.serving.answers import Answers
+from waferstream.serving.http.access import caller_of
 from waferstream.serving.http.bodies import checked, read
-from waferstream.serving.http.errors import RefusedError, check_model, failure, invalid
+from waferstream.serving.http.errors import RefusedError, check_model, invalid, refusal
 from waferstream.serving.http.requests import ChatRequest, CompletionRequest
 from waferstream.serving.http.shapes import Shape
 from waferstream.serving.http.streams import Choices, collected, streamed, whole
@@ -51,7 +53,7 @@ class Completions:
             asked = checked(body, KINDS[path])
             if asked.stream:
                 raise invalid("stream", "stream must be false in a batch")
-            choices, shape = await self._begun(asked)
+            choices, shape = await self._begun(asked, Anybody())
             try:
                 return 200, await collected(choices, shape)
             finally:
@@ -61,24 +63,27 @@ class Completions:
 
     async def _answer(self, request: Request, kind: type[Asked]) -> Response:
         asked = await read(request, kind)
-        choices, shape = await self._begun(asked)
+        choices, shape = await self._begun(asked, caller_of(request))
         if asked.stream:
             return streamed(choices, shape, tells_usage=asked.tells_usage)
         return await whole(request, choices, shape)
 
-    async def _begun(self, asked: Asked) -> tuple[Choices, Shape]:
+    async def _begun(self, asked: Asked, caller: Caller) -> tuple[Choices, Shape]:
         """Return the answers to a request, which are under way, and what they look like."""
         model = self._answers.model
         check_model(asked.model, model.name)
         try:
             questions = await run_in_threadpool(asked.questions, model.text)
         except WaferStreamError as error:
-            raise RefusedError(*failure(error)) from error
-        choices = await Choices.asked(self._answers, questions)
+            raise refusal(error) from error
+        choices = await Choices.asked(
+            self._answers, questions, caller, asked.service_tier, asked.num_choices
+        )
         shape = Shape(
             model.name,
             is_chat=isinstance(asked, ChatRequest),
             num_choices=asked.num_choices,
             tells_tokens=questions[0].num_best is not None,
+            tier=choices.tier,
         )
         return choices, shape

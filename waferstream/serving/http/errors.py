@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from waferstream.core.error_status import status_of
-from waferstream.core.errors import WaferStreamError, did_you_mean
+from starlette.responses import JSONResponse, Response
 
-_TYPES = {400: "invalid_request_error", 404: "not_found_error", 429: "rate_limit_error"}
+from waferstream.core.error_status import status_of
+from waferstream.core.errors import RequestRefused, WaferStreamError, did_you_mean
+
+_TYPES = {
+    400: "invalid_request_error", 401: "authentication_error", 402: "insufficient_balance",
+    403: "permission_error", 404: "not_found_error", 429: "rate_limit_error",
+}  # fmt: skip
 """The type of an error by its status; others are failures of the service."""
 
 
 class RefusedError(Exception):
     """A request that is answered with an error."""
 
-    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+    def __init__(
+        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(status)
-        self.status, self.body = status, body
+        self.status, self.body, self.headers = status, body, headers
 
 
 def error_body(
@@ -42,6 +50,18 @@ def failure(error: WaferStreamError) -> tuple[int, dict[str, Any]]:
     """Return the status and the object of an error of ours."""
     status = status_of(type(error), error.code).http
     return status, error_body(str(error), status, code=error.code)
+
+
+def refusal(error: WaferStreamError) -> RefusedError:
+    """Return the refusal by an error of ours, with the time after which one may ask again."""
+    retry_s = error.retry_after_s if isinstance(error, RequestRefused) else None
+    headers = None if retry_s is None else {"retry-after": str(math.ceil(retry_s))}
+    return RefusedError(*failure(error), headers)
+
+
+def refused(error: RefusedError) -> Response:
+    """Return the answer to a request that is refused."""
+    return JSONResponse(error.body, error.status, error.headers)
 
 
 def fault_of(error: dict[str, Any]) -> tuple[str, str | None]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from appliance.serving.sampling import check_tokens
 from waferstream.core.rng import stream_key
 from waferstream.core.serving import Sampling
+from waferstream.serving.accounts.account import AskedTier
 from waferstream.serving.answers import Question
 from waferstream.serving.http.response_formats import ResponseFormat
 from waferstream.serving.models.text import Text
@@ -46,6 +47,7 @@ class _Asked(BaseModel):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
+    service_tier: AskedTier | None = None
 
     @property
     def num_choices(self) -> int:

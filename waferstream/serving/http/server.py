@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import uvicorn
 
 from waferstream.core.errors import ConfigError
+from waferstream.serving.accounts.accounts import Accounts
+from waferstream.serving.accounts.prices import FREE, read_price
 from waferstream.serving.answers import Answers
 from waferstream.serving.batches.files import files_folder
 from waferstream.serving.http.app import make_app
@@ -21,33 +24,45 @@ BACKLOG = 1024
 
 
 def serve(
-    model_dir: Path, host: str, port: int, files: Path | None, listening: Callable[[str], None]
+    model_dir: Path,
+    host: str,
+    port: int,
+    files: Path | None,
+    listening: Callable[[str], None],
+    accounts_file: Path | None = None,
+    prices: Path | None = None,
 ) -> None:
     """Serve a model until SIGINT or SIGTERM; answers that are under way end first.
 
     Args:
         model_dir: The folder of the model.
-        host: An address of loopback.
+        host: An address; without accounts one of loopback.
         port: 0 takes a free one.
         files: Where files and batches of clients are kept; None keeps them until the end.
         listening: Gets a line that says where, once requests are answered.
+        accounts_file: The file of accounts; None answers anybody.
+        prices: A file of prices by model; None asks for nothing.
 
     Raises:
-        ConfigError: The port is in use, or a folder cannot be used.
+        ConfigError: The port is in use, or a folder or a file cannot be used.
     """
-    with (
-        _bound(host, port) as listener,
-        files_folder(files) as folder,
-        Answers(model_dir) as answers,
-    ):
+    with ExitStack() as stack:
+        listener = stack.enter_context(_bound(host, port))
+        folder = stack.enter_context(files_folder(files))
+        answers = stack.enter_context(Answers(model_dir))
+        name = answers.model.name
+        price = FREE if prices is None else read_price(prices, name)
+        accounts = None
+        if accounts_file is not None:
+            accounts = stack.enter_context(Accounts(accounts_file, price))
         place = f"http://{host}:{listener.getsockname()[1]}/v1"
         config = uvicorn.Config(
-            make_app(answers, folder),
+            make_app(answers, folder, accounts),
             log_level="warning",
             timeout_graceful_shutdown=DRAIN_S,
             lifespan="on",
         )
-        listening(f"Serving {answers.model.name} at {place}")
+        listening(f"Serving {name} at {place}")
         uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import uuid4
 
+from waferstream.core.serving import Tier
 from waferstream.serving.answers import End, Piece, ToldToken
 from waferstream.serving.http import logprobs
 from waferstream.version import VERSION
@@ -45,12 +46,14 @@ class Shape:
         is_chat: Whether it is a chat.
         num_choices: The answers to each prompt.
         tells_tokens: Whether tokens stand beside the text.
+        tier: The tier of the answers.
     """
 
     model: str
     is_chat: bool
     num_choices: int = 1
     tells_tokens: bool = False
+    tier: Tier = "default"
     created_s: int = field(default_factory=lambda: int(time.time()))
     name: str = field(default_factory=lambda: uuid4().hex)
 
@@ -126,6 +129,7 @@ class Shape:
             "object": kind,
             "created": self.created_s,
             "model": self.model,
+            "service_tier": self.tier,
             "system_fingerprint": FINGERPRINT,
         }
 

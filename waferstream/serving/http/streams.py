@@ -13,9 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from waferstream.core.errors import WaferStreamError
-from waferstream.core.serving import AnswerFailed
+from waferstream.core.serving import AnswerFailed, Tier
+from waferstream.serving.accounts.account import AskedTier
+from waferstream.serving.accounts.callers import Bill, Caller
 from waferstream.serving.answers import Answer, Answers, Piece, Question
-from waferstream.serving.http.errors import RefusedError, failure
+from waferstream.serving.http.errors import RefusedError, refusal
 from waferstream.serving.http.shapes import Choice, Shape
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -28,25 +30,51 @@ class Choices:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[tuple[int, Piece | AnswerFailed]] = asyncio.Queue()
         self._answers: list[Answer] = []
+        self.tier: Tier = "default"
 
     @classmethod
-    async def asked(cls, answers: Answers, questions: Sequence[Question]) -> Self:
+    async def asked(
+        cls,
+        answers: Answers,
+        questions: Sequence[Question],
+        caller: Caller,
+        tier: AskedTier | None = None,
+        num_choices: int = 1,
+    ) -> Self:
         """Return the answers to questions, all or none of which are asked.
 
+        Args:
+            answers: The model.
+            questions: What is asked: all choices of a prompt, then those of the next one.
+            caller: Who asks, and is billed.
+            tier: The tier that is asked for.
+            num_choices: The choices of a prompt.
+
         Raises:
-            RefusedError: One of them cannot be answered.
+            RefusedError: One of them cannot be answered, or the caller may not ask for it.
         """
         choices = cls()
+        lengths = [len(question.tokens) for question in questions]
+        prompts = [0 if number % num_choices else each for number, each in enumerate(lengths)]
+        most = sum(map(answers.most_tokens, questions))
         try:
-            for number, question in enumerate(questions):
-                heard = partial(choices._put, number)
-                if question.echo:
-                    heard(Piece(question.echo))
-                choices._answers.append(await run_in_threadpool(answers.ask, question, heard))
+            with await caller.begin(
+                answers.model.name, prompts, most, tier or "default", choices._refuse
+            ) as bill:
+                choices.tier = bill.tier
+                await choices._ask(answers, questions, bill)
         except WaferStreamError as error:
             choices.cancel()
-            raise RefusedError(*failure(error)) from error
+            raise refusal(error) from error
         return choices
+
+    async def _ask(self, answers: Answers, questions: Sequence[Question], bill: Bill) -> None:
+        for number, question in enumerate(questions):
+            heard = partial(self._put, number)
+            if question.echo:
+                heard(Piece(question.echo))
+            terms = bill.terms(number)
+            self._answers.append(await run_in_threadpool(answers.ask, question, heard, terms))
 
     async def pieces(self) -> AsyncIterator[tuple[int, Piece]]:
         """Yield the pieces of all answers as they come, with the number of their answer.
@@ -58,7 +86,7 @@ class Choices:
         while num_left:
             number, piece = await self._queue.get()
             if isinstance(piece, AnswerFailed):
-                raise RefusedError(*failure(piece.error))
+                raise refusal(piece.error)
             num_left -= piece.end is not None
             yield number, piece
 
@@ -66,6 +94,9 @@ class Choices:
         """Let no further token be computed. Idempotent."""
         for answer in self._answers:
             answer.cancel()
+
+    def _refuse(self, error: WaferStreamError) -> None:
+        self._put(0, AnswerFailed("", error))
 
     def _put(self, number: int, piece: Piece | AnswerFailed) -> None:
         self._loop.call_soon_threadsafe(self._queue.put_nowait, (number, piece))

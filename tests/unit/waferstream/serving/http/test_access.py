@@ -1,0 +1,196 @@
+"""Requests with keys: who may enter, what is counted, and what happens when it cannot be."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from waferstream.serving.accounts import writer
+from waferstream.serving.accounts.accounts import Accounts
+from waferstream.serving.accounts.keys import Key, RateLimits, digest_of, new_secret
+from waferstream.serving.accounts.prices import Price
+from waferstream.serving.accounts.store import Store
+from waferstream.serving.answers import Answers
+from waferstream.serving.http.app import make_app
+
+PRICE = Price(input=Decimal(1), output=Decimal(2))
+CHAT = "/v1/chat/completions"
+KEY = Key("one", "", 0.0)
+WAIT_S = 30
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "accounts.db"
+
+
+@pytest.fixture
+def client(file: Path, tmp_path: Path, answers: Answers) -> Iterator[TestClient]:
+    """A client of a service with accounts, at noon of a day on which nothing moves."""
+    with Accounts(file, PRICE, clock=lambda: 43200.0) as accounts:
+        app = make_app(answers, tmp_path, accounts)
+        with TestClient(app, raise_server_exceptions=False) as made:
+            yield made
+
+
+def key_of(file: Path, **terms: Any) -> dict[str, str]:
+    """Make a key; return the headers of its requests."""
+    secret = new_secret()
+    with closing(Store(file)) as store:
+        assert store.add(replace(KEY, digest=digest_of(secret), **terms))
+    return {"authorization": f"Bearer {secret}"}
+
+
+def ask(client: TestClient, headers: dict[str, str], **changes: Any) -> Any:
+    asked = {
+        "model": "model_dir",
+        "messages": [{"role": "user", "content": "def "}],
+        "max_completion_tokens": 6,
+        "temperature": 0,
+    }
+    return client.post(CHAT, json=asked | changes, headers=headers)
+
+
+def usage_of(file: Path) -> tuple[int, int, int]:
+    """Return requests, tokens of prompts and tokens of answers."""
+    with closing(Store(file)) as store:
+        days = store.usage()
+    return (
+        sum(day.requests for day in days),
+        sum(day.prompt_tokens for day in days),
+        sum(day.completion_tokens for day in days),
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        ({}, "key-missing"),
+        ({"authorization": "Basic eDp5"}, "key-missing"),
+        ({"authorization": "Bearer "}, "key-missing"),
+        ({"authorization": "Bearer wsk-wrong"}, "key-unknown"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/models", "/metrics", "/v1/usage", "/nowhere", CHAT])
+def test_nobody_enters_without_a_key(
+    client: TestClient, path: str, header: dict[str, str], code: str
+) -> None:
+    found = client.get(path, headers=header)
+    assert (found.status_code, found.json()["error"]["code"]) == (401, code)
+    assert client.get("/health").status_code == 200
+
+
+def test_answer_is_counted_and_told(client: TestClient, file: Path) -> None:
+    headers = key_of(file, paid_nanodollars=10**6)
+    answer = ask(client, headers).json()
+    used = answer["usage"]
+    assert answer["service_tier"] == "default"
+    told = client.get("/v1/usage", headers=headers).json()
+    (day,) = told["days"]
+    assert (day["day"], day["requests"]) == ("1970-01-01", 1)
+    assert (day["prompt_tokens"], day["completion_tokens"]) == (used["prompt_tokens"], 6)
+    cost = 1000 * used["prompt_tokens"] + 2000 * used["completion_tokens"]
+    assert day["nanodollars"] == cost
+    assert told["balance"] == pytest.approx((10**6 - cost) / 10**9)
+
+
+def test_refused_request_is_not_counted(client: TestClient, file: Path) -> None:
+    headers = key_of(file, limits=RateLimits(requests_per_day=2))
+    assert ask(client, headers, max_completion_tokens=500).status_code == 400
+    assert ask(client, headers, messages=[]).status_code == 400
+    limits = client.get("/v1/limits", headers=headers).json()
+    assert limits["requests"]["day"]["remaining"] == 2
+    assert ask(client, headers).status_code == 200
+    assert usage_of(file) == (1, 4, 6)
+
+
+def test_limits_are_told_and_kept(client: TestClient, file: Path) -> None:
+    """A day has three requests, a minute 25 tokens, of which one takes 4 and 6."""
+    headers = key_of(file, limits=RateLimits(requests_per_day=3, tokens_per_minute=25))
+    for left in (15, 5):
+        found = ask(client, headers)
+        assert found.headers["x-ratelimit-limit-tokens-minute"] == "25"
+        assert found.headers["x-ratelimit-remaining-tokens-minute"] == str(left)
+    assert found.headers["x-ratelimit-limit-requests-day"] == "3"
+    assert found.headers["x-ratelimit-remaining-requests-day"] == "1"
+    assert float(found.headers["x-ratelimit-reset-requests-day"]) == 2 * 86400 / 3
+    refused = ask(client, headers)
+    assert refused.status_code == 429
+    assert refused.headers["retry-after"] == "12"
+    error = refused.json()["error"]
+    assert (error["type"], error["code"]) == ("rate_limit_error", "rate-limit-exceeded")
+    flex = ask(client, headers, service_tier="auto")
+    assert flex.json()["service_tier"] == "flex"
+
+
+def test_empty_balance_is_refused(client: TestClient, file: Path) -> None:
+    """An answer costs 4 and 12 thousand nanodollars; twice that has been paid."""
+    headers = key_of(file, paid_nanodollars=32000)
+    assert [ask(client, headers).status_code for _ in range(3)] == [200, 200, 402]
+    with closing(Store(file)) as store:
+        store.pay("one", 16000)
+    assert client.get("/v1/usage", headers=key_of(file, name="two")).status_code == 200
+    assert ask(client, headers).status_code == 200
+
+
+def test_streamed_answer_is_counted_when_its_client_leaves(client: TestClient, file: Path) -> None:
+    headers = key_of(file)
+    with client.stream(
+        "POST",
+        CHAT,
+        headers=headers,
+        json={
+            "model": "model_dir",
+            "messages": [{"role": "user", "content": "def "}],
+            "max_completion_tokens": 80,
+            "stream": True,
+        },
+    ) as stream:
+        next(stream.iter_lines())
+    requests, prompt, completion = usage_of(file)
+    assert (requests, prompt) == (1, 4)
+    assert completion <= 80
+
+
+def test_key_that_is_revoked_in_mid_stream_ends_the_stream(
+    client: TestClient, file: Path, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an error as its last event, and what was used is counted."""
+    monkeypatch.setattr(answers._engine, "submit", lambda *_: None)  # no token comes
+    headers = key_of(file)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(ask, client, headers, stream=True)
+        while usage_of(file) == (0, 0, 0):
+            assert not found.done()
+        with closing(Store(file)) as store:
+            assert store.revoke("one", 1.0)
+        events = found.result(WAIT_S).text.split("\n\n")
+    last = json.loads(events[-2].removeprefix("data: "))
+    assert (last["error"]["code"], last["status_code"]) == ("key-revoked", 403)
+    assert usage_of(file) == (1, 4, 0)
+    assert ask(client, headers).status_code == 403
+
+
+def test_database_that_is_locked_refuses_and_recovers(client: TestClient, file: Path) -> None:
+    headers = key_of(file)
+    assert ask(client, headers).status_code == 200
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        refused = ask(client, headers)
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == str(int(writer.RETRY_S))
+        assert refused.json()["error"]["code"] == "accounts-not-written"
+        assert client.get("/v1/models", headers=headers).status_code == 200
+        other.execute("ROLLBACK")
+    assert ask(client, headers).status_code == 200
+    assert usage_of(file) == (2, 8, 12)
