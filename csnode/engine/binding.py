@@ -76,7 +76,7 @@ def built(
     if engine.is_torch and setting == "none" and (places is None or not segment.gradients):
         return kernel.build()
     tree = ast.parse(kernel.text)
-    binder = _Binder(segment, engine)
+    binder = EngineBinder(segment.layer, len(segment.weights), engine)
     if not engine.is_torch:
         tree = binder.visit(tree)
     kernels = dict(binder.kernels)
@@ -88,18 +88,18 @@ def built(
     return replace(kernel, text=ast.unparse(ast.fix_missing_locations(tree))).build(kernels)
 
 
-class _Binder(ast.NodeTransformer):
+class EngineBinder(ast.NodeTransformer):
     """Replaces calls of aten ops; knows which values are made of streamed weights alone."""
 
-    def __init__(self, segment: Segment, engine: EngineSpec) -> None:
+    def __init__(self, layer: str, num_weights: int, engine: EngineSpec) -> None:
         self.kernels: dict[str, Callable[..., Any]] = {}
-        self._segment, self._engine = segment, engine
+        self._layer, self._num_weights, self._engine = layer, num_weights, engine
         self._weights: set[str] = set()
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Note the names of the weights, the first arguments behind ``self``."""
         arguments = [argument.arg for argument in node.args.args[1:]]
-        self._weights |= set(arguments[: len(self._segment.weights)])
+        self._weights |= set(arguments[: self._num_weights])
         return self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -117,19 +117,19 @@ class _Binder(ast.NodeTransformer):
     def _bound(self, call: ast.Call) -> ast.Call:
         name = ast.unparse(call.func)
         op = name.removeprefix(_PREFIX).split(".")[0]
-        engine = self._engine.of(self._segment.layer, KIND_OF.get(op, ""))
+        engine = self._engine.of(self._layer, KIND_OF.get(op, ""))
         if not name.startswith(_PREFIX) or engine == "torch" or op in _TORCH:
             return call
         if op not in KERNELS:
             raise ApplianceCompilationError(
                 f"the engine has no kernel for {op}",
                 code="engine-without-kernel",
-                where=f"{self._segment.layer}, runtime.engine",
+                where=f"{self._layer}, runtime.engine",
                 value=engine,
                 rule=f"kernels: {', '.join(sorted(KERNELS))}",
                 remedy=f"let torch compute it: runtime.engine.kernels: {{{KIND_OF[op]}: torch}}",
             )
-        bound = partial(KERNELS[op], self._array(engine))
+        bound = partial(KERNELS[op], array_of(self._engine, engine))
         if op in PRODUCTS:
             operands = call.args[-2:]
             bound = partial(bound, tuple(self._is_weight(operand) for operand in operands))
@@ -140,9 +140,13 @@ class _Binder(ast.NodeTransformer):
     def _is_weight(self, operand: ast.expr) -> bool:
         return isinstance(operand, ast.Name) and operand.id in self._weights
 
-    def _array(self, engine: EngineName) -> WaferArray:
-        kind = FabricArray if engine == "wafer-cycles" else WaferArray
-        return kind(self._engine.rows, self._engine.columns)
+
+def array_of(spec: EngineSpec, engine: EngineName) -> WaferArray | None:
+    """Return the array of PEs of an engine; None for torch."""
+    if engine == "torch":
+        return None
+    kind = FabricArray if engine == "wafer-cycles" else WaferArray
+    return kind(spec.rows, spec.columns)
 
 
 def _globals(kernels: dict[str, Callable[..., Any]]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import torch
@@ -71,9 +72,10 @@ class KvCache:
                 copied[layer] = F.pad(tensor[:, :tokens], (0, 0, 0, pages - tokens))
         self._sequences[target] = made
 
-    def forget(self, sequence: str) -> None:
-        """Free what a sequence has. Idempotent."""
-        self._sequences.pop(sequence, None)
+    def forget(self, sequences: Collection[str] | None) -> None:
+        """Free what some sequences have; those of all if None. Idempotent."""
+        for sequence in list(self._sequences) if sequences is None else sequences:
+            self._sequences.pop(sequence, None)
 
 
 def _grown(held: torch.Tensor | None, like: torch.Tensor, length: int) -> torch.Tensor:

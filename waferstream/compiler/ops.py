@@ -122,7 +122,7 @@ def op_name(node: fx.Node) -> str:
 def op_kind(node: fx.Node) -> str | None:
     """Return the kind of a call node, or None if the op has no kernel."""
     target: Any = node.target
-    if target is operator.getitem:
+    if target is operator.getitem or isinstance(node.meta.get("val"), torch.SymInt):
         return "view"
     if not isinstance(target, torch._ops.OpOverload):
         return getattr(target, "waferstream_kind", None)
@@ -136,6 +136,8 @@ def kind_of_overload(target: torch._ops.OpOverload[Any, Any]) -> str | None:
         return None
     if target.is_view:
         return "view"
+    if target.namespace == "waferstream":  # of inference (waferstream.compiler.extend)
+        return "attention" if name == "cached_attention" else "matmul"
     kind = KIND_OF.get(name) or ("elementwise" if torch.Tag.pointwise in target.tags else None)
     # A random op without a keyed kernel would draw other numbers on every cluster.
     draws = torch.Tag.nondeterministic_seeded in target.tags and kind not in {"random", "attention"}

@@ -55,7 +55,7 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     segments, kernels = [], []
     streamed = {*captured.weights, *weight_only(captured)}
     names = {**captured.weights, **captured.batch, **captured.state}
-    cuts = tuple(_cuts(captured))
+    cuts = tuple(cuts_of(captured))
     memory = Memory(captured, streamed)
     rerun = _rerun(cuts)
     lowering = lowering_of(captured)
@@ -71,7 +71,7 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     return tuple(segments), tuple(kernels)
 
 
-def _cuts(captured: Captured) -> Iterator[Cut]:
+def cuts_of(captured: Captured) -> Iterator[Cut]:
     """Yield the cut of each run of nodes of one segment."""
     runs = _runs(captured.graph)
     home = {node: position for position, run in enumerate(runs) for node in run}

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from appliance.local import LocalRoles
 from appliance.serving.batcher import Batcher
 from appliance.serving.engine import Engine
 from appliance.serving.limits import Limits
+from appliance.serving.pipeline import Pipeline, wafer_specs
+from appliance.serving.proof import prove
 from appliance.serving.sampling import check_tokens
 from csnode.inference.cache import PAGE
-from csnode.inference.stage import Stage
 from csnode.micro_batch import SramLedger
+from waferstream.compiler.extend import compile_extend
 from waferstream.core.serving import (
     ANYBODY,
     AnswerEnded,
@@ -33,7 +36,7 @@ from waferstream.core.serving import (
     Usage,
 )
 from waferstream.serving.clock import EmulatedTime, ServiceClock
-from waferstream.serving.models.loading import ServedModel, load_model
+from waferstream.serving.models.loading import HeldWeights, ServedModel, load_model
 from waferstream.serving.models.text import StopFilter
 
 CACHE_BYTES = 2 << 30
@@ -130,12 +133,15 @@ class Answers:
         self._clock = ServiceClock(shape, context)
         memory, token_bytes = SramLedger("serving", self._clock.sram_bytes), shape.cache_bytes(1)
         memory.lease("weights", shape.weight_bytes)
-        stage = Stage(self.model.scores, self.model.vocabulary, context, memory, token_bytes)
+        program = compile_extend(self.model.scores, self.model.module)
+        specs = wafer_specs(program, HeldWeights(self.model.module))
+        wafers = Pipeline(LocalRoles(specs), [each.name for each in specs], memory, token_bytes)
+        prove(wafers, self.model.scores, self.model.vocabulary, context)
         emulated = (self._clock.sram_bytes - shape.weight_bytes) // token_bytes
         pages = min(CACHE_BYTES // self.model.token_bytes, emulated) // PAGE
         self._limits = Limits(min(context, pages * PAGE), pages * PAGE, page=PAGE)
         batcher = Batcher(self._limits, make_guide=self.model.grammars.guide)
-        self._engine = Engine(stage, batcher)
+        self._engine = Engine(wafers, batcher)
 
     def __enter__(self) -> Self:
         return self

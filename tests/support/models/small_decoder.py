@@ -8,8 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from csnode.inference.stage import Scores, Stage
+from appliance.local import LocalRoles
+from appliance.serving.pipeline import Pipeline, wafer_specs
+from appliance.serving.proof import prove
+from csnode.engine.spec import TORCH, EngineSpec
+from csnode.inference.cache import KvCache
+from csnode.inference.wafer import Wafer
 from csnode.micro_batch import SramLedger
+from waferstream.compiler.extend import compile_extend
+from waferstream.serving.models.loading import HeldWeights
 
 VOCABULARY, HIDDEN, HEADS, CONTEXT = 11, 16, 2, 150
 
@@ -41,9 +48,28 @@ class Decoder(nn.Module):
         return scores
 
 
-def make_stage(
-    scores: Scores | None = None, memory: SramLedger | None = None, token_bytes: int = 1
-) -> Stage:
-    """Return a stage of a small decoder, with much memory unless it is given."""
-    ledger = memory or SramLedger("a stage", 10**6)
-    return Stage(scores or Decoder(), VOCABULARY, CONTEXT, ledger, token_bytes)
+def make_pipeline(
+    model: nn.Module | None = None,
+    memory: SramLedger | None = None,
+    token_bytes: int = 1,
+    num_wafers: int = 1,
+    engine: EngineSpec = TORCH,
+    *,
+    is_proven: bool = True,
+) -> Pipeline:
+    """Return a small decoder with much memory unless it is given."""
+    module = model or Decoder()
+    specs = wafer_specs(compile_extend(module, module), HeldWeights(module), num_wafers, engine)
+    ledger = memory or SramLedger("a pipeline", 10**6)
+    made = Pipeline(LocalRoles(specs), [each.name for each in specs], ledger, token_bytes)
+    if is_proven:
+        prove(made, module, VOCABULARY, CONTEXT)
+    return made
+
+
+def caches_of(pipeline: Pipeline) -> list[KvCache]:
+    """Return the caches of wafers in this process."""
+    roles = pipeline._roles
+    assert isinstance(roles, LocalRoles)
+    wafers = [roles.role(name) for name in pipeline._names]
+    return [wafer._stage.cache for wafer in wafers if isinstance(wafer, Wafer)]

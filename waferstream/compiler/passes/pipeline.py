@@ -42,6 +42,9 @@ from waferstream.numerics.precision import dtype_in_program
 
 _ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 
+_GROUPED = {"_grouped_mm", "expert_product"}
+"""Products whose third operand has integers: the ends of groups of rows."""
+
 _TURN, _VIEW = torch.ops.aten.t.default, torch.ops.aten.view.default
 
 
@@ -222,8 +225,7 @@ def _refuse_mixed_floats(node: fx.Node) -> None:
     """Raise for a product of two float types, which fails on values but not on shapes."""
     if node.meta["kind"] != "matmul":
         return
-    # The third operand of a grouped product holds integers, the ends of the groups.
-    operands = node.all_input_nodes[: 2 if op_name(node) == "_grouped_mm" else None]
+    operands = node.all_input_nodes[: 2 if op_name(node) in _GROUPED else None]
     found = {operand.meta["val"].dtype for operand in operands}
     if len(found) > 1:
         raise ApplianceCompilationError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from appliance.checkpoints.folder import CheckpointFolder
-from csnode.inference.stage import Scores
+from appliance.serving.proof import Scores
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.machine.regions import Decoder
@@ -35,6 +35,7 @@ class ServedModel:
     Attributes:
         name: That of its folder.
         weights: The file or folder of its weights.
+        module: The decoder.
         scores: Its forward pass.
         text: How it reads and writes text.
         vocabulary: Its tokens, of which the text may know fewer.
@@ -46,6 +47,7 @@ class ServedModel:
 
     name: str
     weights: Path
+    module: nn.Module
     scores: Scores
     text: Text
     vocabulary: int
@@ -76,6 +78,7 @@ class ServedModel:
         return cls(
             name=folder.resolve().name,
             weights=weights,
+            module=module,
             scores=scores,
             text=text,
             vocabulary=config.vocab_size,
@@ -89,6 +92,18 @@ class ServedModel:
             ),
             grammars=Grammars(text, config.vocab_size),
         )
+
+
+@dataclass(frozen=True)
+class HeldWeights:
+    """The parameters of a decoder in this process."""
+
+    module: nn.Module
+
+    def load(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """Return parameters by name."""
+        held = dict(self.module.named_parameters())
+        return {name: held[name] for name in names}
 
 
 def load_model(place: Path) -> ServedModel:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,15 +15,16 @@ from appliance.serving.batcher import Batcher
 from appliance.serving.cache_directory import BLOCK
 from appliance.serving.engine import Engine
 from appliance.serving.limits import Limits
-from csnode.inference.stage import Stage
+from appliance.serving.pipeline import Pipeline
 from tests.support.errors import raises
 from tests.support.models.hashing_stage import HashingStage, answer_alone
-from tests.support.models.small_decoder import CONTEXT, VOCABULARY, Decoder, make_stage
+from tests.support.models.small_decoder import CONTEXT, VOCABULARY, caches_of, make_pipeline
 from waferstream.core.errors import ApplianceRuntimeServerError, ConfigError
 from waferstream.core.serving import (
     AnswerEnded,
     AnswerFailed,
     Event,
+    Part,
     PromptRead,
     Request,
     Sampling,
@@ -50,13 +53,13 @@ def asked(name: str, seed: int, length: int = 5, max_tokens: int = 12) -> Reques
     return Request(name, tuple(i % VOCABULARY for i in range(length)), max_tokens, Sampling(seed))
 
 
-def make_engine(stage: Stage) -> Engine:
-    return Engine(stage, Batcher(Limits(CONTEXT, cache_tokens=300)))
+def make_engine(pipeline: Pipeline) -> Engine:
+    return Engine(pipeline, Batcher(Limits(CONTEXT, cache_tokens=300)))
 
 
 def test_answers_do_not_depend_on_company() -> None:
-    stage = make_stage()
-    engine = make_engine(stage)
+    pipeline = make_pipeline()
+    engine = make_engine(pipeline)
     try:
         alone = []
         for seed in range(8):
@@ -68,14 +71,14 @@ def test_answers_do_not_depend_on_company() -> None:
             engine.submit(asked(f"together-{seed}", seed), heard.events.put)
         assert [heard.tokens() for heard in together] == alone
         assert len(set(map(tuple, alone))) > 1
-        assert stage.cache.num_bytes == 0
+        assert not any(each.num_bytes for each in caches_of(pipeline))
     finally:
         engine.close()
 
 
 def test_cancelled_request_leaves_nothing() -> None:
-    stage = make_stage()
-    engine = make_engine(stage)
+    pipeline = make_pipeline()
+    engine = make_engine(pipeline)
     has_begun = threading.Event()
     try:
         engine.submit(asked("a", 1, max_tokens=100), lambda _: has_begun.set())
@@ -85,7 +88,7 @@ def test_cancelled_request_leaves_nothing() -> None:
         heard = Heard()
         engine.submit(asked("b", 1), heard.events.put)
         assert len(heard.tokens()) == 12
-        assert stage.cache.num_bytes == 0
+        assert not any(each.num_bytes for each in caches_of(pipeline))
     finally:
         engine.close()
 
@@ -128,7 +131,7 @@ def test_beginning_that_is_kept_expires_while_nothing_runs() -> None:
 
 
 def test_request_that_does_not_fit_is_refused_at_once() -> None:
-    engine = make_engine(make_stage())
+    engine = make_engine(make_pipeline())
     try:
         with raises(ConfigError, "context-exceeded"):
             engine.submit(asked("a", 1, max_tokens=CONTEXT), lambda _: None)
@@ -137,7 +140,7 @@ def test_request_that_does_not_fit_is_refused_at_once() -> None:
 
 
 def test_closed_engine_refuses() -> None:
-    engine = make_engine(make_stage())
+    engine = make_engine(make_pipeline())
     engine.close()
     engine.close()
     with raises(ApplianceRuntimeServerError, "serving-ended"):
@@ -145,16 +148,11 @@ def test_closed_engine_refuses() -> None:
 
 
 @pytest.mark.parametrize("code", ["scores-not-finite", "serving-failed"])
-def test_failure_reaches_every_request(code: str) -> None:
+def test_failure_reaches_every_request(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """None waits for ever."""
-    model = Decoder()
-    stage = make_stage(model)
-    engine = make_engine(stage)
-    if code == "scores-not-finite":
-        model.head.weight.data.fill_(float("nan"))
-        stage._weights._packed.clear()
-    else:
-        model.mix = _fails
+    pipeline = make_pipeline()
+    monkeypatch.setattr(pipeline, "rows", _nan if code == "scores-not-finite" else _fails)
+    engine = make_engine(pipeline)
     heard = [Heard() for _ in range(3)]
     try:
         for number, each in enumerate(heard):
@@ -172,5 +170,9 @@ def test_failure_reaches_every_request(code: str) -> None:
         engine.close()
 
 
-def _fails(*_: torch.Tensor) -> torch.Tensor:
+def _nan(parts: Sequence[Part]) -> torch.Tensor:
+    return torch.full((sum(len(part.tokens) for part in parts), VOCABULARY), math.nan)
+
+
+def _fails(_: Sequence[Part]) -> torch.Tensor:
     raise ArithmeticError("no memory")

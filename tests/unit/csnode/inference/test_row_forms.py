@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from csnode.inference.attention import CachedAttention
 from csnode.inference.cache import KvCache
-from csnode.inference.row_forms import CachedAttention, PackedWeights
+from csnode.inference.row_forms import packed_expert_product
 from modelzoo.models.blocks.attention import causal_attention
 from modelzoo.models.blocks.experts import expert_product
 from waferstream.core.serving import Part
@@ -45,9 +46,10 @@ def test_attention_of_a_row_is_the_same_in_steps_and_company(way: str) -> None:
     cache, more = KvCache(), WAYS[way]
 
     def attend(*parts: tuple[str, torch.Tensor, int, int]) -> torch.Tensor:
-        attention = CachedAttention(cache, [Part(n, s, (0,) * (e - s)) for n, _, s, e in parts])
+        attention = CachedAttention(cache)
+        attention.begin([Part(n, s, (0,) * (e - s)) for n, _, s, e in parts])
         query, key, value = (torch.cat([x[i, s:e] for _, x, s, e in parts]) for i in range(3))
-        return attention(query, key, value, scale=0.5, **more)
+        return attention(query, key, value, 0, 0.5, **more)
 
     at_once = attend(("a", rows, 0, LENGTH))
     for start, end in chunks():
@@ -61,13 +63,13 @@ def test_attention_of_a_row_is_the_same_in_steps_and_company(way: str) -> None:
 def test_product_of_an_expert_is_the_same_in_any_company() -> None:
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(size, generator=generator) for size in ((40, 16), (3, 24, 16)))
-    weights = PackedWeights()
+    product = packed_expert_product(weight)
     ends = torch.tensor([7, 7, 40], dtype=torch.int32)
-    found = weights.expert_product(x, weight, ends)
+    found = product(x, ends)
     torch.testing.assert_close(found, expert_product(x, weight, ends))
     for row in range(7):
-        alone = weights.expert_product(x[row : row + 1], weight, torch.tensor([1, 1, 1]))
+        alone = product(x[row : row + 1], torch.tensor([1, 1, 1]))
         assert torch.equal(alone[0], found[row])
     for row in (7, 39):
-        alone = weights.expert_product(x[row : row + 1], weight, torch.tensor([0, 0, 1]))
+        alone = product(x[row : row + 1], torch.tensor([0, 0, 1]))
         assert torch.equal(alone[0], found[row])

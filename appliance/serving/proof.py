@@ -1,0 +1,79 @@
+"""The proof that a row has the same bits in any company, on this host and for this model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+
+import torch
+
+from appliance.serving.pipeline import Pipeline
+from waferstream.core.errors import ConfigError
+from waferstream.core.serving import Part
+
+Scores = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Tokens and positions, int64 (B, T), to scores of the next tokens (B, T, vocabulary)."""
+
+PROBE_TOKENS = 100
+"""Tokens of the sequence that is computed in several ways before the first request: more than one
+block of the cache."""
+
+_CHUNKS = (1, 2, 1, 3, 4, 1, 8, 1, 17, 1)
+"""Tokens of the steps in which it is computed again."""
+
+TOLERANCE = 1e-3
+"""How far scores may be from those of the model alone, as a share of the largest: sums of fp32 have
+another order, and the attention of a decoder that is computed wrongly is off by much more."""
+
+
+@torch.no_grad()
+def prove(pipeline: Pipeline, scores: Scores, vocabulary: int, context: int) -> None:
+    """Compute a sequence at once, and in steps and company; compare, also with the model.
+
+    Args:
+        pipeline: What computes it.
+        scores: The model in plain PyTorch.
+        vocabulary: Its tokens.
+        context: The most tokens of a sequence.
+
+    Raises:
+        ConfigError: They differ.
+    """
+    length = min(context, PROBE_TOKENS)
+    tokens = tuple((7 * i + 3) % vocabulary for i in range(length))
+    plain = scores(torch.tensor([tokens]), torch.arange(length)[None])[0]
+    whole = pipeline.rows([Part("whole", 0, tokens)])
+    if not (whole - plain).abs().max() <= TOLERANCE * plain.abs().max():
+        raise ConfigError(
+            "the model must compute the same row by row",
+            code="rows-differ-from-model",
+            value=f"scores differ by {(whole - plain).abs().max():.3g}",
+            rule=f"at most {TOLERANCE:g} of the largest score",
+            remedy="serve a decoder whose layers are row-wise but for causal attention",
+        )
+    _check_steps(pipeline, tokens, whole)
+    for name in ("whole", "company", "alone"):
+        pipeline.forget(name)
+
+
+def _check_steps(pipeline: Pipeline, tokens: tuple[int, ...], whole: torch.Tensor) -> None:
+    """Raise ConfigError unless steps of a sequence in company give the rows that it has whole."""
+    half = len(tokens) // 2
+    pipeline.rows([Part("company", 0, tokens[half:])])
+    start = 0
+    for length in cycle(_CHUNKS):
+        if start == len(tokens):
+            break
+        chunk = Part("alone", start, tokens[start : start + length])
+        company = Part("company", len(tokens) - half, tokens[:1])
+        rows = pipeline.rows([company, chunk])[1:] if length > 1 else pipeline.rows([chunk])
+        end = start + len(chunk.tokens)
+        if not torch.equal(rows, whole[start:end]):
+            raise ConfigError(
+                "a row must have the same bits in any company",
+                code="rows-not-steady",
+                value=f"other scores of tokens {start} to {end - 1} of {len(tokens)}",
+                rule="the packed product and attention by row, which torch has on x86",
+                remedy="serve on another host, and report its processor",
+            )
+        start = end
