@@ -59,7 +59,7 @@ class Accounts:
         """
         digest = digest_of(secret)
         if digest not in self._callers:
-            await asyncio.wrap_future(self._writer.read_keys())  # it may be new
+            await asyncio.wrap_future(self._writer.catch_up())  # it may be new
         if digest not in self._callers:
             raise RequestRefused(
                 "the key must be one of this service",

@@ -228,7 +228,12 @@ class KeyCaller:
             return self._account.limits(self._clock())
 
     async def usage(self) -> Mapping[str, Any]:
-        """Return what the key has used by model and day, and its balance in dollars."""
+        """Return what the key has used by model and day, and its balance in dollars.
+
+        Raises:
+            RequestRefused: The file cannot be written, or read.
+        """
+        await asyncio.wrap_future(self._writer.catch_up())
         balance = self._account.balance_nanodollars
         return {
             "days": await asyncio.to_thread(self._days),

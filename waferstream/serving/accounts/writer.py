@@ -33,7 +33,7 @@ CLOSE_S = 5.0
 
 @dataclass(frozen=True)
 class _Job:
-    """A row to insert, or None to read the keys; who waits gets an error or nothing."""
+    """A row to insert, or None to catch up; who waits gets an error or nothing."""
 
     row: AnswerRow | None
     done: Future[None]
@@ -74,8 +74,8 @@ class Writer:
         """Write the row of an answer that begins."""
         return self._ask(row)
 
-    def read_keys(self) -> Future[None]:
-        """Read the keys, if another process has changed them."""
+    def catch_up(self) -> Future[None]:
+        """Write what has ended so far, and read the keys if another process has changed them."""
         return self._ask(None)
 
     def end(self, name: str, row: AnswerRow | None) -> None:

@@ -88,4 +88,8 @@ class Own:
     async def usage(self, request: Request) -> Response:
         """Say what the caller has used by model and day, and its balance in dollars."""
         caller = caller_of(request)
-        return JSONResponse({"object": "usage", "key": caller.name, **await caller.usage()})
+        try:
+            used = await caller.usage()
+        except RequestRefused as error:
+            raise refusal(error) from error
+        return JSONResponse({"object": "usage", "key": caller.name, **used})

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from waferstream.core.serving import Usage
 from waferstream.serving.accounts import writer
 from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.accounts.keys import Key, RateLimits, digest_of, new_secret
@@ -61,15 +62,14 @@ def ask(client: TestClient, headers: dict[str, str], **changes: Any) -> Any:
     return client.post(CHAT, json=asked | changes, headers=headers)
 
 
-def usage_of(file: Path) -> tuple[int, int, int]:
-    """Return requests, tokens of prompts and tokens of answers."""
-    with closing(Store(file)) as store:
-        days = store.usage()
-    return (
-        sum(day.requests for day in days),
-        sum(day.prompt_tokens for day in days),
-        sum(day.completion_tokens for day in days),
+def usage_of(client: TestClient, headers: dict[str, str]) -> tuple[int, int, int]:
+    """Return requests, tokens of prompts and tokens of answers of a key."""
+    days = client.get("/v1/usage", headers=headers).json()["days"]
+    requests, prompt, completion = (
+        sum(day[name] for day in days)
+        for name in ("requests", "prompt_tokens", "completion_tokens")
     )
+    return requests, prompt, completion
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_refused_request_is_not_counted(client: TestClient, file: Path) -> None:
     limits = client.get("/v1/limits", headers=headers).json()
     assert limits["requests"]["day"]["remaining"] == 2
     assert ask(client, headers).status_code == 200
-    assert usage_of(file) == (1, 4, 6)
+    assert usage_of(client, headers) == (1, 4, 6)
 
 
 def test_limits_are_told_and_kept(client: TestClient, file: Path) -> None:
@@ -157,7 +157,7 @@ def test_streamed_answer_is_counted_when_its_client_leaves(client: TestClient, f
         },
     ) as stream:
         next(stream.iter_lines())
-    requests, prompt, completion = usage_of(file)
+    requests, prompt, completion = usage_of(client, headers)
     assert (requests, prompt) == (1, 4)
     assert completion <= 80
 
@@ -170,14 +170,16 @@ def test_key_that_is_revoked_in_mid_stream_ends_the_stream(
     headers = key_of(file)
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(ask, client, headers, stream=True)
-        while usage_of(file) == (0, 0, 0):
+        while usage_of(client, headers) == (0, 0, 0):
             assert not found.done()
         with closing(Store(file)) as store:
             assert store.revoke("one", 1.0)
         events = found.result(WAIT_S).text.split("\n\n")
     last = json.loads(events[-2].removeprefix("data: "))
     assert (last["error"]["code"], last["status_code"]) == ("key-revoked", 403)
-    assert usage_of(file) == (1, 4, 0)
+    with closing(Store(file)) as store:
+        (row,) = store.rows_since(0)
+    assert row.usage == Usage(4, 0, 0)
     assert ask(client, headers).status_code == 403
 
 
@@ -193,4 +195,4 @@ def test_database_that_is_locked_refuses_and_recovers(client: TestClient, file: 
         assert client.get("/v1/models", headers=headers).status_code == 200
         other.execute("ROLLBACK")
     assert ask(client, headers).status_code == 200
-    assert usage_of(file) == (2, 8, 12)
+    assert usage_of(client, headers) == (2, 8, 12)
