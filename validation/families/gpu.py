@@ -11,7 +11,6 @@ from validation.rows.decoders import (
     check_one_request,
     named_decoder,
     prompt_and_output,
-    vocabulary_of,
 )
 from validation.rows.gpu import PYTHIA_BATCH, PYTHIA_STEPS
 from validation.rows.row import CannotPredict, Row
@@ -54,14 +53,14 @@ def prefill_rate(row: Row, cluster: GpuClusterSpec) -> float:
 def decode_rate(row: Row, cluster: GpuClusterSpec) -> float:
     """Return tokens per second at the context of the row."""
     tokens, gpus = row.count("seq_len"), row.count("n_gpus")
-    seconds = decode_s_per_token(named_decoder(row), vocabulary_of(row), tokens, gpus, cluster)
+    seconds = decode_s_per_token(named_decoder(row), tokens, gpus, cluster)
     return in_token_unit(row, 1 / seconds)
 
 
 def request_rate(row: Row, cluster: GpuClusterSpec) -> float:
     """Return output tokens per second of prefill and decode (WaferLLM, section 7.1)."""
     (prompt, output), gpus = prompt_and_output(row), row.count("n_gpus")
-    seconds = request_s(named_decoder(row), vocabulary_of(row), prompt, output, gpus, cluster)
+    seconds = request_s(named_decoder(row), prompt, output, gpus, cluster)
     return in_token_unit(row, output / seconds)
 
 

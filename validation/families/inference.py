@@ -1,4 +1,4 @@
-"""Predict inference on wafer regions (WaferLLM) and in the vendor's service."""
+"""Predict inference on wafer regions (WaferLLM)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable
 from validation.families.prediction import Family
 from validation.rows.decoders import (
     check_one_request,
-    named_decoder,
     one_head_decoder,
     prompt_and_output,
 )
@@ -19,15 +18,10 @@ from waferstream.machine.regions import (
     PE_COSTS,
     PeCosts,
     Region,
-    ServiceSpec,
     decode_s_per_token,
     end_to_end_s,
     prefill_s,
-    service_s_per_token,
 )
-
-SERVED_CONTEXT = 1024
-"""Tokens in the context of a served token where a row does not state them; assumed."""
 
 _PROGRAMS = "WaferLLM"
 """The programs that are modelled. Their paper compares them with others on the same wafer."""
@@ -41,15 +35,6 @@ def prefill_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
 def decode_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
     """Return the seconds of one token at the context of the row."""
     return decode_s_per_token(one_head_decoder(row), _region(row), row.count("seq_len"), costs)
-
-
-def service_row_s(row: Row, service: ServiceSpec) -> float:
-    """Return the seconds per token and user of the vendor's service."""
-    check_one_request(row)
-    if "speculative" in row.text("workload"):
-        raise CannotPredict("speculative decoding is not modelled", code="speculative-decoding")
-    context = row.integer("seq_len") or SERVED_CONTEXT
-    return service_s_per_token(named_decoder(row), context, service)
 
 
 def _predict_prefill(row: Row) -> float:
@@ -71,11 +56,6 @@ def _predict_end_to_end(row: Row) -> float:
     prefill, decode = (_region_of_phase(row, phase) for phase in ("prefill", "decode"))
     seconds = end_to_end_s(one_head_decoder(row), prefill, decode, prompt, output)
     return in_token_unit(row, output / seconds)
-
-
-def _predict_service(row: Row) -> float:
-    """Predict output tokens per second and user of the vendor's service."""
-    return in_token_unit(row, 1 / service_row_s(row, ServiceSpec()))
 
 
 def _predict_other_programs(row: Row) -> float:
@@ -139,10 +119,6 @@ def _by_other_programs(row: Row) -> bool:
     return _inference(row) and _programs_of(row) != _PROGRAMS
 
 
-def _served(row: Row) -> bool:
-    return _inference(row) and "inference service" in row.text("system")
-
-
 FAMILIES: tuple[Family, ...] = (
     Family(
         "wafer-to-wafer transfer",
@@ -176,7 +152,6 @@ FAMILIES: tuple[Family, ...] = (
         ),
     ),
     Family("inference by other programs", _by_other_programs, _predict_other_programs),
-    Family("inference service", _served, _predict_service),
     Family("end-to-end inference", _on_regions("end-to-end"), _predict_end_to_end),
     Family("prefill", _on_regions("prefill"), _predict_prefill),
     Family("decode", _on_regions("decode"), _predict_decode),

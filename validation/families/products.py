@@ -45,7 +45,7 @@ def predict_mesh_gemv(row: Row) -> float:
     """Predict MeshGEMV of He et al."""
     unit = cycles_per_unit(row, Region.clock_hz)
     region = _mesh_region(row)
-    return mesh_matvec_cycles(row.count("K"), row.count("N"), region, PE_COSTS) / unit
+    return mesh_matvec_cycles(row.count("K"), row.count("N"), region, PE_COSTS).total / unit
 
 
 def predict_gemm(row: Row) -> float:
@@ -94,7 +94,7 @@ def _mesh_gemm(row: Row) -> float:
     region = _mesh_region(row)
     m, k, n = (region.tile(row.count(name)) for name in ("M", "K", "N"))
     shifted = alignment_cycles(m * k, region, PE_COSTS)
-    return (shifted + matmul_cycles(m, k, n, region, PE_COSTS)) / unit
+    return (shifted + matmul_cycles(m, k, n, region, PE_COSTS).total) / unit
 
 
 def _mesh_region(row: Row) -> Region:

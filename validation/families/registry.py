@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from validation.families import gpu, inference, kernels, sparse, start_up, training
+from validation.families import gpu, inference, kernels, service, sparse, start_up, training
 from validation.families.prediction import Family
 
 FAMILIES: tuple[Family, ...] = (
     *kernels.FAMILIES,
     *inference.FAMILIES,
+    *service.FAMILIES,
     *sparse.FAMILIES,
     *training.FAMILIES,
     *start_up.FAMILIES,

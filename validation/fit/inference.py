@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from validation.families.inference import decode_row_s, prefill_row_s, service_row_s
+from validation.families.inference import decode_row_s, prefill_row_s
+from validation.families.service import service_row_s
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
-from waferstream.machine.regions import PE_COSTS, PeCosts, ServiceSpec
+from waferstream.machine.regions import FIRST_SERVICE, PE_COSTS, SERVICE, PeCosts, ServiceSpec
+
+_GENERATIONS: Mapping[str, ServiceSpec] = {
+    "FIRST_SERVICE.kernel_factor": FIRST_SERVICE,
+    "SERVICE.kernel_factor": SERVICE,
+}
 
 
 def fit_prefill(rows: Sequence[Row]) -> Constants:
@@ -35,13 +41,19 @@ def fit_decode(rows: Sequence[Row]) -> Constants:
 
 
 def fit_service(rows: Sequence[Row]) -> Constants:
-    """Fit the time of a layer in the service, relative to regions, to tokens per second."""
-    return _fit_times(
-        "kernel_factor",
-        ServiceSpec().kernel_factor,
-        [(row, 1 / float(row.value)) for row in rows],
-        lambda row, factor: service_row_s(row, ServiceSpec(kernel_factor=factor)),
-    )
+    """Fit kernels of both generations and the acceptance of drafts to tokens per second."""
+    measured = [(row, 1 / float(row.value)) for row in rows]
+    now = {name: preset.kernel_factor for name, preset in _GENERATIONS.items()}
+
+    def errors(constants: Constants) -> list[float]:
+        accepted = constants["acceptance"]
+        specs = [
+            preset.model_copy(update={"kernel_factor": constants[name], "acceptance": accepted})
+            for name, preset in _GENERATIONS.items()
+        ]
+        return [service_row_s(row, specs) / s - 1 for row, s in measured]
+
+    return least_squares(errors, {**now, "acceptance": SERVICE.acceptance})
 
 
 def _fit_times(

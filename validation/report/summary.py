@@ -105,6 +105,7 @@ GOALS = (
     Goal("training on CS-2 and CS-3", "training", 0.08, worst=0.20),
     Goal("prefill", "prefill", 0.10),
     Goal("decode", "decode", 0.10),
+    Goal("inference service", "inference service", 0.20, worst=0.20),
     Goal("GPU clusters, training", "GPU training", 0.08),
     Goal("GPU clusters, inference", "GPU inference", 0.08),
 )

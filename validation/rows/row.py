@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from waferstream.core.errors import ConfigError
 
-Kind = Literal["kernels", "training", "gpu"]
+Kind = Literal["kernels", "training", "service", "gpu"]
 Use = Literal["calibration", "validation", "context"]
 Evidence = Literal["silicon", "simulator", "compiler-estimate", "count"]
 
@@ -37,6 +37,10 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
         " step_time_s derived_6ND_PFLOPs_per_csx evidence source locator how_read confidence"
         " notes use"
     ),
+    "service": _words(
+        "row_id workload params_b active_params_b measured_on quantity value unit wafers"
+        " price_in_usd_per_mtok price_out_usd_per_mtok source locator confidence use"
+    ),
     "gpu": _words(
         "row_id cluster gpu n_gpus gpus_per_node interconnect phase workload model_params hidden"
         " layers heads seq_len global_batch microbatch grad_accum parallelism act_ckpt dtype value"
@@ -44,7 +48,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
         " use"
     ),
 }
-"""Columns of the three kinds of files; validation/data/README.md explains them."""
+"""Columns of the four kinds of files; validation/data/README.md explains them."""
 
 RESULTS = frozenset(
     _words(
@@ -74,6 +78,12 @@ _LABELS: dict[Kind, tuple[tuple[str, str], ...]] = {
         ("global_batch", "B={}"),
         ("num_csx", "n={}"),
         ("software", "{}"),
+    ),
+    "service": (
+        ("workload", "{}:"),
+        ("quantity", "{}"),
+        ("wafers", "{} wafers"),
+        ("measured_on", "{}"),
     ),
     "gpu": (
         ("gpu", "{}"),

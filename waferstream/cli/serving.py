@@ -122,6 +122,7 @@ def _print_pieces(pieces: queue.Queue[object], *, prints_json: bool) -> int:
                 "seed": end.seed,
                 "emulated_prompt_s": end.emulated.prompt_s,
                 "emulated_completion_s": end.emulated.completion_s,
+                "emulated_ps": end.emulated.attribution,
                 "measured_s": end.measured_s,
             }
         )

@@ -132,13 +132,12 @@ class Answers:
         shape, context = self.model.shape, self.model.context
         self._clock = ServiceClock(shape, context)
         memory, token_bytes = SramLedger("serving", self._clock.sram_bytes), shape.cache_bytes(1)
-        memory.lease("weights", shape.weight_bytes)
+        memory.lease("weights", shape.weight_bytes + 2 * shape.head_bytes)
         program = compile_extend(self.model.scores, self.model.module)
         specs = wafer_specs(program, HeldWeights(self.model.module))
         wafers = Pipeline(LocalRoles(specs), [each.name for each in specs], memory, token_bytes)
         prove(wafers, self.model.scores, self.model.vocabulary, context)
-        emulated = (self._clock.sram_bytes - shape.weight_bytes) // token_bytes
-        pages = min(CACHE_BYTES // self.model.token_bytes, emulated) // PAGE
+        pages = min(CACHE_BYTES // self.model.token_bytes, self._clock.cache_tokens) // PAGE
         self._limits = Limits(min(context, pages * PAGE), pages * PAGE, page=PAGE)
         batcher = Batcher(self._limits, make_guide=self.model.grammars.guide)
         self._engine = Engine(wafers, batcher)

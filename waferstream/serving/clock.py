@@ -1,29 +1,44 @@
 """What the emulated machine takes for a request alone.
 
-It follows from the closed forms of ``waferstream.machine.regions``: the layers of a
-decoder lie in regions of as few CS-3 as hold them with the cache of the whole context.
+It follows from the closed forms of ``waferstream.machine.regions``: the layers of a decoder lie in
+regions of as few CS-3 as hold them with the cache of the whole context. Neither this host nor
+other requests change it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from waferstream.machine.regions import (
-    Decoder,
-    ServiceSpec,
-    decode_s,
-    held_bytes,
-    prefill_s,
-    wafer_plan,
-)
+from waferstream.core.units import seconds
+from waferstream.machine.regions import Decoder, Service, TokenTime
 
 
 @dataclass(frozen=True)
 class EmulatedTime:
-    """The emulated seconds of a request."""
+    """The emulated time of a request: to its first token, and of those that follow."""
 
-    prompt_s: float
-    completion_s: float
+    prompt: TokenTime
+    completion: TokenTime
+
+    @property
+    def prompt_s(self) -> float:
+        """Seconds to the first token."""
+        return seconds(self.prompt.total_ps)
+
+    @property
+    def completion_s(self) -> float:
+        """Seconds from the first token to the last."""
+        return seconds(self.completion.total_ps)
+
+    @property
+    def total_s(self) -> float:
+        """Seconds to the last token."""
+        return seconds(self.prompt.total_ps + self.completion.total_ps)
+
+    @property
+    def attribution(self) -> dict[str, dict[str, int]]:
+        """Picoseconds by cause, which add up to the time of each part."""
+        return {"prompt": self.prompt.by_cause, "completion": self.completion.by_cause}
 
 
 class ServiceClock:
@@ -38,18 +53,16 @@ class ServiceClock:
     """
 
     def __init__(self, shape: Decoder, context: int) -> None:
-        self._shape = shape
-        self._service = ServiceSpec()
-        self.num_wafers, self._region = wafer_plan(shape, context, self._service)
-        self.sram_bytes = self.num_wafers * held_bytes(self._region)
+        self._service = Service(shape, context)
+        self.num_wafers = self._service.layout.num_wafers
+        self.sram_bytes = self._service.layout.sram_bytes
         """SRAM of the regions, for weights, keys and values."""
+        self.cache_tokens = self._service.layout.cache_tokens
+        """Tokens whose keys and values fit beside the weights."""
 
     def of(self, prompt: int, completion: int) -> EmulatedTime:
-        """Return the time of a prompt and of the tokens that follow, both at least one."""
-        factor, hops = self._service.kernel_factor, self.num_wafers - 1
-        hop_s = hops * self._service.wafer_hop_s
+        """Return the time of a prompt and of the tokens of its answer, both at least one."""
         return EmulatedTime(
-            prompt_s=factor * prefill_s(self._shape, self._region, prompt) + hop_s,
-            completion_s=factor * decode_s(self._shape, self._region, prompt, completion)
-            + completion * hop_s,
+            prompt=self._service.pipeline.prompt(prompt),
+            completion=self._service.tokens(prompt, completion - 1),
         )

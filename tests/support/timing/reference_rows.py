@@ -21,7 +21,7 @@ _COMMON = {"workload": "1D reduce", "value": "100", "unit": "cycles", "use": "va
 
 def row(row_id: str = "K0001", kind: str = "kernels", **fields: str) -> dict[str, str]:
     """Return all columns of a kind by name; those not given are plausible or empty."""
-    evidence = {} if kind == "gpu" else {"evidence": "simulator"}
+    evidence = {} if kind in ("gpu", "service") else {"evidence": "simulator"}
     known = {"row_id": row_id, **_COMMON, **evidence, **fields}
     columns = COLUMNS[cast(Kind, kind)]
     assert set(known) <= set(columns)

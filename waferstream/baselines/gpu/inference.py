@@ -1,4 +1,4 @@
-"""Seconds of inference of a decoder on GPUs with tensor parallelism, one request at a time.
+"""Seconds of inference of a decoder on GPUs with tensor parallelism.
 
 Prefill is a forward pass over the prompt, bound by matrix products; decode reads all weights and
 the KV cache from HBM for every token. Both pay two all-reduces per layer (Shoeybi et al., 2019).
@@ -21,7 +21,7 @@ def prefill_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec)
     """Return the seconds to run a prompt of ``tokens`` through ``decoder`` in 16 bit."""
     check_least("a request", tokens=tokens, gpus=gpus)
     gpu = cluster.gpu
-    matmul_flops = decoder.weight_bytes * tokens  # two per weight of two bytes
+    matmul_flops = 2 * decoder.active_weights * tokens
     score_flops = 2 * decoder.layers * decoder.dim * tokens**2  # half of them masked
     moved = FORWARD_PASSES * 2 * decoder.layers * decoder.dim * tokens
     alone = (
@@ -33,34 +33,37 @@ def prefill_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec)
 
 
 def decode_s_per_token(
-    decoder: Decoder, vocab: int, context: int, gpus: int, cluster: GpuClusterSpec
+    decoder: Decoder, context: int, gpus: int, cluster: GpuClusterSpec, users: int = 1
 ) -> float:
-    """Return the seconds of one decoded token.
+    """Return the seconds of one decoded token of each of ``users``, which are one batch.
 
     Args:
         decoder: The model.
-        vocab: Entries of its vocabulary, which size the output projection.
         context: Tokens that the token attends to.
         gpus: Ranks of the tensor parallelism.
         cluster: The hardware.
+        users: Sequences of the batch, each with its own cache.
     """
-    check_least("a request", context=context, gpus=gpus)
+    check_least("a request", context=context, gpus=gpus, users=users)
     gpu = cluster.gpu
-    head_bytes = 2 * vocab * decoder.dim
-    read = decoder.weight_bytes + head_bytes + decoder.cache_bytes(context)
-    alone = read / (gpu.hbm_bandwidth_bytes_per_s * gpu.hbm_share)
-    return alone / gpus + _all_reduces_s(decoder, 1, gpus, cluster)
+    read = decoder.read_bytes(users) + decoder.head_bytes + users * decoder.cache_bytes(context)
+    flops = 2 * users * decoder.active_weights
+    alone = max(
+        read / (gpu.hbm_bandwidth_bytes_per_s * gpu.hbm_share),
+        flops / (gpu.flops_16bit_per_s * gpu.matmul_share),
+    )
+    return alone / gpus + _all_reduces_s(decoder, users, gpus, cluster)
 
 
 def request_s(
-    decoder: Decoder, vocab: int, prompt: int, output: int, gpus: int, cluster: GpuClusterSpec
+    decoder: Decoder, prompt: int, output: int, gpus: int, cluster: GpuClusterSpec
 ) -> float:
     """Return the seconds from a prompt to its last output token.
 
     Every token is taken at the mean context, since the time is linear in it.
     """
     check_least("a request", output=output)
-    per_token = decode_s_per_token(decoder, vocab, prompt + output // 2, gpus, cluster)
+    per_token = decode_s_per_token(decoder, prompt + output // 2, gpus, cluster)
     return prefill_s(decoder, prompt, gpus, cluster) + output * per_token
 
 

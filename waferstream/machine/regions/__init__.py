@@ -2,13 +2,16 @@
 
 A decoder's layers are mapped to regions of side x side PEs. The prompt goes through a region as
 matrix products, each new token as a chain of matrix-vector products and all-reduces (``phases``);
-``service`` spreads a decoder over several wafers.
+``layout`` places a decoder on wafers, ``pipeline`` has the time of tokens that pass them, and
+``service`` is what a vendor serves.
 
 The programs are those of WaferLLM (He et al., OSDI'25, arXiv 2502.04563, and its published
 programs): MeshGEMM, MeshGEMV with a tree of depth two, all heads run as one, every extent padded to
 a multiple of the region's side. Clocks and grids are parameters; all formulas are in cycles.
 """
 
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.layout import Layout, Place, Stage
 from waferstream.machine.regions.phases import (
     decode_cycles_per_layer,
     decode_s,
@@ -18,28 +21,42 @@ from waferstream.machine.regions.phases import (
     prefill_s,
     relayout_s,
 )
-from waferstream.machine.regions.region import PE_COSTS, Decoder, PeCosts, Region
+from waferstream.machine.regions.pipeline import Pipeline
+from waferstream.machine.regions.published import DECODERS, DRAFTS, Draft, published_decoder
+from waferstream.machine.regions.region import PE_COSTS, PeCosts, Region
 from waferstream.machine.regions.service import (
+    FIRST_SERVICE,
+    SERVED_CONTEXT,
+    SERVICE,
+    Service,
     ServiceSpec,
-    held_bytes,
-    service_s_per_token,
-    wafer_plan,
 )
+from waferstream.machine.regions.token_time import TokenTime
 
 __all__ = [
+    "DECODERS",
+    "DRAFTS",
+    "FIRST_SERVICE",
     "PE_COSTS",
+    "SERVED_CONTEXT",
+    "SERVICE",
     "Decoder",
+    "Draft",
+    "Layout",
     "PeCosts",
+    "Pipeline",
+    "Place",
     "Region",
+    "Service",
     "ServiceSpec",
+    "Stage",
+    "TokenTime",
     "decode_cycles_per_layer",
     "decode_s",
     "decode_s_per_token",
     "end_to_end_s",
-    "held_bytes",
     "prefill_cycles_per_layer",
     "prefill_s",
+    "published_decoder",
     "relayout_s",
-    "service_s_per_token",
-    "wafer_plan",
 ]

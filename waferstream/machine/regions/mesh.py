@@ -6,9 +6,11 @@ Elements are fp16; one wavelet carries two.
 from __future__ import annotations
 
 from math import ceil, isqrt
+from typing import NamedTuple
 
 from waferstream.machine.hardware import FabricSpec
-from waferstream.machine.regions.region import ELEMENT_BYTES, PeCosts, Region
+from waferstream.machine.regions.decoder import ELEMENT_BYTES
+from waferstream.machine.regions.region import PeCosts, Region
 
 SHIFT_HOPS = 2
 """Hops to a neighbour of the logical ring, which is interleaved; He et al., section 5.2."""
@@ -16,6 +18,18 @@ SHIFT_HOPS = 2
 ROOT_PASSES = 6
 """Passes of a vector through the roots of the tree, one after the other: from both sides in each of
 its two phases, and out to both sides in the broadcast."""
+
+
+class Cycles(NamedTuple):
+    """Cycles by what takes them."""
+
+    compute: float
+    fabric: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.compute + self.fabric
 
 
 def link_cycles(elements: float, fabric: FabricSpec) -> float:
@@ -58,22 +72,24 @@ def matvec_cycles(rows: int, columns: int, costs: PeCosts) -> float:
     return costs.map_setup_cycles + rows * (costs.column_cycles + columns * costs.mac_cycles)
 
 
-def mesh_matvec_cycles(rows: int, columns: int, region: Region, costs: PeCosts) -> float:
+def mesh_matvec_cycles(rows: int, columns: int, region: Region, costs: PeCosts) -> Cycles:
     """Return the cycles of MeshGEMV: a vector of ``rows`` times a matrix spread over the region."""
     tile = region.tile(columns)
     local = matvec_cycles(region.tile(rows), tile, costs)
-    return local + all_reduce_cycles(tile, region, costs)
+    return Cycles(local, all_reduce_cycles(tile, region, costs))
 
 
-def matmul_cycles(m: int, k: int, n: int, region: Region, costs: PeCosts) -> float:
+def matmul_cycles(m: int, k: int, n: int, region: Region, costs: PeCosts) -> Cycles:
     """Return the cycles of MeshGEMM's compute-shift loop with tiles m x k and k x n.
 
     The loop has one step per PE of a row. A step multiplies its tiles while both shift to the next
-    neighbour, and costs the longer of the two (He et al., section 5.3).
+    neighbour, and costs the longer of the two (He et al., section 5.3); what the shift takes
+    longer is the fabric's.
     """
     compute = k * (costs.loop_cycles + n * (costs.column_cycles + m * costs.mac_cycles))
     shift = _shift_cycles(max(m * k, k * n), region.fabric)
-    return region.side * (costs.step_cycles + max(compute, shift))
+    exposed = max(0.0, shift - compute)
+    return Cycles(region.side * (costs.step_cycles + compute), region.side * exposed)
 
 
 def alignment_cycles(elements: int, region: Region, costs: PeCosts) -> float:

@@ -1,4 +1,4 @@
-"""Shape of a decoder, square region of a wafer, and instruction costs of its PEs.
+"""A square region of a wafer, and instruction costs of its PEs.
 
 Two of the costs are fitted, on the three calibration rows of prefill and decode; the others come
 from measurements of single PEs and of reductions. ``column_cycles`` has little effect on prefill:
@@ -17,40 +17,8 @@ from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import WSE2, FabricSpec
 from waferstream.machine.hardware.sourced import sourced
 
-ELEMENT_BYTES = 2
-"""Bytes of a weight, an activation or an entry of the KV cache: fp16."""
-
 SMALLEST_SIDE = 3
 """Fewest PEs in a row that two-hop shifts need; He et al., section 5.2."""
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """A decoder with gated feed-forward blocks, as in LLaMA; extents in elements."""
-
-    dim: int
-    ffn: int
-    layers: int
-    kv_dim: int
-    """Width of the keys, or values, of all heads together; the programs run all heads as one."""
-
-    def __post_init__(self) -> None:
-        check_least("a decoder", dim=self.dim, ffn=self.ffn, layers=self.layers, kv_dim=self.kv_dim)
-
-    @property
-    def layer_bytes(self) -> int:
-        """Bytes of one layer's weights: Q and O, K and V, and three of the feed-forward block."""
-        attention = 2 * self.dim * self.dim + 2 * self.dim * self.kv_dim
-        return ELEMENT_BYTES * (attention + 3 * self.dim * self.ffn)
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of the weights of all layers; embedding and head are on the host."""
-        return self.layers * self.layer_bytes
-
-    def cache_bytes(self, tokens: int) -> int:
-        """Return the bytes of keys and values of ``tokens`` in all layers."""
-        return 2 * ELEMENT_BYTES * self.layers * self.kv_dim * tokens
 
 
 @dataclass(frozen=True)
@@ -72,6 +40,22 @@ class Region:
                 value=self.side,
                 rule=f"{SMALLEST_SIDE} to {largest} PEs, the shorter side of the grid",
             )
+
+    @property
+    def sram_bytes(self) -> int:
+        """SRAM of its PEs."""
+        return self.side**2 * self.fabric.sram_bytes_per_pe
+
+    @property
+    def snake(self) -> tuple[tuple[int, int], ...]:
+        """First column and row of each region of this side on a wafer, each beside the next."""
+        across = range(0, self.fabric.columns - self.side + 1, self.side)
+        down = range(0, self.fabric.rows - self.side + 1, self.side)
+        return tuple(
+            (column, row)
+            for index, row in enumerate(down)
+            for column in (reversed(across) if index % 2 else across)
+        )
 
     def tile(self, extent: int) -> int:
         """Return the elements of an extent that each PE of a row holds, after padding."""

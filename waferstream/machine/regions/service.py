@@ -1,91 +1,157 @@
-"""Decoding of a model that is served from several wafers, with whole layers on each.
+"""The vendor's service of a model: its layout on wafers, its clock, and its draft.
 
-This is the weakest part of the model. The kernels of the vendor's service are not published; they
-are assumed to be those of WaferLLM times one factor, fitted on one row. Speculative decoding, on
-which later figures of the service rely, is not modelled.
+This is the weakest part of the model. The kernels of the service are not published; they are
+assumed to be those of WaferLLM times one factor for each generation of its software. A draft
+guesses tokens, each right with the same probability whatever came before (Leviathan et al., 2023),
+and the model checks all of them in one pass.
 """
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from collections.abc import Mapping
+from functools import lru_cache
 
-from waferstream.core.arguments import check_least
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
 from waferstream.core.config import Config
 from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.units import PS_PER_US
 from waferstream.machine.hardware import CS3, WaferSpec
-from waferstream.machine.hardware.sourced import sourced
-from waferstream.machine.regions.phases import decode_s_per_token
-from waferstream.machine.regions.region import PE_COSTS, Decoder, PeCosts, Region
+from waferstream.machine.hardware.sourced import Preset, Sourced, preset, sourced
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.layout import Layout, layouts
+from waferstream.machine.regions.pipeline import Pipeline
+from waferstream.machine.regions.published import Draft
+from waferstream.machine.regions.token_time import TokenTime
+
+SERVED_CONTEXT = 1024
+"""Tokens in the context of a served token where nothing else is known; assumed."""
+
+_PARTS = 10**6  # of a token, in which the tokens of a round are counted
 
 
 class ServiceSpec(Config):
-    """A pipeline of CS-3 wafers."""
+    """A pipeline of wafers with the kernels of one generation of the service."""
 
     system: WaferSpec = Field(default_factory=lambda: CS3)
-    kernel_factor: PositiveFloat = sourced(
-        1.23,
+    kernel_factor: PositiveFloat
+    """Time of the service's kernels over that of the programs for regions."""
+    acceptance: PositiveFloat = sourced(
+        0.952,
         "fitted",
-        "T0214; time of a layer in the service over that of the programs for regions",
+        "I0005; share of a draft's tokens that the model would have chosen",
+        le=0.999,
     )
-    wafer_hop_s: NonNegativeFloat = sourced(
-        5e-6, "published", "T0221: under 5 us from one wafer to the next, taken as 5"
+    wafer_hop_ps: NonNegativeInt = sourced(
+        5 * PS_PER_US, "published", "T0221 I0028: under 5 us to the next wafer, taken as 5"
     )
     side_step: PositiveInt = sourced(
-        60, "published", "sides of regions are multiples of 60 in the evaluation of He et al."
+        10, "assumed", "sides of regions are its multiples; 60 in the evaluation of He et al."
     )
     most_wafers: PositiveInt = sourced(64, "assumed", "a pipeline longer than any that is served")
 
 
-def service_s_per_token(
-    model: Decoder, context: int, service: ServiceSpec, costs: PeCosts = PE_COSTS
-) -> float:
-    """Return the seconds per token and user: all layers in sequence plus the hops between wafers.
+_FIRST: Preset[ServiceSpec] = preset(
+    ServiceSpec,
+    "The vendor's service of August 2024",
+    kernel_factor=Sourced(1.205, "fitted", "T0214 I0001; LLaMA3.1-8B without a draft"),
+)
+_SINCE: Preset[ServiceSpec] = preset(
+    ServiceSpec,
+    "The vendor's service since its kernels were rewritten in October 2024",
+    kernel_factor=Sourced(0.984, "fitted", "I0011; LLaMA3.1-8B, taken to have no draft"),
+)
+PRESETS: Mapping[str, Preset[ServiceSpec]] = {"FIRST_SERVICE": _FIRST, "SERVICE": _SINCE}
+
+FIRST_SERVICE = _FIRST.spec
+SERVICE = _SINCE.spec
+
+
+class Service:
+    """A model on its wafers.
+
+    Args:
+        model: Its shape.
+        context: The tokens whose keys and values must fit.
+        spec: Wafers and kernels.
+        draft: What guesses its tokens; None for nothing.
+        most_wafers: The most wafers; None for those of the spec.
 
     Raises:
-        ConfigError: ``context`` is not positive.
-        ApplianceResourceExhausted: The weights do not fit.
+        ApplianceResourceExhausted: It does not fit.
     """
-    check_least("a request", context=context)
-    num_wafers, region = wafer_plan(model, context, service, costs)
-    layers_s = decode_s_per_token(model, region, context, costs)
-    return service.kernel_factor * layers_s + (num_wafers - 1) * service.wafer_hop_s
+
+    def __init__(
+        self,
+        model: Decoder,
+        context: int,
+        spec: ServiceSpec = SERVICE,
+        draft: Draft | None = None,
+        most_wafers: int | None = None,
+    ) -> None:
+        self.spec, self.draft = spec, draft
+        self.pipeline = _fastest(model, context, spec, most_wafers or spec.most_wafers)
+        self.layout: Layout = self.pipeline.layout
+        self._draft = None if draft is None else _fastest(draft.shape, SERVED_CONTEXT, spec, 1)
+        self.guesses = lru_cache(self._guesses)
+
+    def token_s(self, context: int) -> float:
+        """Return the mean seconds of a token of one user."""
+        return self.round(context).total_ps / self.tokens_of_round(context) / 1e12
+
+    def tokens(self, prompt: int, count: int) -> TokenTime:
+        """Return the time of ``count`` tokens that follow a prompt: with a draft, as expected."""
+        if self.draft is None or not count:
+            return self.pipeline.tokens(prompt, count)
+        context = prompt + (count + 1) // 2
+        per_round = round(_PARTS * self.tokens_of_round(context))
+        return self.round(context).scaled(count * _PARTS, per_round)
+
+    def round(self, context: int) -> TokenTime:
+        """Return the time of the tokens of one pass, with those that the draft guesses for it."""
+        checked, guesses = self.pipeline.token(context), self.guesses(context)
+        if self._draft is None or not guesses:
+            return checked
+        guessed = self._draft.token(context).scaled(guesses)
+        following = TokenTime(waiting_ps=guesses * self.pipeline.interval_ps(context))
+        return guessed + checked + following
+
+    def tokens_of_round(self, context: int) -> float:
+        """Return the tokens of a pass, as expected: the right ones of the draft, and one more."""
+        rate, guesses = self.spec.acceptance, self.guesses(context)
+        return float((1 - rate ** (guesses + 1)) / (1 - rate))
+
+    def _guesses(self, context: int) -> int:
+        """Return how many tokens a draft guesses before a pass, which gives most tokens/s."""
+        if self._draft is None or self.draft is None:
+            return 0
+        rate = self.spec.acceptance
+        checked = self.pipeline.token(context).total_ps
+        each = self._draft.token(context).total_ps + self.pipeline.interval_ps(context)
+        return min(
+            range(self.draft.most_tokens + 1),
+            key=lambda n: (checked + n * each) / (1 - rate ** (n + 1)),
+        )
 
 
-def wafer_plan(
-    model: Decoder, context: int, service: ServiceSpec, costs: PeCosts = PE_COSTS
-) -> tuple[int, Region]:
-    """Return the number of wafers and the region with most tokens per second and wafer.
+def _fastest(model: Decoder, context: int, spec: ServiceSpec, most_wafers: int) -> Pipeline:
+    """Return the pipeline with most tokens per second and wafer.
 
-    Minimizing the wafers alone would choose regions that pack well and decode slowly.
-
-    Raises:
-        ApplianceResourceExhausted: More than ``most_wafers`` would be needed.
+    Fewest wafers alone would choose regions that pack well and decode slowly.
     """
-    needed_bytes = model.weight_bytes + model.cache_bytes(context)
-    plans = [(-(-needed_bytes // held_bytes(region)), region) for region in _regions(service)]
-    fitting = [plan for plan in plans if plan[0] <= service.most_wafers]
-    if fitting:
-        return min(fitting, key=lambda p: p[0] * decode_s_per_token(model, p[1], context, costs))
+    found = layouts(model, context, spec.system, spec.side_step, most_wafers)
+    pipelines = [Pipeline(each, spec.kernel_factor, spec.wafer_hop_ps) for each in found]
+    typical = min(context, SERVED_CONTEXT)
+    if pipelines:
+        return min(
+            pipelines, key=lambda each: each.layout.num_wafers * each.token(typical).total_ps
+        )
+    needed = model.weight_bytes + 2 * model.head_bytes + model.cache_bytes(context)
     raise ApplianceResourceExhausted(
         "the decoder must fit the wafers of the service",
         code="decoder-exceeds-service",
         where="weights and KV cache",
-        value=f"{needed_bytes / 1e9:.1f} GB",
-        rule=f"at most {service.most_wafers} wafers",
+        value=f"{needed / 1e9:.1f} GB for a context of {context:,}",
+        rule=f"at most {most_wafers} wafers of {spec.system.sram_bytes / 1e9:.0f} GB",
         remedy="allow more wafers, or a shorter context",
     )
-
-
-def _regions(service: ServiceSpec) -> list[Region]:
-    """Return the candidate regions, from small to large."""
-    system = service.system
-    largest = min(system.fabric.columns, system.fabric.rows)
-    sides = range(service.side_step, largest + 1, service.side_step)
-    return [Region(side, system.fabric, system.clock_hz) for side in sides]
-
-
-def held_bytes(region: Region) -> int:
-    """Return the SRAM bytes of all whole regions of this side on one wafer."""
-    fabric = region.fabric
-    num_regions = (fabric.columns // region.side) * (fabric.rows // region.side)
-    return num_regions * region.side**2 * fabric.sram_bytes_per_pe

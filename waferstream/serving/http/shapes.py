@@ -145,15 +145,15 @@ class Shape:
             "prompt_tokens_details": {"cached_tokens": sum(end.cached_tokens for end in read)},
         }
 
-    def _times(self, ends: Sequence[End]) -> dict[str, float]:
+    def _times(self, ends: Sequence[End]) -> dict[str, Any]:
         """Return seconds: those of the slowest answer, as answers pass the machine together."""
-        prompt = max(end.emulated.prompt_s for end in ends)
-        completion = max(end.emulated.completion_s for end in ends)
+        slowest = max((end.emulated for end in ends), key=lambda emulated: emulated.total_s)
         return {
             "queue_time": 0.0,
-            "prompt_time": prompt,
-            "completion_time": completion,
-            "total_time": prompt + completion,
+            "prompt_time": slowest.prompt_s,
+            "completion_time": slowest.completion_s,
+            "total_time": slowest.total_s,
             "measured": max(end.measured_s for end in ends),
+            "attribution": slowest.attribution,
             "created": float(self.created_s),
         }

@@ -84,12 +84,7 @@ class ServedModel:
             vocabulary=config.vocab_size,
             context=config.max_position_embeddings,
             token_bytes=2 * 4 * config.num_hidden_layers * width,
-            shape=Decoder(
-                dim=config.hidden_size,
-                ffn=config.filter_size,
-                layers=config.num_hidden_layers,
-                kv_dim=config.num_kv_heads * config.head_dim,
-            ),
+            shape=_shape_of(config),
             grammars=Grammars(text, config.vocab_size),
         )
 
@@ -104,6 +99,23 @@ class HeldWeights:
         """Return parameters by name."""
         held = dict(self.module.named_parameters())
         return {name: held[name] for name in names}
+
+
+def _shape_of(config: Any) -> Decoder:
+    """Return what the emulated machine is asked for, from the configuration of a decoder."""
+    experts = config.experts
+    return Decoder(
+        dim=config.hidden_size,
+        ffn=config.filter_size,
+        layers=config.num_hidden_layers,
+        kv_dim=config.num_kv_heads * config.head_dim,
+        query_dim=config.num_heads * config.head_dim,
+        experts=1 if experts is None else experts.num_experts,
+        experts_per_token=1 if experts is None else experts.top_k,
+        shared_experts=0 if experts is None else experts.num_shared_experts,
+        is_gated=config.is_gated,
+        vocabulary=config.vocab_size,
+    )
 
 
 def load_model(place: Path) -> ServedModel:

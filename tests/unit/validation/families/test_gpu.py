@@ -102,7 +102,6 @@ def test_decoders_are_found_by_the_letters_of_their_names() -> None:
         (DECODE, {"dtype": "int4"}, "weights-not-16-bit"),
         (DECODE, {"workload": "GEMV", "unit": "ms"}, "no-family"),
         (DECODE, {"workload": "LLaMA3-8B end-to-end"}, "request-tokens-not-stated"),
-        (DECODE, {"workload": "Mistral-7B decode"}, "decoder-vocabulary-unknown"),
     ],
 )
 def test_requests_that_cannot_be_predicted_state_the_reason(

@@ -12,14 +12,13 @@ from waferstream.baselines.gpu import (
 from waferstream.core.errors import ConfigError
 from waferstream.machine.regions import Decoder
 
-LLAMA_8B = Decoder(dim=4096, ffn=14_336, layers=32, kv_dim=1024)
-VOCAB = 128_256
+LLAMA_8B = Decoder(dim=4096, ffn=14_336, layers=32, kv_dim=1024, vocabulary=128_256)
 
 
 @pytest.mark.parametrize(("gpus", "published"), [(1, 78.9), (8, 260.4), (16, 164.6)])
 def test_decode_s_per_token_meets_its_calibration_rows(gpus: int, published: float) -> None:
     """G0443 to G0445: more GPUs read faster, but two nodes add latency."""
-    seconds = decode_s_per_token(LLAMA_8B, VOCAB, 4096, gpus, WAFERLLM_TESTBED)
+    seconds = decode_s_per_token(LLAMA_8B, 4096, gpus, WAFERLLM_TESTBED)
     assert 1 / seconds == pytest.approx(published, rel=0.01)
 
 
@@ -32,9 +31,9 @@ def test_prefill_s_meets_its_calibration_rows(gpus: int, published: float) -> No
 
 def test_decode_s_per_token_on_one_gpu_is_its_hbm_traffic() -> None:
     """All weights, the head and the cache of 10 tokens, at the rate of its HBM."""
-    read_bytes = LLAMA_8B.weight_bytes + 2 * VOCAB * 4096 + LLAMA_8B.cache_bytes(10)
+    read_bytes = LLAMA_8B.weight_bytes + 2 * 128_256 * 4096 + LLAMA_8B.cache_bytes(10)
     hbm_bytes_per_s = DGX_A100.gpu.hbm_bandwidth_bytes_per_s * DGX_A100.gpu.hbm_share
-    alone_s = decode_s_per_token(LLAMA_8B, VOCAB, 10, 1, DGX_A100)
+    alone_s = decode_s_per_token(LLAMA_8B, 10, 1, DGX_A100)
     assert alone_s == pytest.approx(read_bytes / hbm_bytes_per_s)
 
 
@@ -46,9 +45,9 @@ def test_nvlink_speeds_up_prefill_on_eight_gpus() -> None:
 
 def test_request_s_is_prefill_plus_decoded_tokens() -> None:
     """Every token is taken at the mean context."""
-    whole = request_s(LLAMA_8B, VOCAB, 2048, 128, 8, WAFERLLM_TESTBED)
+    whole = request_s(LLAMA_8B, 2048, 128, 8, WAFERLLM_TESTBED)
     prompt = prefill_s(LLAMA_8B, 2048, 8, WAFERLLM_TESTBED)
-    token = decode_s_per_token(LLAMA_8B, VOCAB, 2048 + 64, 8, WAFERLLM_TESTBED)
+    token = decode_s_per_token(LLAMA_8B, 2048 + 64, 8, WAFERLLM_TESTBED)
     assert whole == pytest.approx(prompt + 128 * token)
 
 
@@ -58,7 +57,7 @@ def test_empty_request_is_refused() -> None:
         prefill_s(LLAMA_8B, 0, 1, DGX_A100)
     assert refused.value.where == "tokens"
     with pytest.raises(ConfigError) as refused:
-        decode_s_per_token(LLAMA_8B, VOCAB, 0, 1, DGX_A100)
+        decode_s_per_token(LLAMA_8B, 0, 1, DGX_A100)
     assert refused.value.where == "context"
     with pytest.raises(ConfigError) as refused:
         prefill_s(LLAMA_8B, 1, 0, DGX_A100)
