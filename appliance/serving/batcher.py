@@ -21,6 +21,7 @@ from appliance.serving.cache_directory import CacheDirectory
 from appliance.serving.fair_queue import FairQueue
 from appliance.serving.guide import MakeGuide, no_guide
 from appliance.serving.limits import Limits
+from appliance.serving.pace import Pace
 from appliance.serving.sampling import draw
 from appliance.serving.sequence import Sequence
 from waferstream.core.errors import ApplianceRuntimeJobTimeoutError, ApplianceRuntimeServerError
@@ -54,6 +55,7 @@ class Batcher:
         self._make_guide = make_guide
         self.cache = CacheDirectory(limits.cache_tokens, limits.page, now)
         self._now = now
+        self._pace = Pace(now)
         self._waiting = FairQueue(limits.waiting, limits.waiting_of_tenant)
         self._running: list[Sequence] = []
         self._planned: list[tuple[Sequence, Part]] = []
@@ -119,7 +121,7 @@ class Batcher:
         left = self.limits.step_tokens
         spare = min(left, self.limits.proposed_step_tokens) - sum(e.num_new for e in self._running)
         self._planned = []
-        for each in sorted(self._running, key=lambda each: not each.is_answering):
+        for each in sorted(self._pace.due(self._running), key=lambda e: not e.is_answering):
             proposed = proposals.get(each.request.name, ()) if each.is_answering else ()
             part = self._part(each, left, proposed[: max(0, spare)])
             if part.tokens:
@@ -190,6 +192,7 @@ class Batcher:
             return [AnswerEnded(request.name, "stop")]
         each.append(drawn.token)
         self._waiting.charge(request.tenant, 1)
+        self._pace.count(request.tenant, 1)
         if not each.is_whole and len(each.tokens) < each.longest:
             return [drawn]
         self._leave(each)

@@ -31,6 +31,8 @@ class Terms:
 
     tenant: str = ""
     tier: Tier = "default"
+    reserved_tokens_per_s: float = 0.0
+    """What the tenant has of the machine whatever others ask, in the tier priority."""
     settle: Callable[[Usage], None] = lambda _: None
     """Gets what the answer has used at each of its ends, of which the first counts."""
 
@@ -78,6 +80,8 @@ class Request:
     """Who asks. Tenants share steps fairly, and no keys and values."""
     priority: int = 0
     """Those of a higher one come first, and take the memory of others."""
+    reserved_tokens_per_s: float = 0.0
+    """The tokens of its tenant that others cannot take, if it has some reserved."""
     deadline_s: float | None = None
     """The longest time until the answer is complete; else it fails."""
     cache_key: str = ""

@@ -196,6 +196,7 @@ class Answers:
             grammar=question.grammar,
             tenant=terms.tenant,
             priority=_PRIORITIES[terms.tier],
+            reserved_tokens_per_s=terms.reserved_tokens_per_s,
             num_best=question.num_best or 0,
         )
         answer = Answer(

@@ -34,6 +34,7 @@ class Bill:
         tier: The tier of the answers.
         prompts: The tokens of their prompts; 0 for a prompt that another answer pays.
         settled: Gets what was used; None if the answers did not begin.
+        reserved_tokens_per_s: The throughput that others cannot take.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class Bill:
         tier: Tier,
         prompts: Sequence[int],
         settled: Callable[[Usage | None], None],
+        reserved_tokens_per_s: float = 0.0,
     ) -> None:
         self.tenant = tenant
         self.tier = tier
         self._prompts = prompts
         self._settled = settled
+        self._reserved_tokens_per_s = reserved_tokens_per_s
         self._used: dict[int, Usage] = {}
         self._is_open = True
         self._lock = threading.Lock()
@@ -61,7 +64,8 @@ class Bill:
 
     def terms(self, number: int) -> Terms:
         """Return the terms of one of the answers."""
-        return Terms(self.tenant, self.tier, partial(self._settle, number))
+        settle = partial(self._settle, number)
+        return Terms(self.tenant, self.tier, self._reserved_tokens_per_s, settle)
 
     def void(self) -> None:
         """Ask for nothing, as the answers did not begin."""
@@ -214,7 +218,8 @@ class KeyCaller:
             cost = self._price.nanodollars(prompt)
             row = AnswerRow(name, self.name, model, hold.tier, now_s, prompt, cost)
             self._begun[name] = _Begun(row, hold, refuse)
-        bill = Bill(self.name, hold.tier, prompts, partial(self._end, name))
+        reserved = self._account.key.reserved_tokens_per_s if hold.tier == "priority" else 0
+        bill = Bill(self.name, hold.tier, prompts, partial(self._end, name), reserved)
         try:
             await asyncio.wrap_future(self._writer.begin(row))
         except BaseException:
