@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from appliance.coordinator.cluster import Cluster
+from appliance.coordinator.roles import RecoverableRoles
 from appliance.local import LocalRoles
 from appliance.placement.cores import cores_of_host
 from appliance.placement.placer import Placement
@@ -13,6 +14,7 @@ from appliance.plan import ClusterPlan
 from appliance.recovery.replay import ReplayingCluster
 from appliance.recovery.restarts import Starter
 from appliance.spec import RuntimeSpec
+from csnode.inference.wafer import WaferSpec
 
 
 def start_cluster(
@@ -38,6 +40,21 @@ def start_cluster(
     if plan.autorestart is None:
         return starter.start()
     return ReplayingCluster(starter, plan.autorestart.max_num_restarts)
+
+
+def start_wafers(
+    specs: Sequence[WaferSpec], runtime: RuntimeSpec, session: str
+) -> RecoverableRoles:
+    """Start the wafers of a service, in this process or on Ray.
+
+    Raises:
+        ClusterJobInitError: They do not start.
+    """
+    if runtime.kind == "local":
+        return LocalRoles(specs)
+    from appliance.ray.roles import RecoverableRayRoles  # noqa: PLC0415  (takes half a second)
+
+    return RecoverableRayRoles(specs, runtime, session)
 
 
 @dataclass(frozen=True)

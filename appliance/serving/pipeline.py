@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 import torch
 
-from appliance.coordinator.roles import Roles
+from appliance.coordinator.roles import RecoverableRoles
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.inference.stage import Values
 from csnode.inference.wafer import (
@@ -18,9 +19,12 @@ from csnode.inference.wafer import (
     WeightSource,
 )
 from csnode.micro_batch import SramLedger
-from waferstream.core.errors import ConfigError
+from waferstream.core.errors import ConfigError, WaferStreamError
 from waferstream.core.program.extend import POSITIONS, ROWS, SCORES, TOKENS, ExtendProgram
-from waferstream.core.serving import Part
+from waferstream.core.roles.role import Command, Result
+from waferstream.core.serving import CacheLostError, Part
+
+log = logging.getLogger("waferstream")
 
 
 def wafer_specs(
@@ -36,7 +40,7 @@ def wafer_specs(
         raise ConfigError(
             "each wafer must have a layer",
             code="wafers-without-layers",
-            where="--num_wafers",
+            where="--wafers",
             value=num_wafers,
             rule=f"1 to {num_segments}, the layers with embedding and head",
         )
@@ -47,23 +51,34 @@ def wafer_specs(
     ]
 
 
+LOSSES = 3
+"""Losses of wafers that are mended with no step between them; one more ends the service."""
+
+
 class Pipeline:
-    """Extends sequences by tokens.
+    """Extends sequences by tokens. A wafer that is lost is replaced: CacheLostError says so.
 
     Args:
         roles: The wafers.
-        names: Those of the wafers, in the order in which tokens pass them.
+        specs: How they are built, in the order in which tokens pass them.
         memory: Where sequences lease the keys and values of their tokens.
         token_bytes: What a token takes there.
     """
 
     def __init__(
-        self, roles: Roles, names: Sequence[str], memory: SramLedger, token_bytes: int
+        self,
+        roles: RecoverableRoles,
+        specs: Sequence[WaferSpec],
+        memory: SramLedger,
+        token_bytes: int,
     ) -> None:
         self._roles = roles
-        self._names = names
+        self._specs = specs
+        self._names = [spec.name for spec in specs]
         self._memory = memory
         self._token_bytes = token_bytes
+        self._leased: set[str] = set()
+        self._num_losses = 0  # since the last step
 
     def extend(self, parts: Sequence[Part]) -> torch.Tensor:
         """Return the scores that the parts ask for, one part after the other, (N, vocabulary).
@@ -72,8 +87,7 @@ class Pipeline:
             ApplianceResourceExhausted: The memory has no room for the tokens.
         """
         for part in parts:
-            num_tokens = part.start + len(part.tokens)
-            self._memory.lease(part.sequence, num_tokens * self._token_bytes)
+            self._lease(part.sequence, part.start + len(part.tokens))
         rows = self.rows(parts).split([len(part.tokens) for part in parts])
         asked = zip(rows, parts, strict=True)
         return torch.cat([each[len(each) - part.num_scores :] for each, part in asked])
@@ -82,7 +96,8 @@ class Pipeline:
         """Return the scores after every token of the parts, (tokens, vocabulary)."""
         values = _inputs(parts)
         for name in self._names:
-            values = self._roles.do((name,), Extend(tuple(parts), values))[name]
+            values = self._do((name,), Extend(tuple(parts), values))[name]
+        self._num_losses = 0
         scores: torch.Tensor = values[SCORES][:, 0]
         return scores
 
@@ -92,17 +107,38 @@ class Pipeline:
         Raises:
             ApplianceResourceExhausted: The memory has no room for the tokens.
         """
-        self._memory.lease(target, tokens * self._token_bytes)
-        self._roles.do(self._names, CopySequence(source, target, tokens))
+        self._lease(target, tokens)
+        self._do(self._names, CopySequence(source, target, tokens))
 
     def forget(self, sequence: str) -> None:
         """Free what a sequence has, here and on the emulated wafers. Idempotent."""
-        self._roles.do(self._names, ForgetSequences(frozenset((sequence,))))
-        self._memory.lease(sequence, 0)
+        self._lease(sequence, 0)
+        self._do(self._names, ForgetSequences(frozenset((sequence,))))
 
     def close(self) -> None:
         """End the wafers. Idempotent."""
         self._roles.shutdown()
+
+    def _lease(self, sequence: str, tokens: int) -> None:
+        """Let a sequence have the memory of its tokens."""
+        self._memory.lease(sequence, tokens * self._token_bytes)
+        (self._leased.add if tokens else self._leased.discard)(sequence)
+
+    def _do(self, names: Collection[str], command: Command[Result]) -> Mapping[str, Result]:
+        """Let wafers do what a command says; replace those that are lost, and say so."""
+        try:
+            return self._roles.do(names, command)
+        except WaferStreamError as error:
+            self._num_losses += 1
+            lost = self._roles.abort()
+            if not lost or self._num_losses > LOSSES:
+                raise
+            log.warning("Replacing %s: %s", ", ".join(lost), error)
+            self._roles.rebuild(self._specs, lost)
+            for sequence in tuple(self._leased):
+                self._lease(sequence, 0)
+            self._roles.do(self._names, ForgetSequences(None))
+            raise CacheLostError from error
 
 
 def _inputs(parts: Sequence[Part]) -> Values:

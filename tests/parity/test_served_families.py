@@ -16,6 +16,7 @@ from tests.support.models.hugging_face_folder import CONTEXT, FAMILIES, OTHERS, 
 from waferstream.core.errors import CheckpointError, ConfigError, WaferStreamError
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.serving.answers import Answers, End, Piece, Question
+from waferstream.serving.deployment import Deployment
 
 PROMPT = "def class import é the print "
 GREEDY = Sampling(1, temperature=0)
@@ -27,7 +28,7 @@ def served(folder: Path) -> Iterator[Answers]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with Answers(folder) as answers:
+        with Answers(Deployment(folder)) as answers:
             yield answers
     finally:
         torch.set_num_threads(threads)
@@ -93,7 +94,7 @@ def test_what_would_be_another_model_is_refused(case: str, tmp_path: Path) -> No
     write_folder(tmp_path, case)
     code = "model-without-answers" if case == "opt" else "model-not-row-wise"
     with raises(ConfigError, code):
-        Answers(tmp_path)
+        Answers(Deployment(tmp_path))
 
 
 def test_weights_in_bfloat16_are_served_in_fp32(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_damaged_folder_is_refused(
     if content is not None:
         (tmp_path / file).write_text(content)
     with pytest.raises(WaferStreamError) as caught:
-        Answers(tmp_path)
+        Answers(Deployment(tmp_path))
     assert caught.value.code == code
 
 
@@ -185,4 +186,4 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     write_folder(tmp_path / "b", "qwen3")
     (tmp_path / "b" / "model.safetensors").rename(tmp_path / "a" / "model.safetensors")
     with pytest.raises((CheckpointError, ConfigError)):
-        Answers(tmp_path / "a")
+        Answers(Deployment(tmp_path / "a"))

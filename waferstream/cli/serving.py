@@ -7,6 +7,7 @@ import ipaddress
 import queue
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
 from waferstream.cli.accounts import run_accounts
@@ -14,9 +15,14 @@ from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.host.files import json_text
 
+if TYPE_CHECKING:
+    from waferstream.serving.deployment import Deployment
+
 COMMANDS = ("generate", "serve")
 
 _THREADS = "threads of a step; one is best on a host that does other work"
+
+_ENGINE = "what computes: torch, or the array of PEs in its order, for small models"
 
 _FILES = "folder that keeps files and batches of clients (default: until the service ends)"
 
@@ -43,6 +49,13 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
         )
         parser.add_argument("--prices", type=Path, help="YAML of prices by model; default: free")
     parser.add_argument("--threads", type=int, default=1, help=_THREADS)
+    parser.add_argument("--wafers", type=int, default=1, help="wafers that share the layers")
+    parser.add_argument(
+        "--runtime", choices=("local", "ray"), default="local", help="ray: a process for each wafer"
+    )
+    parser.add_argument(
+        "--engine", choices=("torch", "wafer", "wafer-cycles"), default="torch", help=_ENGINE
+    )
     return parser
 
 
@@ -88,7 +101,7 @@ def _generate(given: argparse.Namespace) -> int:
     _check_range("--top_p", given.top_p, least=1e-6, most=1.0)
     pieces: queue.Queue[object] = queue.Queue()
     sampling = Sampling(given.seed, given.temperature, given.top_p, given.top_k)
-    with Answers(given.model_dir) as answers:
+    with Answers(_deployment(given)) as answers:
         tokens = answers.model.text.encode(given.prompt)
         answers.ask(Question(tokens, sampling, given.max_tokens, given.stop), pieces.put)
         return _print_pieces(pieces, prints_json=given.json)
@@ -135,7 +148,10 @@ def _serve(given: argparse.Namespace) -> int:
     if given.accounts is None:
         _check_host(given.host)
     try:
-        from waferstream.serving.http.server import serve  # noqa: PLC0415  (starlette is an extra)
+        from waferstream.serving.http.server import (  # noqa: PLC0415  (starlette is an extra)
+            ServiceSettings,
+            serve,
+        )
     except ModuleNotFoundError as error:
         raise ConfigError(
             "serving must have its packages",
@@ -143,11 +159,19 @@ def _serve(given: argparse.Namespace) -> int:
             value=error.name,
             remedy="pip install 'waferstream[serve]'",
         ) from error
-    serve(
-        given.model_dir, given.host, given.port, given.files, lambda url: print(url, flush=True),
-        given.accounts, given.prices,
-    )  # fmt: skip
+    settings = ServiceSettings(given.host, given.port, given.files, given.accounts, given.prices)
+    serve(_deployment(given), settings, lambda url: print(url, flush=True))
     return 0
+
+
+def _deployment(given: argparse.Namespace) -> Deployment:
+    """Return how the model of a command is served."""
+    from appliance.spec import RuntimeSpec  # noqa: PLC0415  (imports torch: slow)
+    from csnode.engine.spec import EngineSpec  # noqa: PLC0415  (imports torch: slow)
+    from waferstream.serving.deployment import Deployment  # noqa: PLC0415  (likewise)
+
+    runtime, engine = RuntimeSpec(kind=given.runtime), EngineSpec(default=given.engine)
+    return Deployment(given.model_dir, given.wafers, runtime, engine)
 
 
 def _check_host(host: str) -> None:

@@ -7,19 +7,14 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
-from appliance.local import LocalRoles
 from appliance.serving.batcher import Batcher
 from appliance.serving.engine import Engine
 from appliance.serving.limits import Limits
-from appliance.serving.pipeline import Pipeline, wafer_specs
-from appliance.serving.proof import prove
 from appliance.serving.sampling import check_tokens
 from csnode.inference.cache import PAGE
 from csnode.micro_batch import SramLedger
-from waferstream.compiler.extend import compile_extend
 from waferstream.core.serving import (
     ANYBODY,
     AnswerEnded,
@@ -36,7 +31,8 @@ from waferstream.core.serving import (
     Usage,
 )
 from waferstream.serving.clock import EmulatedTime, ServiceClock
-from waferstream.serving.models.loading import HeldWeights, ServedModel, load_model
+from waferstream.serving.deployment import Deployment
+from waferstream.serving.models.loading import ServedModel, load_model
 from waferstream.serving.models.text import StopFilter
 
 CACHE_BYTES = 2 << 30
@@ -127,20 +123,17 @@ class Answers:
 
     watcher = Watcher()
 
-    def __init__(self, folder: Path) -> None:
-        self.model: ServedModel = load_model(folder)
+    def __init__(self, deployment: Deployment) -> None:
+        self.model: ServedModel = load_model(deployment.place)
         shape, context = self.model.shape, self.model.context
         self._clock = ServiceClock(shape, context)
         memory, token_bytes = SramLedger("serving", self._clock.sram_bytes), shape.cache_bytes(1)
         memory.lease("weights", shape.weight_bytes + 2 * shape.head_bytes)
-        program = compile_extend(self.model.scores, self.model.module)
-        specs = wafer_specs(program, HeldWeights(self.model.module))
-        wafers = Pipeline(LocalRoles(specs), [each.name for each in specs], memory, token_bytes)
-        prove(wafers, self.model.scores, self.model.vocabulary, context)
         pages = min(CACHE_BYTES // self.model.token_bytes, self._clock.cache_tokens) // PAGE
         self._limits = Limits(min(context, pages * PAGE), pages * PAGE, page=PAGE)
         batcher = Batcher(self._limits, make_guide=self.model.grammars.guide)
-        self._engine = Engine(wafers, batcher)
+        self._wafers = deployment.start(self.model, memory, token_bytes)
+        self._engine = Engine(self._wafers, batcher)
 
     def __enter__(self) -> Self:
         return self
@@ -166,6 +159,7 @@ class Answers:
     def close(self) -> None:
         """End; answers that are under way fail. Idempotent."""
         self._engine.close()
+        self._wafers.close()
 
     def most_tokens(self, question: Question) -> int:
         """Return the most tokens that the answer to a question may have."""

@@ -61,7 +61,7 @@ def make_pipeline(
     module = model or Decoder()
     specs = wafer_specs(compile_extend(module, module), HeldWeights(module), num_wafers, engine)
     ledger = memory or SramLedger("a pipeline", 10**6)
-    made = Pipeline(LocalRoles(specs), [each.name for each in specs], ledger, token_bytes)
+    made = Pipeline(LocalRoles(specs), specs, ledger, token_bytes)
     if is_proven:
         prove(made, module, VOCABULARY, CONTEXT)
     return made

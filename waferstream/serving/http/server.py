@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
@@ -14,6 +15,7 @@ from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.accounts.prices import FREE, read_price
 from waferstream.serving.answers import Answers
 from waferstream.serving.batches.files import files_folder
+from waferstream.serving.deployment import Deployment
 from waferstream.serving.http.app import make_app
 
 DRAIN_S = 30
@@ -23,39 +25,48 @@ BACKLOG = 1024
 """Connections that wait to be accepted."""
 
 
+@dataclass(frozen=True)
+class ServiceSettings:
+    """Where a service listens, and what it keeps.
+
+    Attributes:
+        host: An address; without accounts one of loopback.
+        port: 0 takes a free one.
+        files: Where files and batches of clients are kept; None keeps them until the end.
+        accounts: The file of accounts; None answers anybody.
+        prices: A file of prices by model; None asks for nothing.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    files: Path | None = None
+    accounts: Path | None = None
+    prices: Path | None = None
+
+
 def serve(
-    model_dir: Path,
-    host: str,
-    port: int,
-    files: Path | None,
-    listening: Callable[[str], None],
-    accounts_file: Path | None = None,
-    prices: Path | None = None,
+    deployment: Deployment, settings: ServiceSettings, listening: Callable[[str], None]
 ) -> None:
     """Serve a model until SIGINT or SIGTERM; answers that are under way end first.
 
     Args:
-        model_dir: The folder of the model.
-        host: An address; without accounts one of loopback.
-        port: 0 takes a free one.
-        files: Where files and batches of clients are kept; None keeps them until the end.
+        deployment: The model, and what answers.
+        settings: Where the service listens.
         listening: Gets a line that says where, once requests are answered.
-        accounts_file: The file of accounts; None answers anybody.
-        prices: A file of prices by model; None asks for nothing.
 
     Raises:
         ConfigError: The port is in use, or a folder or a file cannot be used.
     """
     with ExitStack() as stack:
-        listener = stack.enter_context(_bound(host, port))
-        folder = stack.enter_context(files_folder(files))
-        answers = stack.enter_context(Answers(model_dir))
+        listener = stack.enter_context(_bound(settings.host, settings.port))
+        folder = stack.enter_context(files_folder(settings.files))
+        answers = stack.enter_context(Answers(deployment))
         name = answers.model.name
-        price = FREE if prices is None else read_price(prices, name)
+        price = FREE if settings.prices is None else read_price(settings.prices, name)
         accounts = None
-        if accounts_file is not None:
-            accounts = stack.enter_context(Accounts(accounts_file, price))
-        place = f"http://{host}:{listener.getsockname()[1]}/v1"
+        if settings.accounts is not None:
+            accounts = stack.enter_context(Accounts(settings.accounts, price))
+        place = f"http://{settings.host}:{listener.getsockname()[1]}/v1"
         config = uvicorn.Config(
             make_app(answers, folder, accounts),
             log_level="warning",

@@ -13,7 +13,7 @@ from torch import nn
 from appliance.checkpoints.folder import CheckpointFolder
 from appliance.serving.proof import Scores
 from waferstream.config.phases import load_params
-from waferstream.core.errors import ConfigError
+from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.machine.regions import Decoder
 from waferstream.serving.models.gguf_file import PACKAGED, GgufFile, packaged_file
 from waferstream.serving.models.grammars import Grammars
@@ -116,6 +116,46 @@ def _shape_of(config: Any) -> Decoder:
         is_gated=config.is_gated,
         vocabulary=config.vocab_size,
     )
+
+
+@dataclass(frozen=True)
+class PlacedWeights:
+    """The parameters of the decoder at a place, which may be read in another process.
+
+    Attributes:
+        place: As of ``load_model``.
+        changed_ns: When its weights changed last, by which a wafer that is replaced knows them.
+    """
+
+    place: Path
+    changed_ns: int
+
+    @classmethod
+    def of(cls, place: Path, model: ServedModel) -> PlacedWeights:
+        """Return the weights of a model that was loaded from a place."""
+        return cls(place.absolute() if place.exists() else place, _changed_ns(model.weights))
+
+    def load(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """Return parameters by name.
+
+        Raises:
+            CheckpointError: They have changed.
+        """
+        model = load_model(self.place)
+        if _changed_ns(model.weights) != self.changed_ns:
+            raise CheckpointError(
+                "weights must stay as they are while they are served",
+                code="served-weights-changed",
+                where=str(model.weights),
+                remedy="start the service again",
+            )
+        return HeldWeights(model.module).load(names)
+
+
+def _changed_ns(path: Path) -> int:
+    """Return when a file, or a folder or a file in it, changed last."""
+    files = [path, *path.iterdir()] if path.is_dir() else [path]
+    return max(each.stat().st_mtime_ns for each in files)
 
 
 def load_model(place: Path) -> ServedModel:

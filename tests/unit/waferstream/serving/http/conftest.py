@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from tests.support.runs.served_folder import train_decoder
 from waferstream.serving.answers import Answers
+from waferstream.serving.deployment import Deployment
 from waferstream.serving.http.app import make_app
 
 
@@ -20,7 +21,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def answers(model_dir: Path) -> Iterator[Answers]:
-    with Answers(model_dir) as made:
+    with Answers(Deployment(model_dir)) as made:
         yield made
 
 
