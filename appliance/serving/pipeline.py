@@ -81,7 +81,7 @@ class Pipeline:
         self._num_losses = 0  # since the last step
 
     def extend(self, parts: Sequence[Part]) -> torch.Tensor:
-        """Return the scores that the parts ask for, one part after the other, (N, vocabulary).
+        """Return the scores that the parts ask for, one part after the other, fp32 (N, vocabulary).
 
         Raises:
             ApplianceResourceExhausted: The memory has no room for the tokens.
@@ -90,7 +90,7 @@ class Pipeline:
             self._lease(part.sequence, part.start + len(part.tokens))
         rows = self.rows(parts).split([len(part.tokens) for part in parts])
         asked = zip(rows, parts, strict=True)
-        return torch.cat([each[len(each) - part.num_scores :] for each, part in asked])
+        return torch.cat([each[len(each) - part.num_scores :] for each, part in asked]).float()
 
     def rows(self, parts: Sequence[Part]) -> torch.Tensor:
         """Return the scores after every token of the parts, (tokens, vocabulary)."""

@@ -17,7 +17,7 @@ class Scorer(Protocol):
     """
 
     def extend(self, parts: Sequence[Part]) -> torch.Tensor:
-        """Return the scores that the parts ask for, one part after the other, (N, vocabulary)."""
+        """Return the scores that the parts ask for, one part after the other, fp32 (N, V)."""
 
     def copy(self, source: str, target: str, tokens: int) -> None:
         """Let a sequence begin with the first tokens of another."""

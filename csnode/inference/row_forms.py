@@ -1,7 +1,8 @@
 """Products and functions in forms that give a row its bits in any company.
 
 - ``linear`` of torch gives a row other bits with 1, with 2 to 3 and with more rows; oneDNN's
-  product over a packed weight does not.
+  product over a packed weight does not. It is in fp32, in which products of bf16 are exact, as
+  many processors have no other.
 - Functions such as ``silu`` give the elements after the last whole vector of a tensor other bits,
   so rows are padded to whole vectors.
 """
@@ -25,13 +26,15 @@ def packed_product(
     weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the product of rows (N, inputs) with a weight (outputs, inputs)."""
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
-    return partial(_product, packed, bias)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().float().contiguous())
+    return partial(_product, packed, None if bias is None else bias.detach().float())
 
 
 def _product(packed: torch.Tensor, bias: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor:
-    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "none", [], "")
-    return product
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
+        rows.float(), packed, bias, "none", [], ""
+    )
+    return product.to(rows.dtype)
 
 
 def packed_expert_product(

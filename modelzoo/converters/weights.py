@@ -106,17 +106,18 @@ def _split(
 ) -> list[torch.Tensor]:
     """Return the parts of a weight of transformers that are ours.
 
-    Its size is compared first: a file of some bytes can state any number of equal elements.
+    They share its memory where their rule allows. Its size is compared first: a file of some bytes
+    can state any number of equal elements.
     """
-    if tensor.numel() != sum(map(prod, shapes)):
-        raise ValueError("another number of elements")
-    tensor = tensor.float()
+    if tensor.numel() != sum(map(prod, shapes)) or not tensor.is_floating_point():
+        raise ValueError("another number or type of elements")
     if by.is_transposed and tensor.ndim == 2:
         tensor = tensor.t()
     if by.interleaves_heads:
         parts_of_heads = tensor.unflatten(0, (section["num_heads"], len(shapes), -1))
         tensor = parts_of_heads.transpose(0, 1).flatten(0, 2)
-    tensor = tensor + by.offset
+    if by.offset:
+        tensor = (tensor.float() + by.offset).to(tensor.dtype)
     parts = tensor.split([shape[0] for shape in shapes] if len(shapes) > 1 else len(tensor))
     if by.pairs_neighbours:
         parts = tuple(_halves(part, section) for part in parts)

@@ -17,6 +17,7 @@ from waferstream.core.errors import CheckpointError, ConfigError, WaferStreamErr
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.serving.answers import Answers, End, Piece, Question
 from waferstream.serving.deployment import Deployment
+from waferstream.serving.models.loading import load_model
 
 PROMPT = "def class import é the print "
 GREEDY = Sampling(1, temperature=0)
@@ -105,6 +106,29 @@ def test_weights_in_bfloat16_are_served_in_fp32(tmp_path: Path) -> None:
         with torch.no_grad():
             found = answers.model.scores(tokens, torch.arange(tokens.shape[1])[None])
             torch.testing.assert_close(found, model(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_scores_in_bfloat16_are_those_of_transformers(case: str, tmp_path: Path) -> None:
+    """As close as theirs are to fp32: sums are rounded at other places."""
+    model = write_folder(tmp_path, case, dtype=torch.bfloat16)
+    served_model = load_model(tmp_path, torch.bfloat16)
+    tokens = torch.tensor([served_model.text.encode(PROMPT)])
+    with torch.no_grad():
+        found = served_model.scores(tokens, torch.arange(tokens.shape[1])[None]).float()
+        theirs = model(tokens).logits.float()
+        exact = model.float()(tokens).logits
+    rounding = (theirs - exact).abs().max()
+    assert (found - theirs).abs().max() <= 3 * rounding + 0.01 * exact.abs().max()
+
+
+@pytest.mark.parametrize("case", ["llama-3", "gemma2", "qwen3_moe"])
+def test_answers_in_bfloat16(case: str, tmp_path: Path) -> None:
+    """Each row has the same bits in any company, as the stage proves."""
+    write_folder(tmp_path, case, dtype=torch.bfloat16)
+    with Answers(Deployment(tmp_path, dtype="bfloat16")) as answers:
+        found, _ = answer(answers, answers.model.text.encode(PROMPT), most=10)
+        assert answer(answers, answers.model.text.encode(PROMPT), most=10)[0] == found
 
 
 def test_chat_follows_the_template(tmp_path: Path) -> None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 COMMANDS = ("generate", "serve")
 
+_DTYPES = ("float32", "bfloat16")
+
+_DTYPE = "of weights and activations"
+
 _THREADS = "threads of a step; one is best on a host that does other work"
 
 _ENGINE = "what computes: torch, or the array of PEs in its order, for small models"
@@ -49,6 +53,7 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
         )
         parser.add_argument("--prices", type=Path, help="YAML of prices by model; default: free")
     parser.add_argument("--threads", type=int, default=1, help=_THREADS)
+    parser.add_argument("--dtype", choices=_DTYPES, default=_DTYPES[0], help=_DTYPE)
     parser.add_argument("--wafers", type=int, default=1, help="wafers that share the layers")
     parser.add_argument(
         "--runtime", choices=("local", "ray"), default="local", help="ray: a process for each wafer"
@@ -171,7 +176,7 @@ def _deployment(given: argparse.Namespace) -> Deployment:
     from waferstream.serving.deployment import Deployment  # noqa: PLC0415  (likewise)
 
     runtime, engine = RuntimeSpec(kind=given.runtime), EngineSpec(default=given.engine)
-    return Deployment(given.model_dir, given.wafers, runtime, engine)
+    return Deployment(given.model_dir, given.wafers, runtime, engine, given.dtype)
 
 
 def _check_host(host: str) -> None:

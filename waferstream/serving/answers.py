@@ -30,6 +30,7 @@ from waferstream.core.serving import (
     TokenDrawn,
     Usage,
 )
+from waferstream.numerics.precision import DTYPES
 from waferstream.serving.clock import EmulatedTime, ServiceClock
 from waferstream.serving.deployment import Deployment
 from waferstream.serving.models.loading import ServedModel, load_model
@@ -124,7 +125,7 @@ class Answers:
     watcher = Watcher()
 
     def __init__(self, deployment: Deployment) -> None:
-        self.model: ServedModel = load_model(deployment.place)
+        self.model: ServedModel = load_model(deployment.place, DTYPES[deployment.dtype])
         shape, context = self.model.shape, self.model.context
         self._clock = ServiceClock(shape, context)
         memory, token_bytes = SramLedger("serving", self._clock.sram_bytes), shape.cache_bytes(1)

@@ -28,12 +28,14 @@ class Deployment:
         wafers: Wafers that share its layers.
         runtime: Whether they are in this process, or each in one of its own.
         engine: What computes their kernels.
+        dtype: Of weights and activations.
     """
 
     place: Path
     wafers: int = 1
     runtime: RuntimeSpec = LOCAL
     engine: EngineSpec = TORCH
+    dtype: str = "float32"
 
     def start(self, model: ServedModel, memory: SramLedger, token_bytes: int) -> Pipeline:
         """Start the wafers of a model that was loaded from here, and prove that rows are steady.

@@ -15,6 +15,7 @@ from appliance.serving.proof import Scores
 from waferstream.config.phases import load_params
 from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.machine.regions import Decoder
+from waferstream.numerics.precision import DTYPES, NAMES
 from waferstream.serving.models.gguf_file import PACKAGED, GgufFile, packaged_file
 from waferstream.serving.models.grammars import Grammars
 from waferstream.serving.models.text import ByteText, Text
@@ -75,6 +76,7 @@ class ServedModel:
             return found
 
         width = config.num_heads * config.head_dim
+        itemsize = next(module.parameters()).dtype.itemsize
         return cls(
             name=folder.resolve().name,
             weights=weights,
@@ -83,7 +85,7 @@ class ServedModel:
             text=text,
             vocabulary=config.vocab_size,
             context=config.max_position_embeddings,
-            token_bytes=2 * 4 * config.num_hidden_layers * width,
+            token_bytes=2 * itemsize * config.num_hidden_layers * width,
             shape=_shape_of(config),
             grammars=Grammars(text, config.vocab_size),
         )
@@ -124,16 +126,20 @@ class PlacedWeights:
 
     Attributes:
         place: As of ``load_model``.
+        dtype: The name of that of the model.
         changed_ns: When its weights changed last, by which a wafer that is replaced knows them.
     """
 
     place: Path
+    dtype: str
     changed_ns: int
 
     @classmethod
     def of(cls, place: Path, model: ServedModel) -> PlacedWeights:
         """Return the weights of a model that was loaded from a place."""
-        return cls(place.absolute() if place.exists() else place, _changed_ns(model.weights))
+        found = place.absolute() if place.exists() else place
+        dtype = next(model.module.parameters()).dtype
+        return cls(found, NAMES[dtype], _changed_ns(model.weights))
 
     def load(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return parameters by name.
@@ -141,7 +147,7 @@ class PlacedWeights:
         Raises:
             CheckpointError: They have changed.
         """
-        model = load_model(self.place)
+        model = load_model(self.place, DTYPES[self.dtype])
         if _changed_ns(model.weights) != self.changed_ns:
             raise CheckpointError(
                 "weights must stay as they are while they are served",
@@ -158,31 +164,34 @@ def _changed_ns(path: Path) -> int:
     return max(each.stat().st_mtime_ns for each in files)
 
 
-def load_model(place: Path) -> ServedModel:
-    """Load a model in fp32.
+def load_model(place: Path, dtype: torch.dtype = torch.float32) -> ServedModel:
+    """Load a model. Weights that have its dtype are mapped from their files, not copied.
 
     Args:
         place: The folder of a run, one of Hugging Face, a GGUF file, or the name of a model that a
             package holds (``PACKAGED``).
+        dtype: Of weights and activations.
 
     Raises:
         ConfigError: There is no model that answers.
         CheckpointError: Its weights are damaged, or of another model.
     """
     if str(place) in PACKAGED and not place.exists():
-        return _of_gguf(packaged_file(str(place)), name=str(place))
+        return _of_gguf(packaged_file(str(place)), str(place), dtype)
     if place.suffix == ".gguf":
-        return _of_gguf(place, name=place.stem)
-    return _of_hugging_face(place) if (place / "config.json").is_file() else _of_run(place)
+        return _of_gguf(place, place.stem, dtype)
+    if (place / "config.json").is_file():
+        return _of_hugging_face(place, dtype)
+    return _of_run(place, dtype)
 
 
-def _of_run(folder: Path) -> ServedModel:
+def _of_run(folder: Path, dtype: torch.dtype) -> ServedModel:
     """Load the newest checkpoint of a folder into the model that was trained."""
     init = load_params(_params_of(folder)).trainer.init
     checkpoint = CheckpointFolder(folder, init.checkpoint.checkpoint_name).newest()
     if checkpoint is None:
         raise _nothing(folder, "a checkpoint")
-    module = make_model(init).eval()
+    module = make_model(init).eval().to(dtype)
     served = ServedModel.of(module, checkpoint, folder, ByteText())
     if served.vocabulary != ByteText.vocabulary:
         tokens = f"{served.vocabulary} tokens, of an unknown tokenizer"
@@ -191,28 +200,31 @@ def _of_run(folder: Path) -> ServedModel:
     return served
 
 
-def _of_hugging_face(folder: Path) -> ServedModel:
+def _of_hugging_face(folder: Path, dtype: torch.dtype) -> ServedModel:
     """Load a folder that transformers has written."""
-    module = _converted(folder, read_json(folder / "config.json"), read_hf(folder))
+    module = _converted(folder, read_json(folder / "config.json"), read_hf(folder), dtype)
     return ServedModel.of(module, folder, folder, TokenizedText.of_folder(folder))
 
 
-def _of_gguf(path: Path, name: str) -> ServedModel:
+def _of_gguf(path: Path, name: str, dtype: torch.dtype) -> ServedModel:
     """Load a file of llama.cpp."""
     file = GgufFile(path)
-    module = _converted(path, file.config(), file.weights())
+    module = _converted(path, file.config(), file.weights(), dtype)
     return replace(ServedModel.of(module, path, path, file.text()), name=name)
 
 
-def _converted(place: Path, config: Mapping[str, Any], theirs: Weights) -> nn.Module:
-    """Return our model of a config.json with their weights in fp32."""
+def _converted(
+    place: Path, config: Mapping[str, Any], theirs: Weights, dtype: torch.dtype
+) -> nn.Module:
+    """Return our model of a config.json with their weights."""
     kind = str(config.get("model_type"))
     if kind not in CONVERSIONS:
         raise _no_answers(place, f"model_type {kind}", CONVERSIONS.rule)
     section = CONVERSIONS[kind].section(config)
     weights = CONVERSIONS[kind].to_ours(theirs, section)
-    module = build_model(section, seed=0)
-    fill(module, {name: weight.float() for name, weight in weights.items()}, place)
+    with torch.device("meta"):
+        module = build_model(section, seed=0)
+    fill(module, {name: each.to(dtype) for name, each in weights.items()}, place, copies=False)
     return module.eval()
 
 

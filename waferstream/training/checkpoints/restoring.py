@@ -135,14 +135,18 @@ def load_weights(model: nn.Module, path: Path | str) -> None:
     fill(model, cstorch.load(path).get("model", {}), path)
 
 
-def fill(model: nn.Module, weights: Mapping[str, Any], path: Path | str) -> None:
+def fill(
+    model: nn.Module, weights: Mapping[str, Any], path: Path | str, *, copies: bool = True
+) -> None:
     """Fill a model of this process with weights that were read from a path.
+
+    Without copies the weights themselves become those of the model, as where a file is mapped.
 
     Raises:
         CheckpointError: They are not of this model.
     """
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict(weights, assign=not copies)
     except RuntimeError as error:  # which lists all differences
         raise CheckpointError(
             "the checkpoint does not match the model",

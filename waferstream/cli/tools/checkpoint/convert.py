@@ -56,7 +56,8 @@ def _convert(given: argparse.Namespace) -> int:
         if given.drop_unmatched_keys:
             weights = family.matched(weights, section)
         written = [_new(folder / f"{given.checkpoint.stem.split('.')[0]}_to_cs.mdl")]
-        write_weights(written[0], family.to_ours(weights, section), {"global_step": 0})
+        ours = {name: weight.float() for name, weight in family.to_ours(weights, section).items()}
+        write_weights(written[0], ours, {"global_step": 0})
     return tell_paths(given, *written, config)
 
 
