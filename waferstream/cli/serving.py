@@ -1,11 +1,12 @@
-"""``waferstream generate`` and ``waferstream serve``: answers of a trained model."""
+"""``waferstream generate``, ``serve`` and ``batch``: answers of a trained model."""
 
 from __future__ import annotations
 
 import argparse
 import ipaddress
 import queue
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from waferstream.host.files import json_text
 if TYPE_CHECKING:
     from waferstream.serving.deployment import Deployment
 
-COMMANDS = ("generate", "serve")
+COMMANDS = ("generate", "serve", "batch")
 
 _DTYPES = ("float32", "bfloat16")
 
@@ -27,6 +28,8 @@ _DTYPE = "of weights and activations"
 _THREADS = "threads of a step; one is best on a host that does other work"
 
 _ENGINE = "what computes: torch, or the array of PEs in its order, for small models"
+
+_OUT = "file of the answers, which goes on where it ends; beside it .errors.jsonl"
 
 _FILES = "folder that keeps files and batches of clients (default: until the service ends)"
 
@@ -42,6 +45,9 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
     )
     if command == "generate":
         _add_request(parser)
+    elif command == "batch":
+        parser.add_argument("file", type=Path, help="requests, a line of JSON each")
+        parser.add_argument("--out", type=Path, required=True, help=_OUT)
     else:
         parser.add_argument(
             "--host", default="127.0.0.1", help="address; without --accounts one of loopback"
@@ -93,7 +99,7 @@ def run_serving(words: Sequence[str]) -> int:
     import torch  # noqa: PLC0415  (slow)
 
     torch.set_num_threads(given.threads)
-    return _generate(given) if command == "generate" else _serve(given)
+    return {"generate": _generate, "serve": _serve, "batch": _batch}[command](given)
 
 
 def _generate(given: argparse.Namespace) -> int:
@@ -152,11 +158,30 @@ def _serve(given: argparse.Namespace) -> int:
     """Serve until a signal comes; requests that are under way then end first."""
     if given.accounts is None:
         _check_host(given.host)
-    try:
+    with _needing_packages():
         from waferstream.serving.http.server import (  # noqa: PLC0415  (starlette is an extra)
             ServiceSettings,
             serve,
         )
+    settings = ServiceSettings(given.host, given.port, given.files, given.accounts, given.prices)
+    serve(_deployment(given), settings, lambda url: print(url, flush=True))
+    return 0
+
+
+def _batch(given: argparse.Namespace) -> int:
+    """Answer a file of requests; return 1 if some were refused."""
+    with _needing_packages():
+        from waferstream.serving.http.offline import answer_file  # noqa: PLC0415  (an extra)
+    summary = answer_file(_deployment(given), given.file, given.out)
+    print(json_text(summary))
+    return 1 if summary.failed else 0
+
+
+@contextmanager
+def _needing_packages() -> Iterator[None]:
+    """Raise ConfigError if packages of the extra ``serve`` are not there."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise ConfigError(
             "serving must have its packages",
@@ -164,9 +189,6 @@ def _serve(given: argparse.Namespace) -> int:
             value=error.name,
             remedy="pip install 'waferstream[serve]'",
         ) from error
-    settings = ServiceSettings(given.host, given.port, given.files, given.accounts, given.prices)
-    serve(_deployment(given), settings, lambda url: print(url, flush=True))
-    return 0
 
 
 def _deployment(given: argparse.Namespace) -> Deployment:

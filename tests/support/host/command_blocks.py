@@ -23,6 +23,7 @@ NOT_RUN = {
     "python -m scripts.scaling_curve --params params.yaml --num_csx 1,2,4,8 --out scaling": "eight "
     "minutes; tests/unit/waferstream/scaling/test_experiment.py runs a smaller one",
     "waferstream generate": "it needs a trained model; tests/integration/test_serving.py trains one",
+    "waferstream batch": "it needs a trained model; tests/integration/test_batch.py trains one",
     "waferstream serve": "it ends with a signal; tests/integration/test_serving.py sends it one",
     "python -m validation": "it writes the documents themselves; tests/unit/validation runs it",
 }

@@ -147,7 +147,7 @@ class BatchQueue:
             try:
                 run.recover()
                 batch = self._with_files(batch.counting(run.progress))
-            except OSError as error:
+            except (OSError, WaferStreamError) as error:
                 log.warning("answers of %s cannot be kept: %s", batch.id, error)
         self._runs.pop(batch.id, None)
         self._change(batch)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from waferstream.core.errors import ApplianceRuntimeServerError
+from waferstream.core.errors import ApplianceRuntimeServerError, ConfigError
 from waferstream.serving.batches.lines import Line, lines_of
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[tuple[int, Mapping[str, Any]]]]
@@ -28,6 +28,9 @@ AHEAD = 64
 """The most requests that are asked, or wait for an earlier one to be written."""
 
 _UNAVAILABLE = 503
+
+_BEGIN = b'{"id": "batch_req_'
+"""How every record begins."""
 
 
 @dataclass
@@ -73,9 +76,11 @@ class BatchRun:
 
         Raises:
             ApplianceRuntimeServerError: Nothing is answered any more.
+            ConfigError: The files have something else than answers to these requests.
             OSError: An answer cannot be written.
         """
         written = self.recover()
+        self._check_names(written)
         asked: deque[asyncio.Task[dict[str, Any]]] = deque()
         with ExitStack() as stack:
             results, errors = (stack.enter_context(path.open("ab")) for path in self._paths)
@@ -94,23 +99,34 @@ class BatchRun:
                 await asyncio.gather(*asked, return_exceptions=True)
 
     def recover(self) -> set[str]:
-        """Cut torn records off the answers that are there; return the names of the others."""
+        """Cut torn records off the answers that are there; return the names of the others.
+
+        Raises:
+            ConfigError: A file has something else than answers.
+        """
         self.progress = Progress()
         names: set[str] = set()
         for path in self._paths:
             path.touch(mode=0o600)
             with path.open("rb+") as file:
                 end = 0
-                for raw in file:
-                    try:
-                        record = json.loads(raw)
-                        names.add(record["custom_id"])
-                        self.progress.add(record)
-                    except (ValueError, KeyError, TypeError):
+                for number, raw in enumerate(file, 1):
+                    if _is_torn(raw):
                         break
+                    record = _record(raw, path, number)
+                    names.add(record["custom_id"])
+                    self.progress.add(record)
                     end += len(raw)
                 file.truncate(end)
         return names
+
+    def _check_names(self, written: set[str]) -> None:
+        """Raise ConfigError if answers that are there belong to no request of the file."""
+        if not written:
+            return
+        asked = {line.custom_id for _, line in lines_of(self._source) if isinstance(line, Line)}
+        if foreign := written - asked:
+            raise _foreign(self._paths[0], f"an answer to {min(foreign)!r}")
 
     def give_up(self, code: str, message: str) -> None:
         """Write an error for every request whose answer is not there."""
@@ -139,6 +155,32 @@ class BatchRun:
         file.write(json.dumps(record).encode() + b"\n")
         file.flush()
         self.progress.add(record)
+
+
+def _is_torn(raw: bytes) -> bool:
+    """Return whether a line is the begin of a record that was not written to its end."""
+    return not raw.endswith(b"\n") and raw[: len(_BEGIN)] == _BEGIN[: len(raw)]
+
+
+def _record(raw: bytes, path: Path, number: int) -> dict[str, Any]:
+    """Return a record that was written."""
+    try:
+        record = json.loads(raw)
+        assert isinstance(record["custom_id"], str)
+        Progress().add(record)
+    except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
+        raise _foreign(path, f"line {number}") from error
+    return dict(record)
+
+
+def _foreign(path: Path, value: str) -> ConfigError:
+    return ConfigError(
+        "a file of answers must have those of its requests, or nothing",
+        code="answers-of-another-file",
+        where=str(path),
+        value=value,
+        remedy="name another file",
+    )
 
 
 def _about(line: Line) -> dict[str, str]:

@@ -48,11 +48,12 @@ class Completions:
         return await self._answer(request, CompletionRequest)
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Answer a request that came in a batch; return a status and a body."""
+        """Answer a request of a batch, after all others; return a status and a body."""
         try:
             asked = checked(body, KINDS[path])
             if asked.stream:
                 raise invalid("stream", "stream must be false in a batch")
+            asked = asked.model_copy(update={"service_tier": "flex"})
             choices, shape = await self._begun(asked, Anybody())
             try:
                 return 200, await collected(choices, shape)

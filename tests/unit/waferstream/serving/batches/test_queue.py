@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.errors import raises
+from waferstream.core.errors import ConfigError
 from waferstream.serving.batches import batch as batches
 from waferstream.serving.batches.batch import Batch
 from waferstream.serving.batches.files import FileStore
@@ -155,3 +157,22 @@ def test_batch_that_was_being_cancelled_is_cancelled_after_a_restart(tmp_path: P
     found = asyncio.run(restart())
     assert found is not None
     assert found.status == "cancelled"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        b"notes of mine",
+        b'{"custom_id": "0", "url": "/x"}\n',
+        b'{"id": "batch_req_1", "custom_id": "0", "response": null}\nmore\n',
+        b'{"id": "batch_req_1", "custom_id": "other", "response": null, "error": {}}\n',
+    ],
+)
+def test_file_of_something_else_is_left_as_it_is(tmp_path: Path, found: bytes) -> None:
+    store = FileStore(tmp_path)
+    source = store.content(added(store, 2).input_file_id)
+    out = tmp_path / "out.jsonl"
+    out.write_bytes(found)
+    with raises(ConfigError, "answers-of-another-file"):
+        asyncio.run(BatchRun(source, out, tmp_path / "errors", never).run())
+    assert out.read_bytes() == found

@@ -147,7 +147,7 @@ def test_batch_goes_on_after_a_restart(answers: Answers, tmp_path: Path) -> None
     (written,) = tmp_path.glob("file-*-results.jsonl")
     before = written.read_bytes()
     assert done <= before.count(b"\n") < len(lines)
-    written.write_bytes(before + b'{"id": "torn')
+    written.write_bytes(before + b'{"id": "batch_req_torn')
     with TestClient(make_app(answers, tmp_path)) as client:
         api = openai_client(client)
         batch = ended(api, name)
