@@ -27,6 +27,10 @@ FOLDER_BYTES = 8 << 30
 """The most that all files have together."""
 
 
+_NAME = 255
+"""The most characters of the name that a client gives a file."""
+
+
 class StoredFile(BaseModel):
     """What is known of a file, as OpenAI's clients read it."""
 
@@ -89,7 +93,11 @@ class FileStore:
         """Let a file be there, whose content was written."""
         size = self.content(name).stat().st_size
         file = StoredFile(
-            id=name, bytes=size, created_at=int(time.time()), filename=filename, purpose=purpose
+            id=name,
+            bytes=size,
+            created_at=int(time.time()),
+            filename=filename[:_NAME],
+            purpose=purpose,
         )
         write_json(self._folder / f"{name}.json", file.model_dump())
         self._files[name] = file

@@ -11,12 +11,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from waferstream.core.errors import WaferStreamError
+from waferstream.core.errors import ApplianceResourceExhausted, WaferStreamError
 from waferstream.host.files import write_json
 from waferstream.serving.batches.batch import Batch, RequestCounts
 from waferstream.serving.batches.files import FileStore
 from waferstream.serving.batches.lines import Fault, checked
 from waferstream.serving.batches.running import Ask, BatchRun
+
+MOST_WAITING = 100
+"""The most batches that have not ended."""
 
 log = logging.getLogger("waferstream")
 
@@ -67,8 +70,17 @@ class BatchQueue:
         """Let a batch wait for its turn.
 
         Raises:
+            ApplianceResourceExhausted: Too many wait.
             OSError: It cannot be kept.
         """
+        if len(self._tasks) >= MOST_WAITING:
+            raise ApplianceResourceExhausted(
+                "batches must wait for those before them",
+                code="too-many-batches",
+                value=len(self._tasks),
+                rule=f"at most {MOST_WAITING} that have not ended",
+                remedy="wait for one of them, or cancel it",
+            )
         self._write(batch)
         self._batches[batch.id] = batch
         self._begin(batch)
@@ -93,10 +105,14 @@ class BatchQueue:
         """Do what is to be done of a batch, and keep what has become of it."""
         try:
             ended = await self._outcome(self._batches[name])
-        except Exception as error:
+        except (OSError, WaferStreamError) as error:
             log.warning("%s has failed: %s", name, error)
             code = error.code if isinstance(error, WaferStreamError) else "storage_failed"
             ended = self._batches[name].now("failed", [Fault(code, str(error))])
+        except Exception:
+            log.exception("%s has failed", name)
+            fault = Fault("internal_error", "the service has failed here")
+            ended = self._batches[name].now("failed", [fault])
         self._end(ended)
 
     async def _outcome(self, batch: Batch) -> Batch:

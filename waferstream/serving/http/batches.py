@@ -9,11 +9,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from waferstream.core.errors import WaferStreamError
 from waferstream.serving.batches.batch import Batch
 from waferstream.serving.batches.files import FileStore
 from waferstream.serving.batches.queue import BatchQueue
 from waferstream.serving.http.bodies import read
-from waferstream.serving.http.errors import RefusedError, error_body, invalid, not_found
+from waferstream.serving.http.errors import RefusedError, error_body, invalid, not_found, refusal
 from waferstream.serving.http.files import not_kept, page
 
 Word = Annotated[str, Field(max_length=512)]
@@ -54,6 +55,8 @@ class Batches:
         batch = Batch.new(asked.endpoint, file.id, asked.metadata)
         try:
             self._batches.add(batch)
+        except WaferStreamError as error:
+            raise refusal(error) from error
         except OSError as error:
             raise not_kept(error) from error
         return JSONResponse(batch.model_dump())

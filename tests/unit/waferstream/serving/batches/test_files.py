@@ -23,6 +23,10 @@ def test_files_are_found_again(tmp_path: Path) -> None:
     assert FileStore(tmp_path).all() == []
 
 
+def test_long_name_is_cut(tmp_path: Path) -> None:
+    assert len(FileStore(tmp_path).add(io.BytesIO(b"{}"), "x" * 10_000).filename) == 255
+
+
 def test_full_disk_leaves_nothing(tmp_path: Path) -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:

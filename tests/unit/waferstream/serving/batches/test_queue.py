@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.support.errors import raises
-from waferstream.core.errors import ConfigError
+from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.serving.batches import batch as batches
+from waferstream.serving.batches import queue as queue_module
 from waferstream.serving.batches.batch import Batch
 from waferstream.serving.batches.files import FileStore
 from waferstream.serving.batches.queue import BatchQueue
@@ -176,3 +177,28 @@ def test_file_of_something_else_is_left_as_it_is(tmp_path: Path, found: bytes) -
     with raises(ConfigError, "answers-of-another-file"):
         asyncio.run(BatchRun(source, out, tmp_path / "errors", never).run())
     assert out.read_bytes() == found
+
+
+def test_bug_of_the_service_fails_the_batch_alone(tmp_path: Path) -> None:
+    async def broken(path: str, body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        raise ZeroDivisionError
+
+    batch, _ = ended(tmp_path, broken)
+    assert batch.status == "failed"
+    assert batch.errors is not None
+    assert batch.errors.data[0].code == "internal_error"
+
+
+def test_batches_that_wait_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "MOST_WAITING", 2)
+
+    async def add() -> None:
+        store = FileStore(tmp_path)
+        queue = BatchQueue(tmp_path, store, never)
+        async with queue.running():
+            queue.add(added(store, 1))
+            queue.add(added(store, 1))
+            with raises(ApplianceResourceExhausted, "too-many-batches"):
+                queue.add(added(store, 1))
+
+    asyncio.run(add())
