@@ -174,6 +174,7 @@ def test_file_has_one_service(served: Served, capsys: pytest.CaptureFixture[str]
         (("keys", "revoke", "nobody"), "no-such-key"),
         (("keys", "create", "x", "--tokens_per_day", "0"), "out-of-range"),
         (("keys", "create", "x", "--balance", "much"), "out-of-range"),
+        (("keys", "create", "../x"), "out-of-range"),
         (("keys", "pay", "anne"), "out-of-range"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,12 @@ from typing import Any
 from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.serving.accounts.keys import NANODOLLARS, Key, RateLimits, digest_of, new_secret
-from waferstream.serving.accounts.store import Store
+from waferstream.serving.accounts.store import Store, not_open
 
 COMMANDS = ("keys", "usage")
+
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+"""Names of keys: they stand in logs and lists."""
 
 FILE = Path("accounts.db")
 """Where the commands look for accounts unless they are told."""
@@ -72,13 +76,7 @@ def run_accounts(words: Sequence[str]) -> int:
         with closing(Store(given.accounts)) as store:
             result = _usage(store, given) if command == "usage" else _keys(store, given)
     except sqlite3.Error as error:
-        raise ConfigError(
-            "the accounts must be readable, and writable for a change",
-            code="accounts-not-open",
-            where=str(given.accounts),
-            rule=str(error),
-            remedy="look at the disk, and at who locks the file",
-        ) from error
+        raise not_open(given.accounts, error) from error
     print(json_text(result) if given.json else "\n".join(_lines(result)))
     return 0
 
@@ -91,7 +89,7 @@ def _keys(store: Store, given: argparse.Namespace) -> Any:
     if given.action == "create":
         return _create(store, given)
     if given.action == "pay":
-        is_there = store.pay(given.name, _nanodollars(given.balance or ""))
+        is_there = store.pay(given.name, _nanodollars(given.balance or "0", least=1))
     else:
         is_there = store.revoke(given.name, time.time())
     if not is_there:
@@ -106,6 +104,13 @@ def _keys(store: Store, given: argparse.Namespace) -> Any:
 
 def _create(store: Store, given: argparse.Namespace) -> dict[str, Any]:
     """Add a key; return it with its secret, which is nowhere else."""
+    if not NAME.fullmatch(given.name):
+        raise ConfigError(
+            "the name of a key must be a short word",
+            code="out-of-range",
+            value=given.name,
+            rule="1 to 64 letters, digits, dots, hyphens and underscores",
+        )
     limits = {each.name: getattr(given, each.name) for each in fields(RateLimits)}
     for name, value in {**limits, "reserved_tokens_per_s": given.reserved_tokens_per_s}.items():
         least = 0 if name == "reserved_tokens_per_s" else 1
@@ -130,18 +135,18 @@ def _create(store: Store, given: argparse.Namespace) -> dict[str, Any]:
     return {"name": key.name, "key": secret}
 
 
-def _nanodollars(dollars: str) -> int:
+def _nanodollars(dollars: str, least: int = 0) -> int:
     try:
         value = Decimal(dollars) * NANODOLLARS
     except InvalidOperation:
         value = Decimal("NaN")
-    if not value.is_finite() or value <= 0 or value != int(value) or value >= 2**62:
+    if not value.is_finite() or value < least or value != int(value) or value >= 2**62:
         raise ConfigError(
             "--balance must be an amount of dollars",
             code="out-of-range",
             where="--balance",
             value=dollars,
-            rule="above 0, with nine digits after the point at most",
+            rule="above 0 to pay, with nine digits after the point at most",
         )
     return int(value)
 

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS answers (
     prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
     completion_tokens INTEGER NOT NULL, nanodollars INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS answers_in_time ON answers (began_s);
+CREATE INDEX IF NOT EXISTS answers_of_key ON answers (key, began_s);
 """
 
 _COLUMNS = "name, digest, created_s, limits, reserved_tokens_per_s, paid_nanodollars, revoked_s"
@@ -81,19 +81,23 @@ class Store:
         file: It is made if need be, for its user alone.
 
     Raises:
-        ConfigError: It is no file of accounts, or of another version.
-        sqlite3.Error: It cannot be opened; so do all methods fail that cannot read or write.
+        ConfigError: It is no file of accounts, of another version, or cannot be opened.
+
+    Methods that cannot read or write raise sqlite3.Error, and leave all as it was.
     """
 
     def __init__(self, file: Path) -> None:
         with suppress(FileExistsError):  # closing one that is in use would end its locks
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        self._connection = sqlite3.connect(file, timeout=BUSY_S, check_same_thread=False)
+        self._file, self._inode = file, file.stat().st_ino
         try:
-            self._prepare(file)
-        except BaseException:
-            self._connection.close()
-            raise
+            self._connection = sqlite3.connect(file, timeout=BUSY_S, check_same_thread=False)
+            with ExitStack() as stack:
+                stack.callback(self._connection.close)
+                self._prepare(file)
+                stack.pop_all()
+        except sqlite3.Error as error:
+            raise not_open(file, error) from error
 
     def _prepare(self, file: Path) -> None:
         """Make the tables of a new file; check an old one."""
@@ -166,6 +170,7 @@ class Store:
             begun: Answers that begin.
             void: Names of answers that did not begin.
         """
+        self._check_there()
         with self._connection:
             self._connection.executemany(
                 "INSERT INTO answers VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?)", map(_values, begun)
@@ -213,6 +218,15 @@ class Store:
         with self._connection:
             return self._connection.execute(statement, values).rowcount == 1
 
+    def _check_there(self) -> None:
+        """Raise sqlite3.Error if the file was removed, where SQLite would write on unseen."""
+        try:
+            is_there = self._file.stat().st_ino == self._inode
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise sqlite3.OperationalError(f"{self._file} was removed or replaced")
+
     def _version_of_data(self) -> int:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         return int(version)
@@ -221,6 +235,17 @@ class Store:
 def _values(row: AnswerRow) -> Sequence[object]:
     usage = asdict(row.usage).values()
     return (row.name, row.key, row.model, row.tier, row.began_s, *usage, row.nanodollars)
+
+
+def not_open(file: Path, error: sqlite3.Error) -> ConfigError:
+    """Return the error of a file that cannot be read or written."""
+    return ConfigError(
+        "the accounts must be readable and writable",
+        code="accounts-not-open",
+        where=str(file),
+        rule=str(error),
+        remedy="look at the disk, and at who locks the file",
+    )
 
 
 def _foreign(file: Path, rule: str) -> ConfigError:

@@ -54,9 +54,11 @@ def failure(error: WaferStreamError) -> tuple[int, dict[str, Any]]:
 
 def refusal(error: WaferStreamError) -> RefusedError:
     """Return the refusal by an error of ours, with the time after which one may ask again."""
-    retry_s = error.retry_after_s if isinstance(error, RequestRefused) else None
+    status, body = failure(error)
+    is_busy = status in {429, 503}
+    retry_s = error.retry_after_s if isinstance(error, RequestRefused) else 1 if is_busy else None
     headers = None if retry_s is None else {"retry-after": str(math.ceil(retry_s))}
-    return RefusedError(*failure(error), headers)
+    return RefusedError(status, body, headers)
 
 
 def refused(error: RefusedError) -> Response:

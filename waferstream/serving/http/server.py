@@ -66,6 +66,7 @@ def serve(
         accounts = None
         if settings.accounts is not None:
             accounts = stack.enter_context(Accounts(settings.accounts, price))
+            stack.callback(answers.close)  # before the accounts, so that all are settled
         place = f"http://{settings.host}:{listener.getsockname()[1]}/v1"
         config = uvicorn.Config(
             make_app(answers, folder, accounts),

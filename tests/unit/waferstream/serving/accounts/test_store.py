@@ -86,6 +86,19 @@ def test_keys_are_read_again_when_another_process_writes(store: Store, file: Pat
     assert key.revoked_s == 4.0
 
 
+def test_file_that_was_removed_is_not_written(store: Store, file: Path) -> None:
+    file.unlink()
+    with pytest.raises(sqlite3.OperationalError):
+        store.write(ended=[], begun=[ROW], void=[])
+
+
+def test_file_that_cannot_be_opened_is_refused(file: Path) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with raises(ConfigError, "accounts-not-open"):
+            Store(file)
+
+
 @pytest.mark.parametrize("content", [b"no database at all, but text", None])
 def test_foreign_file_is_refused(file: Path, content: bytes | None) -> None:
     if content is None:
