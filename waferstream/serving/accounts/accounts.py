@@ -61,14 +61,21 @@ class Accounts:
         if digest not in self._callers:
             await asyncio.wrap_future(self._writer.catch_up())  # it may be new
         if digest not in self._callers:
-            raise RequestRefused(
-                "the key must be one of this service",
-                code="key-unknown",
-                remedy="waferstream serve keys create NAME makes one",
-            )
+            raise _key_unknown()
         caller = self._callers[digest]
         caller.check()
         return caller
+
+    def named(self, name: str) -> KeyCaller:
+        """Return the caller with a name.
+
+        Raises:
+            RequestRefused: No key has it.
+        """
+        found = [each for each in self._callers.values() if each.name == name]
+        if not found:
+            raise _key_unknown()
+        return found[0]
 
     def _load(self, store: Store) -> None:
         """Read the keys, and what they have used."""
@@ -91,6 +98,14 @@ class Accounts:
         self._callers[account.key.digest] = KeyCaller(
             account, self._price, self._writer, self._file, self._clock
         )
+
+
+def _key_unknown() -> RequestRefused:
+    return RequestRefused(
+        "the key must be one of this service",
+        code="key-unknown",
+        remedy="waferstream serve keys create NAME makes one",
+    )
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from waferstream.serving.accounts.accounts import Accounts
+from waferstream.serving.accounts.callers import Anybody, Caller
 from waferstream.serving.answers import Answers
-from waferstream.serving.batches.files import FileStore
-from waferstream.serving.batches.queue import BatchQueue
+from waferstream.serving.batches.shelves import Shelves
 from waferstream.serving.http.access import Access, Own
 from waferstream.serving.http.batches import Batches
 from waferstream.serving.http.completions import Completions
@@ -34,21 +36,27 @@ def make_app(answers: Answers, folder: Path, accounts: Accounts | None = None) -
         folder: Where files and batches of clients lie.
         accounts: Who may ask; None for anybody.
     """
-    completions, metrics, files = Completions(answers), Metrics(answers), FileStore(folder)
-    batches = BatchQueue(folder, files, completions.ask)
-    parts = (completions, Tokens(answers), metrics, Own(), _About(answers))
+    completions, metrics = Completions(answers), Metrics(answers)
+    shelves = Shelves(folder, lambda owner: partial(completions.ask, _owner(accounts, owner)))
+    parts = (
+        completions, Tokens(answers), Files(shelves), Batches(shelves), metrics, Own(),
+        _About(answers),
+    )  # fmt: skip
     routes = [route for part in parts for route in part.routes]
-    if accounts is None:  # files and batches have no owners
-        routes += [*Files(files, batches).routes, *Batches(batches, files).routes]
     app = Starlette(
         routes=routes,
         exception_handlers={
             404: _no_path, 405: _no_path, RefusedError: _refused, ClientDisconnect: _left,
             Exception: _broken,
         },
-        lifespan=lambda _: batches.running(),
+        lifespan=lambda _: shelves.running(),
     )  # fmt: skip
     return RequestIds(metrics.counting(Access(app, accounts), routes))
+
+
+def _owner(accounts: Accounts | None, name: str) -> Callable[[], Caller]:
+    """Return what returns the owner of a batch, who may have been revoked meanwhile."""
+    return Anybody if accounts is None else partial(accounts.named, name)
 
 
 class _About:

@@ -11,11 +11,10 @@ from starlette.routing import Route
 
 from waferstream.core.errors import WaferStreamError
 from waferstream.serving.batches.batch import Batch
-from waferstream.serving.batches.files import FileStore
-from waferstream.serving.batches.queue import BatchQueue
+from waferstream.serving.batches.shelves import Shelf, Shelves
 from waferstream.serving.http.bodies import read
 from waferstream.serving.http.errors import RefusedError, error_body, invalid, not_found, refusal
-from waferstream.serving.http.files import not_kept, page
+from waferstream.serving.http.files import not_kept, page, shelf_of
 
 Word = Annotated[str, Field(max_length=512)]
 
@@ -34,9 +33,8 @@ class BatchRequest(BaseModel):
 class Batches:
     """The paths of batches."""
 
-    def __init__(self, batches: BatchQueue, files: FileStore) -> None:
-        self._batches = batches
-        self._files = files
+    def __init__(self, shelves: Shelves) -> None:
+        self._shelves = shelves
         self.routes = [
             Route("/v1/batches", self.create, methods=["POST"]),
             Route("/v1/batches", self.list, methods=["GET"]),
@@ -47,14 +45,15 @@ class Batches:
     async def create(self, request: Request) -> Response:
         """Begin a batch of a file."""
         asked = await read(request, BatchRequest)
-        file = self._files.get(asked.input_file_id)
+        shelf = await shelf_of(request, self._shelves)
+        file = shelf.files.get(asked.input_file_id)
         if file is None:
             raise not_found("file", asked.input_file_id)
         if file.purpose != "batch":
             raise invalid("input_file_id", f"{file.id} has the purpose {file.purpose}, not batch")
         batch = Batch.new(asked.endpoint, file.id, asked.metadata)
         try:
-            self._batches.add(batch)
+            shelf.batches.add(batch)
         except WaferStreamError as error:
             raise refusal(error) from error
         except OSError as error:
@@ -63,24 +62,27 @@ class Batches:
 
     async def list(self, request: Request) -> Response:
         """List batches, the newest first."""
-        return JSONResponse(page(self._batches.all()[::-1], request, most=100, usual=20))
+        batches = (await shelf_of(request, self._shelves)).batches
+        return JSONResponse(page(batches.all()[::-1], request, most=100, usual=20))
 
     async def describe(self, request: Request) -> Response:
         """Describe a batch."""
-        return JSONResponse(self._found(request).model_dump())
+        _, batch = await self._found(request)
+        return JSONResponse(batch.model_dump())
 
     async def cancel(self, request: Request) -> Response:
         """Let no further request of a batch be answered."""
-        batch = self._found(request)
+        shelf, batch = await self._found(request)
         if batch.has_ended:
             message = f"{batch.id} has ended: it is {batch.status}"
             raise RefusedError(409, error_body(message, 409, code="batch_ended"))
         if batch.status != "cancelling":
-            self._batches.cancel(batch.id)
-        return JSONResponse(self._found(request).model_dump())
+            shelf.batches.cancel(batch.id)
+        _, batch = await self._found(request)
+        return JSONResponse(batch.model_dump())
 
-    def _found(self, request: Request) -> Batch:
-        name = request.path_params["name"]
-        if (batch := self._batches.get(name)) is None:
+    async def _found(self, request: Request) -> tuple[Shelf, Batch]:
+        shelf, name = await shelf_of(request, self._shelves), request.path_params["name"]
+        if (batch := shelf.batches.get(name)) is None:
             raise not_found("batch", name)
-        return batch
+        return shelf, batch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from waferstream.core.errors import WaferStreamError
-from waferstream.serving.accounts.callers import Anybody, Caller
+from waferstream.serving.accounts.callers import Caller
 from waferstream.serving.answers import Answers
 from waferstream.serving.http.access import caller_of
 from waferstream.serving.http.bodies import checked, read
@@ -47,20 +48,31 @@ class Completions:
         """Continue a text."""
         return await self._answer(request, CompletionRequest)
 
-    async def ask(self, path: str, body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Answer a request of a batch, after all others; return a status and a body."""
-        try:
-            asked = checked(body, KINDS[path])
-            if asked.stream:
-                raise invalid("stream", "stream must be false in a batch")
-            asked = asked.model_copy(update={"service_tier": "flex"})
-            choices, shape = await self._begun(asked, Anybody())
+    async def ask(
+        self, owner: Callable[[], Caller], path: str, body: Mapping[str, Any]
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Answer a request of a batch, after all others; return a status and a body.
+
+        Args:
+            owner: Returns who has begun the batch.
+            path: The path of the request.
+            body: Its body.
+        """
+        while True:
             try:
-                return 200, await collected(choices, shape)
-            finally:
-                choices.cancel()
-        except RefusedError as error:
-            return error.status, error.body
+                asked = checked(body, KINDS[path])
+                if asked.stream:
+                    raise invalid("stream", "stream must be false in a batch")
+                asked = asked.model_copy(update={"service_tier": "flex"})
+                choices, shape = await self._begun(asked, owner())
+                try:
+                    return 200, await collected(choices, shape)
+                finally:
+                    choices.cancel()
+            except RefusedError as error:
+                if error.retry_after_s is None:
+                    return error.status, error.body
+                await asyncio.sleep(error.retry_after_s)
 
     async def _answer(self, request: Request, kind: type[Asked]) -> Response:
         asked = await read(request, kind)

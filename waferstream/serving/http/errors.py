@@ -18,14 +18,18 @@ _TYPES = {
 """The type of an error by its status; others are failures of the service."""
 
 
+_BUSY_S = {"too-many-waiting": 1, "queue-full": 1}
+"""After how many seconds a request may be repeated, by the code of an error of the engine."""
+
+
 class RefusedError(Exception):
-    """A request that is answered with an error."""
+    """A request that is answered with an error, and may be repeated after some seconds."""
 
     def __init__(
-        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        self, status: int, body: Mapping[str, Any], retry_after_s: int | None = None
     ) -> None:
         super().__init__(status)
-        self.status, self.body, self.headers = status, body, headers
+        self.status, self.body, self.retry_after_s = status, body, retry_after_s
 
 
 def error_body(
@@ -54,16 +58,15 @@ def failure(error: WaferStreamError) -> tuple[int, dict[str, Any]]:
 
 def refusal(error: WaferStreamError) -> RefusedError:
     """Return the refusal by an error of ours, with the time after which one may ask again."""
-    status, body = failure(error)
-    is_busy = status in {429, 503}
-    retry_s = error.retry_after_s if isinstance(error, RequestRefused) else 1 if is_busy else None
-    headers = None if retry_s is None else {"retry-after": str(math.ceil(retry_s))}
-    return RefusedError(status, body, headers)
+    after_s = error.retry_after_s if isinstance(error, RequestRefused) else _BUSY_S.get(error.code)
+    return RefusedError(*failure(error), None if after_s is None else math.ceil(after_s))
 
 
 def refused(error: RefusedError) -> Response:
     """Return the answer to a request that is refused."""
-    return JSONResponse(error.body, error.status, error.headers)
+    after_s = error.retry_after_s
+    headers = None if after_s is None else {"retry-after": str(after_s)}
+    return JSONResponse(error.body, error.status, headers)
 
 
 def fault_of(error: dict[str, Any]) -> tuple[str, str | None]:

@@ -15,9 +15,10 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from waferstream.core.errors import WaferStreamError
-from waferstream.serving.batches.files import FILE_BYTES, FileStore, StoredFile
-from waferstream.serving.batches.queue import BatchQueue
-from waferstream.serving.http.errors import RefusedError, error_body, failure, invalid, not_found
+from waferstream.serving.batches.files import FILE_BYTES, StoredFile
+from waferstream.serving.batches.shelves import Shelf, Shelves
+from waferstream.serving.http.access import caller_of
+from waferstream.serving.http.errors import RefusedError, error_body, invalid, not_found, refusal
 
 
 class Named(Protocol):
@@ -34,9 +35,8 @@ Item = TypeVar("Item", bound=Named)
 class Files:
     """The paths of files."""
 
-    def __init__(self, files: FileStore, batches: BatchQueue) -> None:
-        self._files = files
-        self._batches = batches
+    def __init__(self, shelves: Shelves) -> None:
+        self._shelves = shelves
         self.routes = [
             Route("/v1/files", self.upload, methods=["POST"]),
             Route("/v1/files", self.list, methods=["GET"]),
@@ -47,6 +47,7 @@ class Files:
 
     async def upload(self, request: Request) -> Response:
         """Keep a file for a batch."""
+        files = (await shelf_of(request, self._shelves)).files
         async with _uploaded(request) as (file, fields):
             if (purpose := fields.get("purpose")) != "batch":
                 raise invalid("purpose", f"purpose must be 'batch', not {purpose!r}")
@@ -54,42 +55,57 @@ class Files:
             if unknown:
                 raise invalid(min(unknown), f"parameter {min(unknown)} is not supported")
             try:
-                kept = await asyncio.to_thread(self._files.add, file.file, file.filename or "file")
+                kept = await asyncio.to_thread(files.add, file.file, file.filename or "file")
             except WaferStreamError as error:
-                raise RefusedError(*failure(error)) from error
+                raise refusal(error) from error
         return JSONResponse(kept.model_dump())
 
     async def list(self, request: Request) -> Response:
         """List files, the newest first."""
+        files = (await shelf_of(request, self._shelves)).files
         purpose = request.query_params.get("purpose")
-        found = [each for each in self._files.all() if purpose in (None, each.purpose)]
+        found = [each for each in files.all() if purpose in (None, each.purpose)]
         if request.query_params.get("order", "desc") == "desc":
             found.reverse()
         return JSONResponse(page(found, request, most=10_000))
 
     async def describe(self, request: Request) -> Response:
         """Describe a file."""
-        return JSONResponse(self._found(request).model_dump())
+        _, file = await self._found(request)
+        return JSONResponse(file.model_dump())
 
     async def content(self, request: Request) -> Response:
         """Return what is in a file."""
-        path = self._files.content(self._found(request).id)
-        return FileResponse(path, media_type="application/jsonl")
+        shelf, file = await self._found(request)
+        return FileResponse(shelf.files.content(file.id), media_type="application/jsonl")
 
     async def delete(self, request: Request) -> Response:
         """Remove a file that no batch reads."""
-        name = self._found(request).id
-        if self._batches.uses(name):
+        shelf, file = await self._found(request)
+        name = file.id
+        if shelf.batches.uses(name):
             message = f"{name} is read by a batch; cancel it first"
             raise RefusedError(409, error_body(message, 409, code="file_in_use"))
-        self._files.delete(name)
+        shelf.files.delete(name)
         return JSONResponse({"id": name, "object": "file", "deleted": True})
 
-    def _found(self, request: Request) -> StoredFile:
-        name = request.path_params["name"]
-        if (file := self._files.get(name)) is None:
+    async def _found(self, request: Request) -> tuple[Shelf, StoredFile]:
+        shelf, name = await shelf_of(request, self._shelves), request.path_params["name"]
+        if (file := shelf.files.get(name)) is None:
             raise not_found("file", name)
-        return file
+        return shelf, file
+
+
+async def shelf_of(request: Request, shelves: Shelves) -> Shelf:
+    """Return what who asks has kept here.
+
+    Raises:
+        RefusedError: The disk is full.
+    """
+    try:
+        return await shelves.of(caller_of(request).name)
+    except OSError as error:
+        raise not_kept(error) from error
 
 
 def page(items: Sequence[Item], request: Request, most: int, usual: int | None = None) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from waferstream.core.errors import ConfigError
+from waferstream.serving.accounts.callers import Anybody
 from waferstream.serving.answers import Answers
 from waferstream.serving.batches.lines import Fault, checked
 from waferstream.serving.batches.running import BatchRun
@@ -44,7 +46,7 @@ def answer_file(deployment: Deployment, source: Path, out: Path) -> Summary:
                 "answers must not replace requests", code="batch-out-is-file", where=str(path)
             )
     with Answers(deployment) as answers:
-        run = BatchRun(source, out, errors, Completions(answers).ask)
+        run = BatchRun(source, out, errors, partial(Completions(answers).ask, Anybody))
         asyncio.run(run.run())
     if not errors.stat().st_size:
         errors.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -15,14 +16,17 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from waferstream.core.errors import RequestRefused
 from waferstream.core.serving import Usage
 from waferstream.serving.accounts import writer
 from waferstream.serving.accounts.accounts import Accounts
+from waferstream.serving.accounts.callers import Anybody, Bill
 from waferstream.serving.accounts.keys import Key, RateLimits, digest_of, new_secret
 from waferstream.serving.accounts.prices import Price
 from waferstream.serving.accounts.store import Store
 from waferstream.serving.answers import Answers
 from waferstream.serving.http.app import make_app
+from waferstream.serving.http.completions import Completions
 
 PRICE = Price(input=Decimal(1), output=Decimal(2))
 CHAT = "/v1/chat/completions"
@@ -160,6 +164,49 @@ def test_streamed_answer_is_counted_when_its_client_leaves(client: TestClient, f
     requests, prompt, completion = usage_of(client, headers)
     assert (requests, prompt) == (1, 4)
     assert completion <= 80
+
+
+def test_files_and_batches_are_for_their_key(client: TestClient, file: Path) -> None:
+    """Who is billed for them, as the lowest tier."""
+    one, two = key_of(file), key_of(file, name="two")
+    body = {"model": "model_dir", "prompt": "def ", "max_tokens": 5}
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}
+    files, batches = "/v1/files", "/v1/batches"
+    sent = {"file": ("asked.jsonl", json.dumps(line))}
+    kept = client.post(files, headers=one, files=sent, data={"purpose": "batch"}).json()["id"]
+    asked = {"input_file_id": kept, "endpoint": "/v1/completions", "completion_window": "24h"}
+    assert client.post(batches, headers=two, json=asked).status_code == 404
+    begun = client.post(batches, headers=one, json=asked).json()["id"]
+    while (found := client.get(f"{batches}/{begun}", headers=one).json())["status"] != "completed":
+        assert found["status"] in {"validating", "in_progress"}
+    for path in (f"{files}/{kept}", f"{files}/{kept}/content", f"{batches}/{begun}"):
+        assert client.get(path, headers=one).status_code == 200
+        assert client.get(path, headers=two).status_code == 404
+    for path in (files, batches):
+        assert client.get(path, headers=two).json()["data"] == []
+    assert client.delete(f"{files}/{kept}", headers=two).status_code == 404
+    assert usage_of(client, one) == (1, 4, 5)
+    assert usage_of(client, two) == (0, 0, 0)
+    with closing(Store(file)) as store:
+        (row,) = store.rows_since(0)
+    assert row.tier == "flex"
+
+
+def test_request_of_a_batch_waits_until_its_key_may_ask(answers: Answers) -> None:
+    class Waiting(Anybody):
+        refusals = 2
+
+        async def begin(self, *terms: Any) -> Bill:
+            if self.refusals:
+                self.refusals -= 1
+                raise RequestRefused("wait", code="rate-limit-exceeded").until(0.0)
+            return await super().begin(*terms)
+
+    owner = Waiting()
+    body = {"model": "model_dir", "prompt": "def ", "max_tokens": 5}
+    asked = Completions(answers).ask(lambda: owner, "/v1/completions", body)
+    status, _ = asyncio.run(asked)
+    assert (status, owner.refusals) == (200, 0)
 
 
 def test_key_that_is_revoked_in_mid_stream_ends_the_stream(
