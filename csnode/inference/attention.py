@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 
 from csnode.engine.array import WaferArray
 from csnode.engine.kernels import KERNELS
 from csnode.inference.cache import KvCache, padded
+from csnode.inference.row_forms import in_whole_vectors
 from csnode.lanes import single_threaded
 from waferstream.core.program.extend import not_row_wise
 from waferstream.core.serving import Part
 
 Tensor = torch.Tensor
 
-Mix = Callable[[Tensor, Tensor, Tensor, Tensor, float, float | None], Tensor]
+Mix = Callable[[Tensor, Tensor, Tensor, Tensor, float, float | None, Tensor | None], Tensor]
 """Attention of rows of one sequence, (T, heads, 1, D): of queries, keys and values (heads, S, D),
-the term of scores (T, 1, 1, S), and their scale and cap."""
+the term of scores (T, 1, 1, S), and their scale, cap and sinks."""
 
 
 class CachedAttention:
@@ -55,6 +55,7 @@ class CachedAttention:
         window: int | None = None,
         first_tokens: int = 0,
         cap: float | None = None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         """Return the attention of rows (N, heads, 1, D).
 
@@ -67,6 +68,7 @@ class CachedAttention:
             window: Tokens that a row reads, its own included; by default all before it.
             first_tokens: First ones of a sequence, which it reads besides.
             cap: What scores approach by tanh.
+            sinks: A score of each head that takes a share of the weights, (heads,).
         """
         mixed, first = torch.empty_like(query), 0
         for part, mask in zip(self._parts, self._masks_of(window, first_tokens), strict=True):
@@ -74,7 +76,8 @@ class CachedAttention:
             keys, values = self._cache.extend(
                 part.sequence, layer, part.start, key[rows, :, 0], value[rows, :, 0]
             )
-            mixed[rows] = self._mix(query[rows], keys, values, mask.to(query.dtype), scale, cap)
+            term = mask.to(query.dtype)
+            mixed[rows] = self._mix(query[rows], keys, values, term, scale, cap, sinks)
             first = rows.stop
         return mixed
 
@@ -97,21 +100,39 @@ def _mask_of(part: Part, window: int | None, first_tokens: int) -> Tensor:
 
 
 def _mix(
-    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float, cap: float | None
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    scale: float,
+    cap: float | None,
+    sinks: Tensor | None,
 ) -> Tensor:
     """Return attention by torch's kernels, over whole blocks of the cache."""
+    if cap is not None and sinks is not None:
+        raise not_row_wise("its attention has both a cap of scores and sinks")
     with single_threaded():
         if cap is not None:
             rows = zip(query, mask, strict=True)
             each = [_capped(row * scale, keys, values, term, cap) for row, term in rows]
             return torch.stack(each)
-        return F.scaled_dot_product_attention(
-            query,
-            keys.expand(len(mask), -1, -1, -1),
-            values.expand(len(mask), -1, -1, -1),
-            attn_mask=mask,
-            scale=scale,
+        keys, values = (each.expand(len(mask), -1, -1, -1) for each in (keys, values))
+        mixed, log_sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            query, keys, values, attn_mask=mask, scale=scale
         )
+        found: Tensor = mixed if sinks is None else mixed * _share(log_sums, sinks)
+        return found
+
+
+def _share(log_sums: Tensor, sinks: Tensor) -> Tensor:
+    """Return the share of weights that keys have beside sinks, (T, heads, 1, 1).
+
+    Args:
+        log_sums: The logarithm of the sum of the keys' exponentials, fp32 (T, heads, 1).
+        sinks: The scores that compete with it, (heads,).
+    """
+    share = in_whole_vectors(torch.sigmoid, log_sums[..., 0] - sinks.float())
+    return share[..., None, None].to(sinks.dtype)
 
 
 def _capped(row: Tensor, keys: Tensor, values: Tensor, term: Tensor, cap: float) -> Tensor:
@@ -129,10 +150,11 @@ def _mix_on(
     mask: Tensor,
     scale: float,
     cap: float | None,
+    sinks: Tensor | None,
 ) -> Tensor:
     """Return attention in the order of an array of PEs, row by row over the tokens it reads."""
-    if cap is not None:
-        raise not_row_wise("the array of PEs has no attention with a cap of scores")
+    if cap is not None or sinks is not None:
+        raise not_row_wise("the array of PEs has no attention with a cap of scores or sinks")
     attention = KERNELS["_scaled_dot_product_flash_attention_for_cpu"]
     rows = []
     for row, term in zip(query, mask, strict=True):

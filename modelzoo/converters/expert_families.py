@@ -1,4 +1,4 @@
-"""Families whose feed-forward networks are experts: Mixtral, Qwen 3 with experts."""
+"""Families whose feed-forward networks are experts: Mixtral, Qwen 3 with experts, gpt-oss."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from modelzoo.converters.family import Family, without
+from modelzoo.converters.gemma_families import full_layers, layer_types
 from modelzoo.converters.llama_families import (
     LLAMA,
     MISTRAL,
@@ -14,6 +15,7 @@ from modelzoo.converters.llama_families import (
     llama_configuration,
     llama_keys,
 )
+from modelzoo.converters.mxfp4 import unpacked
 from modelzoo.converters.weights import Rule, rule
 
 _OURS = "decoder.{i}.feed_forward"
@@ -100,4 +102,83 @@ QWEN3_MOE = replace(
     },
     further_ours=_qwen3_moe_keys,
     further_theirs=_qwen3_moe_configuration,
+)
+
+
+def _gpt_oss_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of gpt-oss that are spelt otherwise."""
+    keys = _mixtral_keys(config)
+    keys["moe"]["router_use_bias"] = True
+    return {**keys, "full_attention_layers": full_layers(config)}
+
+
+def _gpt_oss_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_mixtral_configuration(section), "layer_types": layer_types(section)}
+
+
+_EXPERTS = "model.layers.{i}.mlp.experts"
+_GATE_AND_UP = {"weight": "", "bias": "_bias"}
+
+GPT_OSS = replace(
+    LLAMA,
+    model_type="gpt_oss",
+    architecture="GptOssForCausalLM",
+    name="gpt_oss",
+    rules=(
+        *(
+            each
+            for each in LLAMA.rules
+            if ".mlp." not in each.theirs and "_proj" not in each.theirs
+        ),
+        *(
+            rule(
+                f"model.layers.{{i}}.self_attn.{theirs}_proj.{{p}}",
+                f"decoder.{{i}}.attention.{ours}.{{p}}",
+            )
+            for theirs, ours in (("q", "query"), ("k", "key"), ("v", "value"), ("o", "output"))
+        ),
+        rule("model.layers.{i}.self_attn.sinks", "decoder.{i}.attention.sinks"),
+        rule("model.layers.{i}.mlp.router.{p}", f"{_OURS}.router.{{p}}"),
+        *(
+            rule(
+                f"{_EXPERTS}.gate_up_proj{end}",
+                f"{_OURS}.gate.{p}",
+                f"{_OURS}.up.{p}",
+                is_transposed=p == "weight",
+                interleaves_rows=True,
+            )
+            for p, end in _GATE_AND_UP.items()
+        ),
+        rule(f"{_EXPERTS}.down_proj", f"{_OURS}.down.weight", is_transposed=True),
+        rule(f"{_EXPERTS}.down_proj_bias", f"{_OURS}.down.bias"),
+    ),
+    keys=MISTRAL.keys,
+    implied={
+        **LLAMA.implied,
+        "nonlinearity": "clamped_glu",
+        "use_ffn_bias": True,
+        "use_projection_bias_in_attention": True,
+        "use_ffn_bias_in_attention": True,
+        "attention_sinks": True,
+    },
+    required={
+        "hidden_act": "silu",
+        "attention_bias": True,
+        "swiglu_alpha": 1.702,
+        "swiglu_limit": 7.0,
+    },
+    defaults={
+        **LLAMA.defaults,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-5,
+        "sliding_window": 128,
+        "head_dim": 64,
+        "num_key_value_heads": 8,
+        "num_local_experts": 128,
+        "num_experts_per_tok": 4,
+        "rope_theta": 150000.0,
+    },
+    further_ours=_gpt_oss_keys,
+    further_theirs=_gpt_oss_configuration,
+    unpacked=unpacked,
 )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modelzoo.converters.expert_families import MIXTRAL, QWEN3_MOE
+from modelzoo.converters.expert_families import GPT_OSS, MIXTRAL, QWEN3_MOE
 from modelzoo.converters.family import Family
 from modelzoo.converters.gemma_families import GEMMA2, GEMMA3
 from modelzoo.converters.gpt_families import BLOOM, GPT2, GPT_NEOX, GPTJ
@@ -96,6 +96,7 @@ DECODERS: Mapping[str, Family] = {
         QWEN3_MOE,
         GEMMA2,
         GEMMA3,
+        GPT_OSS,
     )
 }
 """Families by ``model_type``."""

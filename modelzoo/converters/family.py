@@ -42,6 +42,8 @@ class Family:
     """Returns our keys that their configuration spells otherwise; ConfigError for other models."""
     further_theirs: Keys = no_keys
     """Returns their keys that a complete section of ours spells otherwise."""
+    unpacked: Callable[[Weights], Weights] = dict
+    """Returns weights of which none is packed, as a file may have them."""
 
     def section(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the complete model section for a config.json.
@@ -86,11 +88,11 @@ class Family:
 
     def matched(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights that our model has (``weights.matched``)."""
-        return matched(self.rules, weights, section)
+        return matched(self.rules, self.unpacked(weights), section)
 
     def to_ours(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights of our model (``weights.to_ours``)."""
-        return to_ours(self.rules, weights, section)
+        return to_ours(self.rules, self.unpacked(weights), section)
 
     def to_theirs(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights of transformers' model (``weights.to_theirs``)."""

@@ -9,34 +9,39 @@ from typing import Any
 from modelzoo.converters.family import Family, require, rope_of, without
 from modelzoo.converters.weights import rule
 
-_LLAMA3 = ["low_freq_factor", "high_freq_factor", "original_max_position_embeddings"]
-"""Arguments of the rotation of LLaMA 3.1 besides its factor, which have the same names here."""
+_LENGTH = "original_max_position_embeddings"
+_SCALINGS = {
+    "llama3": ("low_freq_factor", "high_freq_factor", _LENGTH),
+    "yarn": ("beta_fast", "beta_slow", "truncate", _LENGTH),
+    "linear": (),
+}
+"""Arguments of the scalings of a rotation besides their factor, which have the same names here."""
 
 
 def _rope_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return our keys of the rotation; ConfigError for scalings that are not converted."""
     rope = rope_of(config)
     keys: dict[str, Any] = {"rope_theta": rope["rope_theta"]}
-    if rope["rope_type"] == "linear":
-        return {**keys, "pos_scaling_factor": rope["factor"]}
-    if rope["rope_type"] != "llama3":
+    kind = rope["rope_type"]
+    if kind not in _SCALINGS:
         require(rope, "rope_type", "default")
         return keys
-    extra = {key: rope[key] for key in _LLAMA3}
-    keys |= {"pos_scaling_type": "llama3", "pos_scaling_factor": rope["factor"]}
+    for key in ("mscale", "mscale_all_dim", "attention_factor"):
+        require({key: rope.get(key)}, key, None)
+    extra = {key: rope[key] for key in _SCALINGS[kind] if key in rope or key == _LENGTH}
+    keys |= {"pos_scaling_type": kind, "pos_scaling_factor": rope["factor"]}
     return {**keys, "pos_scaling_extra_args": extra}
 
 
 def _rope_of(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return their parameters of the rotation."""
     rope = {"rope_theta": section["rope_theta"], "rope_type": "default"}
-    if section["pos_scaling_factor"] == 1.0:
+    kind, factor = section["pos_scaling_type"], section["pos_scaling_factor"]
+    if factor == 1.0:
         return rope
-    scaled = {**rope, "factor": section["pos_scaling_factor"]}
-    if section["pos_scaling_type"] == "linear":
-        return {**scaled, "rope_type": "linear"}
-    require(section, "pos_scaling_type", "llama3")
-    return {**scaled, "rope_type": "llama3", **section["pos_scaling_extra_args"]}
+    if kind not in _SCALINGS:
+        require(section, "pos_scaling_type", "llama3")
+    return {**rope, "rope_type": kind, "factor": factor, **section["pos_scaling_extra_args"]}
 
 
 def _group_keys(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,11 +26,13 @@ class Rule:
     theirs: str
     ours: tuple[str, ...]
     is_transposed: bool = False
-    """Whether a matrix is stored (inputs, outputs), as by transformers' Conv1D."""
+    """Whether matrices are stored (inputs, outputs), as by transformers' Conv1D."""
     pairs_neighbours: bool = False
     """Whether rotated rows of a head are neighbours; the pairs of ours are half a head apart."""
     interleaves_heads: bool = False
     """Whether our weights lie one after the other in each head, not in the whole."""
+    interleaves_rows: bool = False
+    """Whether rows of our weights take turns."""
     offset: float = 0.0
     """What ours are larger by: a norm may store its difference from 1."""
 
@@ -111,8 +113,10 @@ def _split(
     """
     if tensor.numel() != sum(map(prod, shapes)) or not tensor.is_floating_point():
         raise ValueError("another number or type of elements")
-    if by.is_transposed and tensor.ndim == 2:
-        tensor = tensor.t()
+    if by.is_transposed and tensor.ndim > 1:
+        tensor = tensor.transpose(-2, -1)
+    if by.interleaves_rows:
+        return [part.contiguous() for part in _taking_turns(tensor, len(shapes))]
     if by.interleaves_heads:
         parts_of_heads = tensor.unflatten(0, (section["num_heads"], len(shapes), -1))
         tensor = parts_of_heads.transpose(0, 1).flatten(0, 2)
@@ -122,6 +126,17 @@ def _split(
     if by.pairs_neighbours:
         parts = tuple(_halves(part, section) for part in parts)
     return [part.contiguous() for part in parts]
+
+
+def _taking_turns(tensor: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
+    """Return every ``count``-th row of each expert (E, rows, ...), from each of the first on."""
+    parts: tuple[torch.Tensor, ...] = tensor.unflatten(1, (-1, count)).unbind(2)
+    return parts
+
+
+def _in_turns(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the rows of each expert, which the parts give in turns."""
+    return torch.stack(list(parts), dim=2).flatten(1, 2)
 
 
 def to_theirs(
@@ -135,12 +150,12 @@ def to_theirs(
         used |= {*ours}
         if each.pairs_neighbours:
             parts = [_neighbours(part, section) for part in parts]
-        tensor = torch.cat(parts) - each.offset
+        tensor = _in_turns(parts) if each.interleaves_rows else torch.cat(parts) - each.offset
         if each.interleaves_heads:
             heads_of_parts = tensor.unflatten(0, (len(ours), section["num_heads"], -1))
             tensor = heads_of_parts.transpose(0, 1).flatten(0, 2)
-        if each.is_transposed and tensor.ndim == 2:
-            tensor = tensor.t()
+        if each.is_transposed and tensor.ndim > 1:
+            tensor = tensor.transpose(-2, -1)
         names = list(_names(theirs, tensor.shape))
         pieces = tensor.unbind() if "{e}" in theirs else (tensor,)
         found |= zip(names, (piece.contiguous() for piece in pieces), strict=True)

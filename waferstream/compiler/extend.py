@@ -54,6 +54,7 @@ def cached_attention(
     window: int | None,
     first_tokens: int,
     cap: float | None,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
     """Stand for the attention of rows (N, heads, 1, D) over all tokens of their sequences."""
     raise NotImplementedError("a stage has the keys and values of earlier tokens")
@@ -127,6 +128,7 @@ class _RowWise(FormMode):
         window: int | None = None,
         first_tokens: int = 0,
         cap: float | None = None,
+        sinks: torch.Tensor | None = None,
         dropout_p: float = 0.0,
     ) -> torch.Tensor:
         """Record the attention of the next layer; ConfigError if it has dropout."""
@@ -135,7 +137,7 @@ class _RowWise(FormMode):
         layer, self._num_layers = self._num_layers, self._num_layers + 1
         scale = query.shape[-1] ** -0.5 if scale is None else scale
         mixed: torch.Tensor = torch.ops.waferstream.cached_attention(
-            query, key, value, layer, scale, window, first_tokens, cap
+            query, key, value, layer, scale, window, first_tokens, cap, sinks
         )
         return mixed
 

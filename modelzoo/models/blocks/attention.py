@@ -32,6 +32,7 @@ def causal_attention(
     window: int | None = None,
     first_tokens: int = 0,
     cap: float | None = None,
+    sinks: torch.Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     """Return attention of (B, H, T, D) in which a query reads a window of the keys before it.
@@ -40,7 +41,9 @@ def causal_attention(
     """
     before = distances(query.shape[-2], query.device)
     mask = as_term(readable_keys(before, window, first_tokens), None, query)
-    return masked_attention(query, key, value, mask, scale=scale, cap=cap, dropout_p=dropout_p)
+    return masked_attention(
+        query, key, value, mask, scale=scale, cap=cap, sinks=sinks, dropout_p=dropout_p
+    )
 
 
 def masked_attention(
@@ -51,18 +54,26 @@ def masked_attention(
     *,
     scale: float,
     cap: float | None = None,
+    sinks: torch.Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     """Return attention of (B, H, T, D) with a term of its scores.
 
-    A cap bounds the scores before the term is added (Gemma Team 2024, Gemma 2, section 2).
+    A cap bounds the scores before the term is added (Gemma Team 2024, Gemma 2, section 2). Sinks
+    (H,) are scores of no key, which take their share of the weights (OpenAI 2025, gpt-oss).
     """
-    if cap is None:
+    if cap is None and sinks is None:
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout_p, scale=scale
         )
     scores = (query @ (key * scale).transpose(-2, -1)).float()
-    weights = (cap * torch.tanh(scores / cap) + mask.float()).softmax(-1).to(value.dtype)
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    scores = scores + mask.float()
+    if sinks is not None:
+        beside = sinks.float()[:, None, None].expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, beside], dim=-1)
+    weights = scores.softmax(-1)[..., : key.shape[-2]].to(value.dtype)
     return F.dropout(weights, dropout_p, training=True) @ value
 
 
@@ -92,6 +103,7 @@ class Attention(nn.Module):
         self._is_causal = config.is_causal
         self.scale = scores.scale
         self._score_cap = scores.cap
+        self.sinks = nn.Parameter(torch.empty(config.num_heads)) if scores.has_sinks else None
         self.window: int | None = None
         """Keys that a query reads, itself included, and the ``first_tokens``; all by default."""
         self.first_tokens = 0
@@ -133,9 +145,16 @@ class Attention(nn.Module):
         rate = self.dropout_rate if self.training else 0.0
         if mask is not None:
             return masked_attention(
-                query, key, value, mask, scale=self.scale, cap=self._score_cap, dropout_p=rate
+                query,
+                key,
+                value,
+                mask,
+                scale=self.scale,
+                cap=self._score_cap,
+                sinks=self.sinks,
+                dropout_p=rate,
             )
-        if self.window is None and self._score_cap is None:
+        if self.window is None and self._score_cap is None and self.sinks is None:
             return F.scaled_dot_product_attention(
                 query, key, value, is_causal=self._is_causal, dropout_p=rate, scale=self.scale
             )
@@ -147,6 +166,7 @@ class Attention(nn.Module):
             window=self.window,
             first_tokens=self.first_tokens,
             cap=self._score_cap,
+            sinks=self.sinks,
             dropout_p=rate,
         )
 

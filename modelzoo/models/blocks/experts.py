@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.blocks.layers import NONLINEARITIES, FeedForward, Routing
+from modelzoo.models.blocks.layers import NONLINEARITIES, FeedForward, Routing, gated
 from modelzoo.models.blocks.transformer_config import ExpertsConfig, TransformerConfig
 from waferstream.numerics.forms import has_forms
 
@@ -60,7 +60,7 @@ class Experts(nn.Module):
         self.down = ExpertLinear(moe.num_experts, filters, hidden, bias)
         copies = moe.num_shared_experts
         self.shared = FeedForward(config, copies) if copies else None
-        self._nonlinearity = NONLINEARITIES[config.nonlinearity]
+        self._nonlinearity = config.nonlinearity
 
     def forward(self, x: torch.Tensor, routings: list[Routing] | None = None) -> torch.Tensor:
         """Return (B, T, C), and append the routing of this layer to ``routings``."""
@@ -95,9 +95,9 @@ class Experts(nn.Module):
         rows = tokens[order // chosen.shape[-1]]
         inner = self.up(rows, ends, experts)
         if self.gate is None:
-            inner = self._nonlinearity(inner)
+            inner = NONLINEARITIES[self._nonlinearity](inner)
         else:
-            inner = self._nonlinearity(self.gate(rows, ends, experts)) * inner
+            inner = gated(self._nonlinearity, self.gate(rows, ends, experts), inner)
         outputs = self.down(inner, ends, experts)
         back = outputs[order.argsort()].unflatten(0, (-1, chosen.shape[-1]))
         mixed: torch.Tensor = (back * weights[..., None]).sum(-2)

@@ -96,6 +96,17 @@ NONLINEARITIES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = MappingPr
 )
 """By the name of the key; for a gated one, of its gate."""
 
+_LIMIT = 7.0
+"""Bound of both projections of ``clamped_glu``."""
+
+
+def gated(kind: str, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return a projection behind its gate, of the kind of the key."""
+    if kind == "clamped_glu":  # OpenAI 2025, gpt-oss, section 2
+        kind, gate = "quick_gelu", gate.clamp(max=_LIMIT)
+        up = up.clamp(-_LIMIT, _LIMIT) + 1
+    return NONLINEARITIES[kind](gate) * up
+
 
 class FeedForward(nn.Module):
     """Two projections with a nonlinearity in between, or a gate (Shazeer 2020, eqs. 5 and 6).
@@ -112,14 +123,14 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(filters, hidden, bias=bias)
         rate = config.inner_dropout_rate
         self.dropout = nn.Dropout(rate) if rate else nn.Identity()
-        self._nonlinearity = NONLINEARITIES[config.nonlinearity]
+        self._nonlinearity = config.nonlinearity
 
     def forward(self, x: torch.Tensor, _routings: list[Routing] | None = None) -> torch.Tensor:
         """Return (B, T, C) through F inner elements, (B, T, C)."""
         if self.gate is None:
-            inner = self._nonlinearity(self.up(x))
+            inner = NONLINEARITIES[self._nonlinearity](self.up(x))
         else:
-            inner = self._nonlinearity(self.gate(x)) * self.up(x)
+            inner = gated(self._nonlinearity, self.gate(x), self.up(x))
         projected: torch.Tensor = self.down(self.dropout(inner))
         return projected
 

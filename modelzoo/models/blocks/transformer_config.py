@@ -77,12 +77,12 @@ Rate = Field(default=0.1, ge=0, lt=1)
 
 Nonlinearity = Literal[
     "gelu", "gelu_new", "quick_gelu", "relu", "squared_relu", "silu", "swiglu", "geglu",
-    "geglu_new", "reglu",
+    "geglu_new", "reglu", "clamped_glu",
 ]  # fmt: skip
 """``gelu_new`` is the approximation by tanh of GPT-2, ``quick_gelu`` that by a sigmoid of CLIP
 (Hendrycks and Gimpel 2016, section 2).
 
-Those with ``glu`` are gates.
+Those with ``glu`` are gates; ``clamped_glu`` is that of gpt-oss.
 """
 
 NormType = Literal["layernorm", "rmsnorm"]
@@ -110,6 +110,8 @@ class Scores:
     norm_type: NormType | None = None
     """Normalization of queries and keys over a head."""
     norm_epsilon: float = 1e-5
+    has_sinks: bool = False
+    """Whether each head has a trained score that competes with those of the keys."""
 
 
 class TransformerConfig(ModelConfig):

@@ -83,6 +83,8 @@ class DecoderConfig(MupConfig):
     """Base of the rotation of layers with a window; that of all layers by default."""
     attention_sink_tokens: NoneIsZero = 0
     """First tokens, which every query reads in spite of the window."""
+    attention_sinks: bool = False
+    """Whether each head has a trained score that competes with those of the keys (gpt-oss)."""
     scale_qk_dot_by_layer_idx: bool = False
     """Whether scores are also divided by the number of the layer, from 1."""
     moe: ExpertsConfig = ExpertsConfig()
@@ -116,6 +118,7 @@ class DecoderConfig(MupConfig):
             cap=self.attention_logit_softcapping,
             norm_type=self.attention_qk_norm_layer,
             norm_epsilon=self.attention_qk_norm_eps,
+            has_sinks=self.attention_sinks,
         )
 
     @property

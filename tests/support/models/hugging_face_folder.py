@@ -53,6 +53,20 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "query_pre_attn_scalar": 9,
         "attn_logit_softcapping": 5.0,
     },
+    "gpt_oss": {
+        **_SIZES,
+        "head_dim": 16,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 3,
+        "sliding_window": 20,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 500.0,
+            "factor": 8.0,
+            "truncate": False,
+            "original_max_position_embeddings": 16,
+        },
+    },
     "gemma3_text": {
         **_SIZES,
         "num_hidden_layers": 3,

@@ -73,6 +73,21 @@ CASES = {
         "attn_logit_softcapping": 5.0,
         "final_logit_softcapping": 3.0,
     },
+    "gpt_oss": {
+        **LLAMA,
+        "head_dim": 8,
+        "num_local_experts": 3,
+        "num_experts_per_tok": 2,
+        "sliding_window": 3,
+        "tie_word_embeddings": False,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 500.0,
+            "factor": 4.0,
+            "truncate": False,
+            "original_max_position_embeddings": 16,
+        },
+    },
     "gemma3_text": {
         **LLAMA,
         "num_hidden_layers": 3,
