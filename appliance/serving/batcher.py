@@ -252,6 +252,6 @@ class Batcher:
         if each.cache is None:
             self._waiting.remove(each)
         else:
-            self.cache.close(each.cache, each.request.cache_s)
+            self.cache.close(each.cache, each.request.sharing.life_s)
             self._running.remove(each)
             each.cache, each.num_cached = None, 0

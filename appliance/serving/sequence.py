@@ -79,10 +79,10 @@ class Sequence:
     def keys(self, tokens: int) -> list[bytes]:
         """Return the keys of the whole blocks of the first tokens; none if they are not shared."""
         request = self.request
-        if not request.cache_s:
+        if not request.sharing.life_s:
             return []
         for end in range((len(self._keys) + 1) * BLOCK, tokens + 1, BLOCK):
-            root = block_key(b"", request.tenant, request.cache_key)
+            root = block_key(b"", request.tenant, request.sharing.key)
             before = self._keys[-1] if self._keys else root
             self._keys.append(block_key(before, *self.tokens[end - BLOCK : end]))
         return self._keys[: tokens // BLOCK]

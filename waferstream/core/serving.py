@@ -67,6 +67,19 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class Sharing:
+    """With whom the keys and values of the first tokens are shared: requests of the same tenant.
+
+    Attributes:
+        key: Only requests that state the same share.
+        life_s: How long they are kept after their last use; 0 shares none.
+    """
+
+    key: str = ""
+    life_s: float = 300.0
+
+
+@dataclass(frozen=True)
 class Request:
     """Tokens to continue."""
 
@@ -84,17 +97,13 @@ class Request:
     """The tokens of its tenant that others cannot take, if it has some reserved."""
     deadline_s: float | None = None
     """The longest time until the answer is complete; else it fails."""
-    cache_key: str = ""
-    """Requests of a tenant share keys and values of the tokens that they begin with, if this is
-    the same."""
-    cache_s: float = 300.0
-    """How long these are kept for other requests; with 0 they are not shared."""
+    sharing: Sharing = field(default_factory=Sharing)
     grammar: str | None = None
     """What the answer must be, as its guide reads it."""
-    num_best: int = 0
-    """The number of likeliest tokens that are told beside each token drawn."""
     prediction: tuple[int, ...] = ()
     """Tokens that the answer may have, which makes it faster and changes nothing else."""
+    num_best: int = 0
+    """The number of likeliest tokens that are told beside each token drawn."""
 
 
 @dataclass(frozen=True)

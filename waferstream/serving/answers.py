@@ -6,13 +6,14 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from appliance.serving.batcher import Batcher
 from appliance.serving.engine import Engine
 from appliance.serving.limits import Limits
 from appliance.serving.sampling import check_tokens
+from appliance.serving.speculation import Prediction
 from csnode.inference.cache import PAGE
 from csnode.micro_batch import SramLedger
 from waferstream.core.serving import (
@@ -25,6 +26,7 @@ from waferstream.core.serving import (
     PromptRead,
     Request,
     Sampling,
+    Sharing,
     Terms,
     Tier,
     TokenDrawn,
@@ -55,6 +57,8 @@ class Question:
         num_best: The likeliest tokens that are told beside each token; None tells no tokens.
         echo: Text that is told before the answer.
         grammar: What the answer must be, in the Lark syntax of llguidance.
+        sharing: With whom keys and values of the prompt are shared.
+        prediction: Tokens that the answer may have.
     """
 
     tokens: tuple[int, ...]
@@ -64,6 +68,8 @@ class Question:
     num_best: int | None = None
     echo: str = ""
     grammar: str | None = None
+    sharing: Sharing = field(default_factory=Sharing)
+    prediction: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,10 @@ class End:
     seed: int
     cached_tokens: int
     """Of the prompt, those that another request had left in the cache."""
+    accepted_tokens: int
+    """Of the prediction, those that the answer has."""
+    rejected_tokens: int
+    """Of the prediction, all others."""
 
 
 class Watcher:
@@ -192,6 +202,8 @@ class Answers:
             tenant=terms.tenant,
             priority=_PRIORITIES[terms.tier],
             reserved_tokens_per_s=terms.reserved_tokens_per_s,
+            sharing=question.sharing,
+            prediction=question.prediction,
             num_best=question.num_best or 0,
         )
         answer = Answer(
@@ -227,6 +239,7 @@ class Answer:
         self._told = _ToldTokens(model.grammars.bytes_of) if tells else None
         self._num_tokens = 0
         self._cached_tokens = 0
+        self._prediction = Prediction(request.prediction)
         self._num_decoded = len(question.echo)  # characters
         self._num_shown = len(question.echo)
         self._began_s = self._newest_s = time.perf_counter()
@@ -251,6 +264,7 @@ class Answer:
 
     def _take_token(self, event: TokenDrawn) -> None:
         self._count_token()
+        self._prediction.follow(event.token)
         if self._told is not None:
             self._told.add(event, self._num_decoded)
         decoded = self._decoder.feed(event.token)
@@ -297,6 +311,8 @@ class Answer:
             time.perf_counter() - self._began_s,
             self._request.sampling.seed,
             self._cached_tokens,
+            self._prediction.num_accepted,
+            self._prediction.num_rejected,
         )
         self._settle()
         self._watcher.ended(end)

@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.support.runs.tiny_run import ROOT, write_run
 from waferstream.cli.main import main
 
-CONTEXT = 96
-"""More than a block of the cache."""
+CONTEXT = 160
+"""More than a block of tokens by which beginnings are shared."""
 
 WAIT_S = 120
 """The longest that a service may take to end."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from appliance.serving.sampling import check_tokens
 from waferstream.core.rng import stream_key
-from waferstream.core.serving import Sampling
+from waferstream.core.serving import Sampling, Sharing
 from waferstream.serving.accounts.account import AskedTier
 from waferstream.serving.answers import Question
 from waferstream.serving.http.response_formats import ResponseFormat
@@ -48,6 +48,8 @@ class _Asked(BaseModel):
     stream_options: StreamOptions | None = None
     user: str | None = None
     service_tier: AskedTier | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: Literal["in_memory", "1h"] | None = None
 
     @property
     def num_choices(self) -> int:
@@ -63,6 +65,12 @@ class _Asked(BaseModel):
     def _stops(self) -> list[str]:
         """The texts that end an answer."""
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def _sharing(self) -> Sharing:
+        """With whom the keys and values of the prompt are shared."""
+        life_s = 3600.0 if self.prompt_cache_retention == "1h" else 300.0
+        return Sharing(self.prompt_cache_key or "", life_s)
 
     def _samplings(self) -> list[Sampling]:
         """Return how the tokens of every choice are drawn."""
@@ -101,14 +109,12 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: Content
 
     @property
     def text(self) -> str:
         """The text of the message."""
-        if isinstance(self.content, str):
-            return self.content
-        return "".join(part.text for part in self.content)
+        return _text_of(self.content)
 
 
 class TextPart(BaseModel):
@@ -120,6 +126,28 @@ class TextPart(BaseModel):
     text: str
 
 
+Content = str | list[TextPart]
+
+
+def _text_of(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part.text for part in content)
+
+
+class PredictedOutput(BaseModel):
+    """Text that an answer may have, which makes it faster."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["content"]
+    content: Content
+
+    def tokens(self, text: Text) -> tuple[int, ...]:
+        """Return its tokens, without the one that begins texts."""
+        return text.encode(_text_of(self.content))[len(text.encode("")) :]
+
+
 class ChatRequest(_Asked):
     """The body of ``POST /v1/chat/completions``."""
 
@@ -129,6 +157,7 @@ class ChatRequest(_Asked):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     response_format: ResponseFormat | None = None
+    prediction: PredictedOutput | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -151,8 +180,18 @@ class ChatRequest(_Asked):
         most = self.max_completion_tokens or self.max_tokens
         term = None if self.response_format is None else self.response_format.term()
         grammar = None if term is None else f"start: {term}"
+        predicted = self.prediction.tokens(text) if self.prediction else ()
         return [
-            Question(tokens, sampling, most, self._stops, num_best, grammar=grammar)
+            Question(
+                tokens,
+                sampling,
+                most,
+                self._stops,
+                num_best,
+                sharing=self._sharing,
+                prediction=predicted,
+                grammar=grammar,
+            )
             for sampling in self._samplings()
         ]
 
@@ -202,6 +241,7 @@ class CompletionRequest(_Asked):
                     self._stops,
                     self.logprobs,
                     shown if self.echo else "",
+                    sharing=self._sharing,
                 )
                 for sampling in self._samplings()
             ]

@@ -143,6 +143,10 @@ class Shape:
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": sum(end.cached_tokens for end in read)},
+            "completion_tokens_details": {
+                "accepted_prediction_tokens": sum(end.accepted_tokens for end in ends),
+                "rejected_prediction_tokens": sum(end.rejected_tokens for end in ends),
+            },
         }
 
     def _times(self, ends: Sequence[End]) -> dict[str, Any]:

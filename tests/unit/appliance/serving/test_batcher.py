@@ -28,6 +28,7 @@ from waferstream.core.serving import (
     PromptRead,
     Request,
     Sampling,
+    Sharing,
     TokenDrawn,
 )
 
@@ -164,8 +165,9 @@ def test_beginning_is_read_once() -> None:
     batcher = Batcher(Limits(500, cache_tokens=5000), lambda: clock[0])
     stage = HashingStage()
 
-    def cached(**changes: str | float) -> int:
-        asked = replace(request("a", 2 * BLOCK + 5, 1), **changes)  # type: ignore[arg-type]
+    def cached(tenant: str = "", key: str = "", life_s: float = 300.0) -> int:
+        sharing = Sharing(key, life_s)
+        asked = replace(request("a", 2 * BLOCK + 5, 1), tenant=tenant, sharing=sharing)
         batcher.submit(asked)
         (found,) = (e for e in run(batcher, stage) if isinstance(e, PromptRead))
         return found.cached_tokens
@@ -174,9 +176,9 @@ def test_beginning_is_read_once() -> None:
     assert cached() == 2 * BLOCK
     clock[0] += 299
     assert cached() == 2 * BLOCK
-    assert cached(tenant="other") == cached(cache_key="other") == cached(cache_s=0) == 0
+    assert cached(tenant="other") == cached(key="other") == cached(life_s=0) == 0
     clock[0] += 301
-    assert cached(cache_s=3600.0) == 0
+    assert cached(life_s=3600.0) == 0
     clock[0] += 3599
     assert cached() == 2 * BLOCK
     clock[0] += 3600
@@ -309,7 +311,7 @@ def companies(draws: st.DrawFn) -> list[Asked]:
             frozenset(draws(st.sets(st.integers(0, VOCABULARY - 1), max_size=1))),
             tenant=draws(st.sampled_from(["", "other"])),
             priority=draws(st.integers(-1, 1)),
-            cache_s=draws(st.sampled_from([0.0, 300.0])),
+            sharing=Sharing(life_s=draws(st.sampled_from([0.0, 300.0]))),
         )
         answer = answer_alone(made)
         changed = draws(st.integers(0, len(answer)))

@@ -28,6 +28,7 @@ from waferstream.core.serving import (
     PromptRead,
     Request,
     Sampling,
+    Sharing,
     TokenDrawn,
 )
 
@@ -121,7 +122,7 @@ def test_beginning_that_is_kept_expires_while_nothing_runs() -> None:
     engine = Engine(stage, Batcher(Limits(300, cache_tokens=600)))
     try:
         heard = Heard()
-        request = replace(asked("a", 1, length=BLOCK + 1), cache_s=0.05)
+        request = replace(asked("a", 1, length=BLOCK + 1), sharing=Sharing(life_s=0.05))
         engine.submit(request, heard.events.put)
         assert heard.tokens() == answer_alone(request)
         assert stage.is_told.wait(WAIT_S)

@@ -182,3 +182,32 @@ def test_format_that_nothing_fits_is_refused(
     refused = chat(client, response_format=response_format)
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == code
+
+
+def test_predicted_output_changes_the_usage_alone(client: TestClient) -> None:
+    letters = {str(token): 100 for token in b"abc"}
+    plain = chat(client, logit_bias=letters, max_tokens=12).json()
+    text = plain["choices"][0]["message"]["content"]
+    prediction = {"type": "content", "content": [{"type": "text", "text": text + "and more"}]}
+    asked = {"logit_bias": letters, "max_tokens": 12, "prediction": prediction}
+    found = chat(client, **asked).json()
+    assert found["choices"] == plain["choices"]
+    told = found["usage"].pop("completion_tokens_details")
+    assert told == {"accepted_prediction_tokens": 12, "rejected_prediction_tokens": 8}
+    assert plain["usage"].pop("completion_tokens_details") == dict.fromkeys(told, 0)
+    assert found["usage"] == plain["usage"]
+
+
+def test_beginning_is_shared_by_requests_of_one_key(client: TestClient) -> None:
+    prompt = "x" * 140
+
+    def cached(**changes: Any) -> int:
+        found = complete(client, prompt=prompt, **changes)["usage"]["prompt_tokens_details"]
+        count: int = found["cached_tokens"]
+        return count
+
+    assert cached(prompt_cache_key="a") == 0
+    assert cached(prompt_cache_key="a", prompt_cache_retention="1h") == 128
+    assert cached(prompt_cache_key="b") == 0
+    asked = {"model": "model_dir", "prompt": prompt, "prompt_cache_retention": "24h"}
+    assert client.post("/v1/completions", json=asked).status_code == 400

@@ -42,7 +42,7 @@ def test_answers_are_counted(client: TestClient, answers: Answers) -> None:
     assert found["emulated_seconds_total", ("prompt",)] > 0
     assert found["emulated_seconds_total", ("completion",)] > 0
     assert found["sequences_running", ()] == found["sequences_waiting", ()] == 0
-    assert found["cache_tokens", ()] == 0
+    assert 0 <= found["cache_tokens", ()] < found["cache_capacity_tokens", ()]
     assert found["cache_capacity_tokens", ()] == answers.capacity
 
 
