@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from modelzoo.converters.family import Family, without
+from modelzoo.converters.family import Family, require, without
 from modelzoo.converters.gemma_families import full_layers, layer_types
 from modelzoo.converters.llama_families import (
     LLAMA,
@@ -14,6 +14,7 @@ from modelzoo.converters.llama_families import (
     QWEN3,
     llama_configuration,
     llama_keys,
+    qwen_keys,
 )
 from modelzoo.converters.mxfp4 import unpacked
 from modelzoo.converters.weights import Rule, rule
@@ -74,7 +75,7 @@ def _qwen3_moe_keys(config: Mapping[str, Any]) -> dict[str, Any]:
         "top_k": config["num_experts_per_tok"],
         "expert_weighting_normalization": config["norm_topk_prob"],
     }
-    return {**llama_keys(config), "moe": moe}
+    return {**qwen_keys(config), "moe": moe}
 
 
 def _qwen3_moe_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,6 +100,7 @@ QWEN3_MOE = replace(
         "moe_intermediate_size": 768,
         "num_experts_per_tok": 8,
         "norm_topk_prob": False,
+        "intermediate_size": None,
     },
     further_ours=_qwen3_moe_keys,
     further_theirs=_qwen3_moe_configuration,
@@ -106,7 +108,9 @@ QWEN3_MOE = replace(
 
 
 def _gpt_oss_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of gpt-oss that are spelt otherwise."""
+    """Return keys of gpt-oss that are spelt otherwise; ConfigError if packed in another way."""
+    packed = config.get("quantization_config") or {"quant_method": "mxfp4"}
+    require(packed, "quant_method", "mxfp4")
     keys = _mixtral_keys(config)
     keys["moe"]["router_use_bias"] = True
     return {**keys, "full_attention_layers": full_layers(config)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from modelzoo.converters.config_keys import NotedReads, has_no_effect
 from modelzoo.converters.weights import Rule, Weights, matched, to_ours, to_theirs
 from waferstream.core.errors import ConfigError
 from waferstream.workload.models import model_config
@@ -37,7 +38,7 @@ class Family:
     """Their keys that must have this value if they are there: nothing else is computed here."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Their values of keys that a file may leave out, where ours are others: transformers writes
-    what differs from the defaults of its configuration alone."""
+    what differs from the defaults of its configuration alone. None where a key has no effect."""
     further_ours: Keys = no_keys
     """Returns our keys that their configuration spells otherwise; ConfigError for other models."""
     further_theirs: Keys = no_keys
@@ -61,7 +62,9 @@ class Family:
         try:
             if section.get("filter_size") is None:
                 section["filter_size"] = 4 * section["hidden_size"]
-            section |= self.further_ours(config)
+            noted = NotedReads(config)
+            section |= self.further_ours(noted)
+            self._refuse_rest(config, noted.read)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise ConfigError(
                 "the configuration must have the keys of its family",
@@ -71,6 +74,20 @@ class Family:
                 remedy=f"take the config.json that transformers wrote for {self.architecture}",
             ) from error
         return model_config(section, "config.json").model_dump(by_alias=True)
+
+    def _refuse_rest(self, config: Mapping[str, Any], read: Set[str]) -> None:
+        """Raise ConfigError for a key that asks for something, which nothing here has read."""
+        known = {"model_type", *self.keys.values(), *self.required, *self.defaults, *read}
+        for key, value in config.items():
+            if value and key not in known and not has_no_effect(key):
+                raise ConfigError(
+                    "the configuration must be one that can be converted",
+                    code="config-not-convertible",
+                    where=key,
+                    value=value,
+                    rule=f"a key that {self.architecture} is computed by here",
+                    remedy="remove the key if it does not change the scores of the model",
+                )
 
     def configuration(self, section: Mapping[str, Any]) -> dict[str, Any]:
         """Return config.json for a model section of ours.

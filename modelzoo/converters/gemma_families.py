@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from modelzoo.converters.family import Family, require, without
 from modelzoo.converters.llama_families import (
+    FULL,
     LLAMA,
     WITHOUT_FFN_BIAS,
     llama_configuration,
@@ -37,17 +39,17 @@ def full_layers(config: Mapping[str, Any], every: int = 2) -> list[int]:
         ConfigError: A layer is neither with nor without a window.
     """
     number = config["num_hidden_layers"]
-    default = [_FULL if layer % every == every - 1 else _WINDOWED for layer in range(number)]
+    default = [FULL if layer % every == every - 1 else _WINDOWED for layer in range(number)]
     kinds = config.get("layer_types") or default
-    if len(kinds) != number or not {_FULL, _WINDOWED} >= set(kinds):
+    if len(kinds) != number or not {FULL, _WINDOWED} >= set(kinds):
         require(config, "layer_types", default)
-    return [layer for layer, kind in enumerate(kinds) if kind == _FULL]
+    return [layer for layer, kind in enumerate(kinds) if kind == FULL]
 
 
 def layer_types(section: Mapping[str, Any]) -> list[str]:
     """Return ``layer_types`` of a section."""
     full = section["full_attention_layers"]
-    return [_FULL if i in full else _WINDOWED for i in range(section["num_hidden_layers"])]
+    return [FULL if i in full else _WINDOWED for i in range(section["num_hidden_layers"])]
 
 
 def _gemma_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def _gemma_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_FULL, _WINDOWED = "full_attention", "sliding_attention"
+_WINDOWED = "sliding_attention"
 _LAYER, _OURS = "model.layers.{i}", "decoder.{i}"
 
 GEMMA2 = Family(
@@ -109,6 +111,8 @@ GEMMA2 = Family(
         "attn_logit_softcapping": 50.0,
         "final_logit_softcapping": 30.0,
         "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_act": None,
+        "sliding_window_size": None,
         "query_pre_attn_scalar": 256,
         "head_dim": 256,
         "num_key_value_heads": 4,
@@ -127,7 +131,7 @@ def _gemma3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     theta = {"rope_theta": config.get("rope_theta", 1000000.0)}
     every = config.get("sliding_window_pattern", config.get("_sliding_window_pattern", 6))
     return {
-        **_gemma_keys({**config, **theta, "rope_parameters": ropes.get(_FULL)}),
+        **_gemma_keys(ChainMap({**theta, "rope_parameters": ropes.get(FULL)}, config)),
         "window_rope_theta": near["rope_theta"],
         "full_attention_layers": full_layers(config, every),
     }
@@ -136,7 +140,7 @@ def _gemma3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
 def _gemma3_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
     config = _gemma_configuration(section)
     near = {"rope_theta": section["window_rope_theta"], "rope_type": "default"}
-    return {**config, "rope_parameters": {_FULL: config["rope_parameters"], _WINDOWED: near}}
+    return {**config, "rope_parameters": {FULL: config["rope_parameters"], _WINDOWED: near}}
 
 
 GEMMA3 = replace(

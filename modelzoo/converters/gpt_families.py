@@ -119,6 +119,7 @@ GPTJ = Family(
         "use_untied_layer_norm": False,
         "attention_module": "aiayn_attention",
     },
+    required={"scale_attn_weights": True},
     defaults={"n_positions": 2048, "rotary_dim": 64, "tie_word_embeddings": False},
     further_ours=partial(_nonlinearity, "activation_function"),
     further_theirs=_activation,
@@ -229,5 +230,5 @@ BLOOM = Family(
         "embedding_dropout_rate": 0.0,
         "attention_module": "aiayn_attention",
     },
-    required={"apply_residual_connection_post_layernorm": False},
+    required={"apply_residual_connection_post_layernorm": False, "pretraining_tp": 1},
 )

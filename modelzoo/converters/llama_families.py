@@ -9,6 +9,9 @@ from typing import Any
 from modelzoo.converters.family import Family, require, rope_of, without
 from modelzoo.converters.weights import rule
 
+FULL = "full_attention"
+"""What ``layer_types`` calls a layer without a window."""
+
 _LENGTH = "original_max_position_embeddings"
 _SCALINGS = {
     "llama3": ("low_freq_factor", "high_freq_factor", _LENGTH),
@@ -62,6 +65,13 @@ def llama_keys(config: Mapping[str, Any]) -> dict[str, Any]:
         **_group_keys(config),
         "attention_inner_dim": head * config["num_attention_heads"],
     }
+
+
+def qwen_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of Qwen that are spelt otherwise; ConfigError if a layer has a window."""
+    kinds = {FULL, *(config.get("layer_types") or ())}
+    require({"layer_types": kinds}, "layer_types", {FULL})
+    return llama_keys(config)
 
 
 def llama_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +200,12 @@ PHI3 = replace(
         ),
     ),
     implied=without(MISTRAL.implied, "rotary_dim"),
-    defaults={**LLAMA.defaults, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
+    defaults={
+        **LLAMA.defaults,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-5,
+        _LENGTH: None,
+    },
     further_ours=_phi3_keys,
     further_theirs=_phi3_configuration,
 )
@@ -212,7 +227,8 @@ QWEN2 = replace(
     keys=WITHOUT_FFN_BIAS,
     implied={**LLAMA.implied, "use_ffn_bias": False, "use_projection_bias_in_attention": True},
     required={"hidden_act": "silu", "use_sliding_window": False},
-    defaults={**LLAMA.defaults, "max_position_embeddings": 32768},
+    further_ours=qwen_keys,
+    defaults={**LLAMA.defaults, "sliding_window": None, "max_position_embeddings": 32768},
 )
 
 
@@ -229,5 +245,11 @@ QWEN3 = replace(
     keys={**WITHOUT_FFN_BIAS, "attention_qk_norm_eps": "rms_norm_eps"},
     implied={**LLAMA.implied, "use_ffn_bias": False, "attention_qk_norm_layer": "rmsnorm"},
     required={"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False},
-    defaults={**LLAMA.defaults, "max_position_embeddings": 32768, "head_dim": 128},
+    further_ours=qwen_keys,
+    defaults={
+        **LLAMA.defaults,
+        "sliding_window": None,
+        "max_position_embeddings": 32768,
+        "head_dim": 128,
+    },
 )

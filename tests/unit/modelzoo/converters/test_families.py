@@ -202,6 +202,25 @@ def test_configuration_goes_there_and_back(case: str) -> None:
         ("llama", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}),
         ("gemma2", {"layer_types": ["full_attention", "chunked_attention"]}),
         ("llama", {"attention_bias": True}),
+        ("llama", {"quantization_config": {"quant_method": "gptq"}}),
+        ("llama", {"logit_scale": 0.5}),
+        ("gpt_oss", {"quantization_config": {"quant_method": "bitsandbytes"}}),
+        ("gpt_oss", {"swiglu_limit": 3.0}),
+        ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}),
+        ("qwen3_moe", {"mlp_only_layers": [0]}),
+        ("phi3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1.0}}),
+        (
+            "llama",
+            {
+                "rope_parameters": {
+                    "rope_type": "yarn",
+                    "rope_theta": 9.0,
+                    "factor": 2.0,
+                    "original_max_position_embeddings": 8,
+                    "attention_factor": 1.5,
+                }
+            },
+        ),
     ],
 )
 def test_configuration_that_computes_something_else_is_refused(
