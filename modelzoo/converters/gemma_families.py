@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from modelzoo.converters.family import Family, require, without
+from modelzoo.converters.family import Family, require, rope_of, without
 from modelzoo.converters.llama_families import (
     FULL,
     LLAMA,
     WITHOUT_FFN_BIAS,
+    head_keys,
     llama_configuration,
-    llama_keys,
+    rope_keys,
 )
 from modelzoo.converters.weights import rule
 
@@ -22,14 +22,18 @@ _GATES = {"gelu": "geglu", "gelu_pytorch_tanh": "geglu_new"}
 
 
 def _gemma_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of Gemma that are spelt otherwise."""
+    """Return keys of Gemma that are spelt otherwise, but for its rotation."""
     return {
-        **llama_keys(config),
+        **head_keys(config),
         "nonlinearity": _GATES[config["hidden_activation"]],
         "attention_logits_alpha": (config["head_dim"] / config["query_pre_attn_scalar"]) ** 0.5,
         "embeddings_scale": config["hidden_size"] ** 0.5,
         "full_attention_layers": full_layers(config),
     }
+
+
+def _gemma2_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {**rope_keys(rope_of(config)), **_gemma_keys(config)}
 
 
 def full_layers(config: Mapping[str, Any], every: int = 2) -> list[int]:
@@ -118,20 +122,23 @@ GEMMA2 = Family(
         "num_key_value_heads": 4,
         "tie_word_embeddings": True,
     },
-    further_ours=_gemma_keys,
+    further_ours=_gemma2_keys,
     further_theirs=_gemma_configuration,
 )
 
 
 def _gemma3_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of Gemma 3 that are spelt otherwise: two rotations, every sixth layer full."""
-    ropes = config.get("rope_parameters") or {}
-    near = ropes.get(_WINDOWED, {"rope_theta": config.get("rope_local_base_freq", 10000.0)})
-    require({"rope_type": "default", **near}, "rope_type", "default")
-    theta = {"rope_theta": config.get("rope_theta", 1000000.0)}
+    ropes = config.get("rope_parameters") or {
+        FULL: rope_of(config),
+        _WINDOWED: {"rope_theta": config.get("rope_local_base_freq", 10000.0)},
+    }
+    near = {"rope_type": "default", **ropes[_WINDOWED]}
+    require(near, "rope_type", "default")
     every = config.get("sliding_window_pattern", config.get("_sliding_window_pattern", 6))
     return {
-        **_gemma_keys(ChainMap({**theta, "rope_parameters": ropes.get(FULL)}, config)),
+        **rope_keys(ropes[FULL]),
+        **_gemma_keys(config),
         "window_rope_theta": near["rope_theta"],
         "full_attention_layers": full_layers(config, every),
     }
@@ -165,6 +172,7 @@ GEMMA3 = replace(
     defaults={
         **GEMMA2.defaults,
         "max_position_embeddings": 131072,
+        "rope_theta": 1000000.0,
         "attn_logit_softcapping": None,
         "final_logit_softcapping": None,
     },

@@ -21,9 +21,8 @@ _SCALINGS = {
 """Arguments of the scalings of a rotation besides their factor, which have the same names here."""
 
 
-def _rope_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return our keys of the rotation; ConfigError for scalings that are not converted."""
-    rope = rope_of(config)
+def rope_keys(rope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our keys of a rotation; ConfigError for scalings that are not converted."""
     keys: dict[str, Any] = {"rope_theta": rope["rope_theta"]}
     kind = rope["rope_type"]
     if kind not in _SCALINGS:
@@ -47,24 +46,21 @@ def _rope_of(section: Mapping[str, Any]) -> dict[str, Any]:
     return {**rope, "rope_type": kind, "factor": factor, **section["pos_scaling_extra_args"]}
 
 
-def _group_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return our keys of keys and values that several queries share."""
+def head_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our keys of heads: of any width, with keys and values that several queries share."""
     heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    keys: dict[str, Any] = {"attention_inner_dim": width * heads}
     shared = config.get("num_key_value_heads") or heads
     if shared == heads:
-        return {}
+        return keys
     groups = {"num_kv_groups": shared}
-    return {"attention_module": "multiquery_attention", "extra_attention_params": groups}
+    return {**keys, "attention_module": "multiquery_attention", "extra_attention_params": groups}
 
 
 def llama_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of LLaMA that are spelt otherwise: rotation, and heads of any width."""
-    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    return {
-        **_rope_keys(config),
-        **_group_keys(config),
-        "attention_inner_dim": head * config["num_attention_heads"],
-    }
+    """Return keys of LLaMA that are spelt otherwise: rotation and heads."""
+    return {**rope_keys(rope_of(config)), **head_keys(config)}
 
 
 def qwen_keys(config: Mapping[str, Any]) -> dict[str, Any]:
