@@ -15,8 +15,9 @@ from appliance.ray.roles import RecoverableRayRoles
 from appliance.spec import RuntimeSpec
 from tests.support.runs.served_folder import train_decoder
 from waferstream.core.serving import AnswerFailed, Sampling
-from waferstream.serving.answers import Answers, Piece, Question
+from waferstream.serving.answers import Answers
 from waferstream.serving.deployment import Deployment
+from waferstream.serving.questions import Piece, Question
 
 WAIT_S = 120
 NUM_QUESTIONS = 6
@@ -57,7 +58,7 @@ class Asked:
         """Wait for a piece; return whether it is the last one."""
         piece = self._pieces.get(timeout=WAIT_S)
         assert isinstance(piece, Piece), piece
-        self._text += piece.text
+        self._text += piece.said.text
         return piece.end is not None
 
     def text(self) -> str:

@@ -15,9 +15,10 @@ from tests.support.errors import raises
 from tests.support.models.hugging_face_folder import CONTEXT, FAMILIES, OTHERS, write_folder
 from waferstream.core.errors import CheckpointError, ConfigError, WaferStreamError
 from waferstream.core.serving import AnswerFailed, Sampling
-from waferstream.serving.answers import Answers, End, Piece, Question
+from waferstream.serving.answers import Answers
 from waferstream.serving.deployment import Deployment
 from waferstream.serving.models.loading import load_model
+from waferstream.serving.questions import End, Piece, Question
 
 PROMPT = "def class import é the print "
 GREEDY = Sampling(1, temperature=0)
@@ -44,7 +45,7 @@ def answer(
     while True:
         piece = pieces.get(timeout=WAIT_S)
         assert isinstance(piece, Piece), piece
-        text += piece.text
+        text += piece.said.text
         if piece.end is not None:
             return text, piece.end
 
@@ -136,7 +137,7 @@ def test_chat_follows_the_template(tmp_path: Path) -> None:
     write_folder(tmp_path, "llama")
     with served(tmp_path) as answers:
         text = answers.model.text
-        tokens = text.encode_chat([{"role": "user", "content": "print"}])
+        tokens = text.encode_chat([{"role": "user", "content": "print"}]).tokens
         assert tokens == text.encode("<|user|>print<e><|assistant|>")
         found, end = answer(answers, tokens, Sampling(3), most=10)
         assert answer(answers, tokens, Sampling(3), most=10)[0] == found
@@ -180,7 +181,7 @@ def test_template_gets_what_transformers_gives_it(tmp_path: Path) -> None:
     with served(tmp_path) as answers:
         text = answers.model.text
         chat = [{"role": "user", "content": "a < 'é'"}] * 2
-        assert text.encode_chat(chat) == text.encode("<e>\"a < 'é'\"")
+        assert text.encode_chat(chat).tokens == text.encode("<e>\"a < 'é'\"")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,8 @@ def run_serving(words: Sequence[str]) -> int:
 
 def _generate(given: argparse.Namespace) -> int:
     """Print the continuation of a text as it comes, or the whole as JSON."""
-    from waferstream.serving.answers import Answers, Question  # noqa: PLC0415  (imports torch: slow)
+    from waferstream.serving.answers import Answers  # noqa: PLC0415  (imports torch: slow)
+    from waferstream.serving.questions import Question  # noqa: PLC0415
 
     if "" in given.stop:
         raise ConfigError("--stop must be a text", code="out-of-range", where="--stop", value='""')
@@ -119,7 +120,7 @@ def _generate(given: argparse.Namespace) -> int:
 
 
 def _print_pieces(pieces: queue.Queue[object], *, prints_json: bool) -> int:
-    from waferstream.serving.answers import Piece  # noqa: PLC0415  (imports torch: slow)
+    from waferstream.serving.questions import Piece  # noqa: PLC0415  (imports torch: slow)
 
     text = ""
     while True:
@@ -127,9 +128,9 @@ def _print_pieces(pieces: queue.Queue[object], *, prints_json: bool) -> int:
         if isinstance(piece, AnswerFailed):
             raise piece.error
         assert isinstance(piece, Piece)
-        text += piece.text
+        text += piece.said.text
         if not prints_json:
-            print(piece.text, end="", flush=True)
+            print(piece.said.text, end="", flush=True)
         if piece.end is not None:
             break
     end = piece.end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,18 +92,39 @@ OTHERS: dict[str, dict[str, Any]] = {
 """Those that are refused."""
 
 
-def write_folder(folder: Path, case: str, *, dtype: torch.dtype = torch.float32) -> Any:
-    """Write a folder; return the model of transformers."""
+def write_folder(
+    folder: Path,
+    case: str,
+    *,
+    dtype: torch.dtype = torch.float32,
+    context: int = CONTEXT,
+    template: str = TEMPLATE,
+    words: Sequence[str] = (),
+) -> Any:
+    """Write a folder; return the model of transformers.
+
+    Args:
+        folder: Where to.
+        case: A name of a family.
+        dtype: Of the weights.
+        context: The most tokens, where the family states them so.
+        template: That of chats.
+        words: More tokens that are words; every other one is no text.
+    """
+    from tokenizers import AddedToken
     from transformers import AutoConfig, AutoModelForCausalLM
 
     tokenizer = make_tokenizer()
+    tokenizer.add_tokens([AddedToken(word, special=bool(i % 2)) for i, word in enumerate(words)])
     end = tokenizer.token_to_id("<e>")
     about = {
         "vocab_size": tokenizer.get_vocab_size() + 3,
         "bos_token_id": end,
         "eos_token_id": end,
     }
-    values = {**FAMILIES, **OTHERS}[case]
+    values = dict({**FAMILIES, **OTHERS}[case])
+    if "max_position_embeddings" in values:
+        values["max_position_embeddings"] = context
     torch.manual_seed(0)
     config = AutoConfig.for_model(case.partition("-")[0], **about, **values)
     model = AutoModelForCausalLM.from_config(config).eval()
@@ -111,7 +133,7 @@ def write_folder(folder: Path, case: str, *, dtype: torch.dtype = torch.float32)
     model = model.to(dtype)
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
-    beside = {"chat_template": TEMPLATE, "eos_token": {"content": "<e>"}}
+    beside = {"chat_template": template, "eos_token": {"content": "<e>"}}
     (folder / "tokenizer_config.json").write_text(json.dumps(beside))
     return model
 

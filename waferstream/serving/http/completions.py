@@ -16,8 +16,9 @@ from waferstream.serving.accounts.callers import Caller
 from waferstream.serving.answers import Answers
 from waferstream.serving.http.access import caller_of
 from waferstream.serving.http.bodies import checked, read
+from waferstream.serving.http.chats import ChatRequest
 from waferstream.serving.http.errors import RefusedError, check_model, invalid, refusal
-from waferstream.serving.http.requests import ChatRequest, CompletionRequest
+from waferstream.serving.http.requests import CompletionRequest
 from waferstream.serving.http.shapes import Shape
 from waferstream.serving.http.streams import Choices, collected, streamed, whole
 
@@ -96,7 +97,6 @@ class Completions:
             model.name,
             is_chat=isinstance(asked, ChatRequest),
             num_choices=asked.num_choices,
-            tells_tokens=questions[0].num_best is not None,
             tier=choices.tier,
         )
         return choices, shape

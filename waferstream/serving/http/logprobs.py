@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from waferstream.serving.answers import ToldToken
+from waferstream.serving.questions import ToldToken
 
 
 def of_chat(tokens: Sequence[ToldToken]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Requests for texts and chats, as OpenAI's clients send them.
+"""Requests for texts, as OpenAI's clients send them.
 
 What we do not compute is refused.
 """
@@ -15,9 +15,8 @@ from appliance.serving.sampling import check_tokens
 from waferstream.core.rng import stream_key
 from waferstream.core.serving import Sampling, Sharing
 from waferstream.serving.accounts.account import AskedTier
-from waferstream.serving.answers import Question
-from waferstream.serving.http.response_formats import ResponseFormat
 from waferstream.serving.models.text import Text
+from waferstream.serving.questions import Question
 
 Count = Annotated[int, Field(ge=1)]
 Stop = Annotated[str, Field(min_length=1)]
@@ -28,7 +27,15 @@ MOST_CHOICES = 128
 """Answers that one request may ask for."""
 
 
-class _Asked(BaseModel):
+class StreamOptions(BaseModel):
+    """How an answer is streamed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    include_usage: bool = False
+
+
+class Asked(BaseModel):
     """What every request may ask for; a key that is not here is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -95,113 +102,12 @@ def _seeds(given: int | None, count: int) -> list[int]:
     return [seed, *(stream_key(seed, "choice", number) for number in range(1, count))]
 
 
-class StreamOptions(BaseModel):
-    """How an answer is streamed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    include_usage: bool = False
-
-
-class Message(BaseModel):
-    """A message of a chat."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Content
-
-    @property
-    def text(self) -> str:
-        """The text of the message."""
-        return _text_of(self.content)
-
-
-class TextPart(BaseModel):
-    """A part of the content of a message."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    type: Literal["text"]
-    text: str
-
-
-Content = str | list[TextPart]
-
-
-def _text_of(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(part.text for part in content)
-
-
-class PredictedOutput(BaseModel):
-    """Text that an answer may have, which makes it faster."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    type: Literal["content"]
-    content: Content
-
-    def tokens(self, text: Text) -> tuple[int, ...]:
-        """Return its tokens, without the one that begins texts."""
-        return text.encode(_text_of(self.content))[len(text.encode("")) :]
-
-
-class ChatRequest(_Asked):
-    """The body of ``POST /v1/chat/completions``."""
-
-    messages: Annotated[list[Message], Field(min_length=1)]
-    max_completion_tokens: Count | None = None
-    max_tokens: Count | None = None
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    response_format: ResponseFormat | None = None
-    prediction: PredictedOutput | None = None
-
-    @model_validator(mode="after")
-    def _agrees(self) -> Self:
-        if self.max_completion_tokens is not None and self.max_tokens is not None:
-            raise ValueError("max_completion_tokens and max_tokens exclude each other")
-        if self.top_logprobs is not None and not self.logprobs:
-            raise ValueError("top_logprobs must have logprobs: true beside it")
-        return self
-
-    def tokens(self, text: Text) -> tuple[int, ...]:
-        """Return the tokens of the messages; ConfigError if the model does not know them."""
-        return text.encode_chat(
-            [{"role": each.role, "content": each.text} for each in self.messages]
-        )
-
-    def questions(self, text: Text) -> list[Question]:
-        """Return what is asked; ConfigError if the model does not know such messages."""
-        tokens = self.tokens(text)
-        num_best = (self.top_logprobs or 0) if self.logprobs else None
-        most = self.max_completion_tokens or self.max_tokens
-        term = None if self.response_format is None else self.response_format.term()
-        grammar = None if term is None else f"start: {term}"
-        predicted = self.prediction.tokens(text) if self.prediction else ()
-        return [
-            Question(
-                tokens,
-                sampling,
-                most,
-                self._stops,
-                num_best,
-                sharing=self._sharing,
-                prediction=predicted,
-                grammar=grammar,
-            )
-            for sampling in self._samplings()
-        ]
-
-
 T = TypeVar("T")
 Several = Annotated[list[T], Field(min_length=1, max_length=MOST_CHOICES)]
 Tokens = Annotated[list[Token], Field(min_length=1)]
 
 
-class CompletionRequest(_Asked):
+class CompletionRequest(Asked):
     """The body of ``POST /v1/completions``."""
 
     prompt: str | Several[str] | Tokens | Several[Tokens]

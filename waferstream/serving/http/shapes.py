@@ -12,8 +12,10 @@ from typing import Any, Self
 from uuid import uuid4
 
 from waferstream.core.serving import Tier
-from waferstream.serving.answers import End, Piece, ToldToken
+from waferstream.serving.formats.calls import Call
+from waferstream.serving.formats.reading import Said
 from waferstream.serving.http import logprobs
+from waferstream.serving.questions import End, Piece, ToldToken
 from waferstream.version import VERSION
 
 FINGERPRINT = f"waferstream-{VERSION}"
@@ -24,7 +26,7 @@ FINGERPRINT = f"waferstream-{VERSION}"
 class Choice:
     """A complete answer."""
 
-    text: str
+    said: Said
     tokens: tuple[ToldToken, ...]
     end: End
 
@@ -34,7 +36,7 @@ class Choice:
         end = pieces[-1].end
         assert end is not None
         tokens = tuple(told for piece in pieces for told in piece.tokens)
-        return cls("".join(piece.text for piece in pieces), tokens, end)
+        return cls(sum((piece.said for piece in pieces), Said()), tokens, end)
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,12 @@ class Shape:
         model: The name of the model.
         is_chat: Whether it is a chat.
         num_choices: The answers to each prompt.
-        tells_tokens: Whether tokens stand beside the text.
         tier: The tier of the answers.
     """
 
     model: str
     is_chat: bool
     num_choices: int = 1
-    tells_tokens: bool = False
     tier: Tier = "default"
     created_s: int = field(default_factory=lambda: int(time.time()))
     name: str = field(default_factory=lambda: uuid4().hex)
@@ -63,7 +63,7 @@ class Shape:
         return {
             **self._head("chat.completion" if self.is_chat else "text_completion"),
             "choices": [
-                self._choice(number, self._said(choice.text), choice.tokens, choice.end.reason)
+                self._choice(number, self._whole(choice.said), choice.tokens, choice.end.reason)
                 for number, choice in enumerate(choices)
             ],
             "usage": self._usage(ends),
@@ -79,7 +79,7 @@ class Shape:
 
     def piece(self, number: int, piece: Piece) -> dict[str, Any]:
         """Return a chunk of a streamed answer."""
-        said = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
+        said = {"delta": _delta(piece.said)} if self.is_chat else {"text": piece.said.text}
         return self._chunk(number, said, piece.tokens)
 
     def closing(self, number: int, end: End) -> dict[str, Any]:
@@ -92,10 +92,17 @@ class Shape:
         """Return the chunk of the usage of streamed answers."""
         return {**self._head(self._chunk_kind), "choices": [], "usage": self._usage(ends)}
 
-    def _said(self, text: str) -> dict[str, Any]:
+    def _whole(self, said: Said) -> dict[str, Any]:
+        """Return what is said in an answer that is complete."""
         if not self.is_chat:
-            return {"text": text}
-        return {"message": {"role": "assistant", "content": text}}
+            return {"text": said.text}
+        message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": None}
+        if said.thought:
+            message["reasoning"] = said.thought
+        if said.calls:
+            message["content"] = said.text or None
+            message["tool_calls"] = [_call(call) for call in said.calls]
+        return {"message": message}
 
     @property
     def _chunk_kind(self) -> str:
@@ -118,9 +125,12 @@ class Shape:
         tokens: Sequence[ToldToken],
         reason: str | None,
     ) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": number, **said, "logprobs": None}
         told = logprobs.of_chat if self.is_chat else logprobs.of_completion
-        beside = told(tokens) if self.tells_tokens and tokens else None
-        return {"index": number, **said, "logprobs": beside, "finish_reason": reason}
+        for name, is_thought in (("logprobs", False), ("reasoning_logprobs", True)):
+            if beside := [token for token in tokens if token.is_thought == is_thought]:
+                choice[name] = told(beside)
+        return {**choice, "finish_reason": reason}
 
     def _head(self, kind: str) -> dict[str, Any]:
         prefix = "chatcmpl" if self.is_chat else "cmpl"
@@ -144,6 +154,7 @@ class Shape:
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": sum(end.cached_tokens for end in read)},
             "completion_tokens_details": {
+                "reasoning_tokens": sum(end.thought_tokens for end in ends),
                 "accepted_prediction_tokens": sum(end.accepted_tokens for end in ends),
                 "rejected_prediction_tokens": sum(end.rejected_tokens for end in ends),
             },
@@ -161,3 +172,20 @@ class Shape:
             "attribution": slowest.attribution,
             "created": float(self.created_s),
         }
+
+
+def _delta(said: Said) -> dict[str, Any]:
+    """Return what a piece of a streamed chat adds."""
+    delta: dict[str, Any] = {}
+    if said.thought:
+        delta["reasoning"] = said.thought
+    if said.text or not (said.thought or said.calls):
+        delta["content"] = said.text
+    if said.calls:
+        delta["tool_calls"] = [{"index": call.number, **_call(call)} for call in said.calls]
+    return delta
+
+
+def _call(call: Call) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}

@@ -16,9 +16,12 @@ from waferstream.core.errors import WaferStreamError
 from waferstream.core.serving import AnswerFailed, Tier
 from waferstream.serving.accounts.account import AskedTier
 from waferstream.serving.accounts.callers import Bill, Caller
-from waferstream.serving.answers import Answer, Answers, Piece, Question
+from waferstream.serving.answer import Answer
+from waferstream.serving.answers import Answers
+from waferstream.serving.formats.reading import Said
 from waferstream.serving.http.errors import RefusedError, refusal
 from waferstream.serving.http.shapes import Choice, Shape
+from waferstream.serving.questions import Piece, Question
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
@@ -72,7 +75,7 @@ class Choices:
         for number, question in enumerate(questions):
             heard = partial(self._put, number)
             if question.echo:
-                heard(Piece(question.echo))
+                heard(Piece(Said(question.echo)))
             terms = bill.terms(number)
             self._answers.append(await run_in_threadpool(answers.ask, question, heard, terms))
 
@@ -145,7 +148,7 @@ async def _chunks(choices: Choices, shape: Shape, *, tells_usage: bool) -> Async
             if number not in begun and (opening := shape.opening(number)) is not None:
                 yield _event(opening)
             begun.add(number)
-            if piece.text or piece.tokens:
+            if piece.said != Said() or piece.tokens:
                 yield _event(shape.piece(number, piece))
             if piece.end is not None:
                 ends[number] = piece.end

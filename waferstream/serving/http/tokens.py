@@ -12,8 +12,9 @@ from starlette.routing import Route
 from waferstream.core.errors import WaferStreamError
 from waferstream.serving.answers import Answers
 from waferstream.serving.http.bodies import read
+from waferstream.serving.http.chats import ChatRequest
 from waferstream.serving.http.errors import RefusedError, check_model, error_body, failure
-from waferstream.serving.http.requests import ChatRequest, Message
+from waferstream.serving.http.messages import Message
 from waferstream.serving.models.text import Text
 
 
@@ -36,7 +37,7 @@ class TokenizeRequest(BaseModel):
         """Return the tokens that a completion or a chat would have as its prompt."""
         if self.messages is None:
             return text.encode(self.prompt or "")
-        return ChatRequest(model="", messages=self.messages).tokens(text)
+        return ChatRequest(model="", messages=self.messages).chat(text).tokens
 
 
 class DetokenizeRequest(BaseModel):

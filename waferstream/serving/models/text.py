@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from waferstream.core.errors import ConfigError
 from waferstream.serving.models.packages import serve_package
 
-Message = Mapping[str, str]
-"""A message of a chat: its ``role`` and its ``content``."""
+Message = Mapping[str, Any]
+"""A message of a chat: its ``role``, its ``content``, and what templates know beside."""
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat as a prompt: its text, and its tokens."""
+
+    written: str
+    tokens: tuple[int, ...]
 
 
 class TextDecoder(Protocol):
@@ -37,12 +46,29 @@ class Text(Protocol):
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text to continue."""
 
-    def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the tokens of a chat to answer.
+    @property
+    def template(self) -> str | None:
+        """What writes chats, if anything."""
+
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> Chat:
+        """Return a chat to answer.
+
+        Args:
+            messages: The chat.
+            tools: What may be called, as OpenAI describes functions.
+            options: Names that the template of the model knows.
 
         Raises:
             ConfigError: The model knows no chats, or not these messages.
         """
+
+    def token_of(self, word: str) -> int | None:
+        """Return the token that a word is, None if it is written by others."""
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, with those that are no text as their names."""
@@ -53,8 +79,11 @@ class Text(Protocol):
         A text without a token that ends it gets one more.
         """
 
-    def decoder(self, prompt: Sequence[int] = ()) -> TextDecoder:
-        """Return what turns the tokens that follow a prompt into text."""
+    def decoder(self, prompt: Sequence[int] = (), words: Collection[str] = ()) -> TextDecoder:
+        """Return what turns the tokens that follow a prompt into text, tokens that are words too.
+
+        Others that are no text, such as those that begin messages, are left out.
+        """
 
 
 class ByteText:
@@ -62,6 +91,7 @@ class ByteText:
 
     vocabulary = 256
     ends: frozenset[int] = frozenset()
+    template = None
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the bytes of a text."""
@@ -72,9 +102,19 @@ class ByteText:
                 "a prompt must be text", code="prompt-not-text", value=repr(text), rule=str(error)
             ) from error
 
-    def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the bytes of the contents, a line each: there are no words for roles."""
-        return self.encode("\n".join(message["content"] for message in messages))
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),  # noqa: ARG002
+        options: Mapping[str, Any] | None = None,  # noqa: ARG002
+    ) -> Chat:
+        """Return the contents, a line each: there are no words for roles."""
+        text = "\n".join(message["content"] for message in messages)
+        return Chat(text, self.encode(text))
+
+    def token_of(self, word: str) -> int | None:  # noqa: ARG002
+        """Return None: a byte is no word."""
+        return None
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of bytes."""
@@ -86,7 +126,11 @@ class ByteText:
         wrapped = package.TokenizerWrapper(_Bytes(vocabulary))
         return package.LLTokenizer(wrapped, n_vocab=vocabulary + 1, slices=[])
 
-    def decoder(self, prompt: Sequence[int] = ()) -> ByteDecoder:  # noqa: ARG002
+    def decoder(
+        self,
+        prompt: Sequence[int] = (),  # noqa: ARG002
+        words: Collection[str] = (),  # noqa: ARG002
+    ) -> ByteDecoder:
         """Return what turns bytes into text."""
         return ByteDecoder()
 
@@ -145,7 +189,7 @@ class StopFilter:
             self.has_stopped = True
             shown, self._held = self._held[: min(places)], ""
             return shown
-        keep = max((_overlap(self._held, stop) for stop in self._stops), default=0)
+        keep = max((overlap(self._held, stop) for stop in self._stops), default=0)
         cut = len(self._held) - keep
         shown, self._held = self._held[:cut], self._held[cut:]
         return shown
@@ -156,7 +200,7 @@ class StopFilter:
         return shown
 
 
-def _overlap(text: str, stop: str) -> int:
-    """Return how many of the last characters of a text begin a stop."""
-    most = min(len(text), len(stop) - 1)
-    return next((n for n in range(most, 0, -1) if text.endswith(stop[:n])), 0)
+def overlap(text: str, word: str) -> int:
+    """Return how many of the last characters of a text begin a word."""
+    most = min(len(text), len(word) - 1)
+    return next((n for n in range(most, 0, -1) if text.endswith(word[:n])), 0)

@@ -1,19 +1,15 @@
-"""Tokenizers and chat templates of Hugging Face's folders."""
+"""Tokenizers of Hugging Face's folders."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
-
-from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import Any
 
 from waferstream.core.errors import ConfigError
 from waferstream.serving.models.packages import serve_package
-from waferstream.serving.models.text import Message
+from waferstream.serving.models.templates import ChatTemplate
+from waferstream.serving.models.text import Chat, Message
 from waferstream.workload.hugging_face import read_json
 
 _SPLIT = "�"
@@ -34,8 +30,8 @@ class TokenizedText:
         self, tokenizer: Any, template: str | None, words: Mapping[str, str], ends: frozenset[int]
     ) -> None:
         self._tokenizer = tokenizer
-        self._template = template
-        self._words = words
+        self._template = None if template is None else ChatTemplate(template, words)
+        self._added: Mapping[int, Any] = tokenizer.get_added_tokens_decoder()
         self.ends = ends
 
     @classmethod
@@ -65,8 +61,18 @@ class TokenizedText:
         """Return the tokens of a text to continue, after the token that begins texts, if any."""
         return tuple(self._tokenizer.encode(text).ids)
 
-    def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the tokens of a chat, as the template of the model writes it.
+    @property
+    def template(self) -> str | None:
+        """What writes chats, if anything."""
+        return None if self._template is None else self._template.source
+
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> Chat:
+        """Return a chat as the template of the model writes it.
 
         Raises:
             ConfigError: The folder has no template, or it refuses the messages.
@@ -78,18 +84,13 @@ class TokenizedText:
                 rule="tokenizer_config.json or chat_template.jinja has one",
                 remedy="ask /v1/completions, which continues a text",
             )
-        given: dict[str, Any] = {"messages": [dict(each) for each in messages], "tools": None}
-        given |= {"documents": None, "add_generation_prompt": True, **self._words}
-        try:
-            text = _templates().from_string(self._template).render(given)
-        except Exception as error:  # a template is a stranger's code
-            raise ConfigError(
-                "the template of the model refuses the chat",
-                code="chat-not-rendered",
-                value=error,
-                remedy="send other roles or another order, or ask /v1/completions",
-            ) from error
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        text = self._template.render(messages, tools, options or {})
+        return Chat(text, tuple(self._tokenizer.encode(text, add_special_tokens=False).ids))
+
+    def token_of(self, word: str) -> int | None:
+        """Return the token that a word is, None if it is written by others."""
+        token: int | None = self._tokenizer.token_to_id(word)
+        return token if token in self._added else None
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, special ones included."""
@@ -102,9 +103,14 @@ class TokenizedText:
             self._tokenizer.to_str(), n_vocab=max(vocabulary, end + 1), eos_token=end
         )
 
-    def decoder(self, prompt: Sequence[int] = ()) -> TokenDecoder:
+    def decoder(self, prompt: Sequence[int] = (), words: Collection[str] = ()) -> TokenDecoder:
         """Return what turns the tokens that follow a prompt into text."""
-        return TokenDecoder(self._tokenizer, prompt)
+        shown = {
+            token: added.content
+            for token, added in self._added.items()
+            if added.special and added.content in words
+        }
+        return TokenDecoder(self._tokenizer, prompt, shown)
 
 
 class TokenDecoder:
@@ -112,10 +118,18 @@ class TokenDecoder:
 
     The newest tokens are decoded together with those of the piece before, as some tokenizers leave
     out a space at the beginning, and characters may be split.
+
+    Args:
+        tokenizer: One of the package tokenizers.
+        prompt: Tokens before.
+        words: Special tokens whose text is shown, too.
     """
 
-    def __init__(self, tokenizer: Any, prompt: Sequence[int]) -> None:
+    def __init__(
+        self, tokenizer: Any, prompt: Sequence[int], words: Mapping[int, str] | None = None
+    ) -> None:
         self._tokenizer = tokenizer
+        self._words = words or {}
         self._tokens = list(prompt)
         self._before = 0  # where the piece before begins
         self._shown = len(self._tokens)  # tokens whose text was returned
@@ -123,7 +137,7 @@ class TokenDecoder:
     def feed(self, token: int) -> str:
         """Return the text that a token completes."""
         self._tokens.append(token)
-        new = self._new_text()
+        new = self._new_text() + self._words.get(token, "")
         if not new or new.endswith(_SPLIT):
             return ""
         self._before, self._shown = self._shown, len(self._tokens)
@@ -210,22 +224,3 @@ def _optional_json(path: Path) -> Mapping[str, Any]:
 def _text_of(token: Any) -> str | None:
     """Return the text of a special token, which may be stated with its properties."""
     return token.get("content") if isinstance(token, Mapping) else token
-
-
-def _templates() -> ImmutableSandboxedEnvironment:
-    """Return what renders templates, with the names that transformers gives them."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    environment.filters["tojson"] = _to_json
-    return environment
-
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise TemplateError(message)

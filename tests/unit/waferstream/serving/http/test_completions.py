@@ -193,7 +193,8 @@ def test_predicted_output_changes_the_usage_alone(client: TestClient) -> None:
     found = chat(client, **asked).json()
     assert found["choices"] == plain["choices"]
     told = found["usage"].pop("completion_tokens_details")
-    assert told == {"accepted_prediction_tokens": 12, "rejected_prediction_tokens": 8}
+    accepted = {"accepted_prediction_tokens": 12, "rejected_prediction_tokens": 8}
+    assert told == {"reasoning_tokens": 0, **accepted}
     assert plain["usage"].pop("completion_tokens_details") == dict.fromkeys(told, 0)
     assert found["usage"] == plain["usage"]
 

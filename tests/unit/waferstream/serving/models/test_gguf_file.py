@@ -108,7 +108,7 @@ def test_model_is_that_of_the_file(quantized: bool, tmp_path: Path) -> None:
 def test_chat_and_end_are_those_of_the_file(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf")
     text = load_model(tmp_path / "tiny.gguf").text
-    chat = text.encode_chat([{"role": "user", "content": "print"}])
+    chat = text.encode_chat([{"role": "user", "content": "print"}]).tokens
     assert chat == text.encode("<|user|>print<e><|assistant|>")
     assert text.encode("<e>") == tuple(text.ends)
 
