@@ -41,6 +41,10 @@ class Price(Config):
         return int(cost * 1000)
 
 
+class _Prices(Config):
+    prices: dict[str, Price]
+
+
 FREE = Price(input=Decimal(0), output=Decimal(0))
 """The price of a model where none is stated."""
 
@@ -51,9 +55,7 @@ def read_price(path: Path, model: str) -> Price:
     Raises:
         ConfigError: The file is wrong, or does not have the model.
     """
-    prices = {
-        name: validate(Price, data, f"{path}: {name}") for name, data in load_yaml(path).items()
-    }
+    prices = validate(_Prices, {"prices": load_yaml(path)}, str(path)).prices
     if model not in prices:
         raise ConfigError(
             "the model that is served must have a price",

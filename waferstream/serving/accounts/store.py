@@ -23,6 +23,9 @@ BUSY_S = 0.5
 
 _VERSION = 1
 
+_LOG_PAGES = 10_000
+"""Of the log, before it is moved to the file in the midst of work: that waits for the disk."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS keys (
     name TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, created_s REAL NOT NULL,
@@ -112,6 +115,7 @@ class Store:
             raise _foreign(file, f"version {version}")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         if version != _VERSION:
             self._connection.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
         self._seen: int | None = None
@@ -184,6 +188,10 @@ class Store:
                 "DELETE FROM answers WHERE name = ?", [(name,) for name in void]
             )
 
+    def tidy(self) -> None:
+        """Move the log to the file, as far as nobody reads it: to be called in idle times."""
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
     def end_interrupted(self) -> int:
         """End the answers that a service which was killed has left; return their number.
 
@@ -225,7 +233,7 @@ class Store:
         except OSError:
             is_there = False
         if not is_there:
-            raise sqlite3.OperationalError(f"{self._file} was removed or replaced")
+            raise sqlite3.OperationalError("the file was removed or replaced")
 
     def _version_of_data(self) -> int:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()

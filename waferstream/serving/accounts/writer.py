@@ -64,6 +64,7 @@ class Writer:
         self._lock = threading.Lock()
         self._ends_by_s: float | None = None
         self._is_writing = True
+        self._is_tidy = True
         self._thread = threading.Thread(target=self._run, name="accounts", daemon=True)
 
     def start(self) -> None:
@@ -106,8 +107,9 @@ class Writer:
             self._log(error)
             for job in jobs:
                 job.finish(None if error is None else _not_written(error))
-        if self._ended:
-            log.error("%d answers end without what they used in the accounts", len(self._ended))
+        lost = [row for row in self._ended.values() if row is not None]
+        if lost:
+            log.error("%d answers end without what they used in the accounts", len(lost))
 
     def _is_over(self) -> bool:
         if self._ends_by_s is None:
@@ -133,6 +135,10 @@ class Writer:
         """Write what began and ended, then read the keys; a sqlite3.Error leaves all as it was."""
         if (keys := self._store.changed_keys()) is not None:
             self._keys_changed(keys)
+        if not (jobs or ended):
+            self._tidy()
+            return
+        self._is_tidy = False
         self._store.write(
             ended=[row for row in ended.values() if row is not None],
             begun=[job.row for job in jobs if job.row is not None],
@@ -141,6 +147,11 @@ class Writer:
         with self._lock:
             for name in ended:
                 del self._ended[name]
+
+    def _tidy(self) -> None:
+        if not self._is_tidy:
+            self._store.tidy()
+            self._is_tidy = True
 
     def _log(self, error: Exception | None) -> None:
         """Log that the store cannot be written, and that it can be again, once each."""

@@ -108,6 +108,20 @@ def test_answer_is_counted_and_told(client: TestClient, file: Path) -> None:
     assert told["balance"] == pytest.approx((10**6 - cost) / 10**9)
 
 
+def test_texts_are_neither_stored_nor_logged(
+    client: TestClient, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "keep-this-to-yourself"
+    headers = key_of(file)
+    with caplog.at_level("DEBUG"):
+        said = [{"role": "user", "content": secret}]
+        assert ask(client, headers, messages=said).status_code == 200
+        assert ask(client, headers, messages=[{"role": secret, "content": 1}]).status_code == 400
+        assert ask(client, {"authorization": f"Bearer {secret}"}).status_code == 401
+    assert secret not in caplog.text
+    assert not any(secret.encode() in each.read_bytes() for each in file.parent.glob("*accounts*"))
+
+
 def test_refused_request_is_not_counted(client: TestClient, file: Path) -> None:
     headers = key_of(file, limits=RateLimits(requests_per_day=2))
     assert ask(client, headers, max_completion_tokens=500).status_code == 400
