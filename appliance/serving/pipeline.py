@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from csnode.inference.wafer import (
     CopySequence,
     Extend,
     ForgetSequences,
+    TakeCycles,
     WaferSpec,
     WeightSource,
 )
@@ -114,6 +116,13 @@ class Pipeline:
         """Free what a sequence has, here and on the emulated wafers. Idempotent."""
         self._lease(sequence, 0)
         self._do(self._names, ForgetSequences(frozenset((sequence,))))
+
+    def take_cycles(self) -> Mapping[str, int]:
+        """Return the cycles that ``wafer-cycles`` has simulated since, by kernel of the array."""
+        taken: Counter[str] = Counter()
+        for cycles in self._roles.do(self._names, TakeCycles()).values():
+            taken.update(cycles)
+        return taken
 
     def close(self) -> None:
         """End the wafers. Idempotent."""

@@ -27,7 +27,13 @@ order, and the attention of a decoder that is computed wrongly is off by much mo
 
 
 @torch.no_grad()
-def prove(pipeline: Pipeline, scores: Scores, vocabulary: int, context: int) -> None:
+def prove(
+    pipeline: Pipeline,
+    scores: Scores,
+    vocabulary: int,
+    context: int,
+    probe_tokens: int = PROBE_TOKENS,
+) -> None:
     """Compute a sequence at once, and in steps and company; compare, also with the model.
 
     Args:
@@ -35,11 +41,12 @@ def prove(pipeline: Pipeline, scores: Scores, vocabulary: int, context: int) -> 
         scores: The model in plain PyTorch.
         vocabulary: Its tokens.
         context: The most tokens of a sequence.
+        probe_tokens: Those of the sequence.
 
     Raises:
         ConfigError: They differ.
     """
-    length = min(context, PROBE_TOKENS)
+    length = min(context, probe_tokens)
     tokens = tuple((7 * i + 3) % vocabulary for i in range(length))
     plain = scores(torch.tensor([tokens]), torch.arange(length)[None])[0]
     whole = pipeline.rows([Part("whole", 0, tokens)])

@@ -23,7 +23,7 @@ import torch
 
 from csnode.devices.kernels import PROCESSOR, moved
 from csnode.engine.array import WaferArray
-from csnode.engine.fabric import FabricArray
+from csnode.engine.fabric import FabricArray, Run
 from csnode.engine.kernels import KERNELS, PRODUCTS
 from csnode.engine.spec import EngineName, EngineSpec
 from csnode.sparsity.gradients import ATEN, PRODUCT, bind_gradients, gradient_calls
@@ -91,9 +91,16 @@ def built(
 class EngineBinder(ast.NodeTransformer):
     """Replaces calls of aten ops; knows which values are made of streamed weights alone."""
 
-    def __init__(self, layer: str, num_weights: int, engine: EngineSpec) -> None:
+    def __init__(
+        self,
+        layer: str,
+        num_weights: int,
+        engine: EngineSpec,
+        on_run: Callable[[Run], None] | None = None,
+    ) -> None:
         self.kernels: dict[str, Callable[..., Any]] = {}
         self._layer, self._num_weights, self._engine = layer, num_weights, engine
+        self._on_run = on_run
         self._weights: set[str] = set()
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -129,7 +136,7 @@ class EngineBinder(ast.NodeTransformer):
                 rule=f"kernels: {', '.join(sorted(KERNELS))}",
                 remedy=f"let torch compute it: runtime.engine.kernels: {{{KIND_OF[op]}: torch}}",
             )
-        bound = partial(KERNELS[op], array_of(self._engine, engine))
+        bound = partial(KERNELS[op], array_of(self._engine, engine, self._on_run))
         if op in PRODUCTS:
             operands = call.args[-2:]
             bound = partial(bound, tuple(self._is_weight(operand) for operand in operands))
@@ -141,12 +148,18 @@ class EngineBinder(ast.NodeTransformer):
         return isinstance(operand, ast.Name) and operand.id in self._weights
 
 
-def array_of(spec: EngineSpec, engine: EngineName) -> WaferArray | None:
-    """Return the array of PEs of an engine; None for torch."""
+def array_of(
+    spec: EngineSpec, engine: EngineName, on_run: Callable[[Run], None] | None = None
+) -> WaferArray | None:
+    """Return the array of PEs of an engine; None for torch.
+
+    ``on_run`` is called with every kernel that ``wafer-cycles`` simulates.
+    """
     if engine == "torch":
         return None
-    kind = FabricArray if engine == "wafer-cycles" else WaferArray
-    return kind(spec.rows, spec.columns)
+    if engine == "wafer":
+        return WaferArray(spec.rows, spec.columns)
+    return FabricArray(spec.rows, spec.columns, on_run=on_run)
 
 
 def _globals(kernels: dict[str, Callable[..., Any]]) -> set[str]:

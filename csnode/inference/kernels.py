@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from csnode.engine.binding import EngineBinder
+from csnode.engine.fabric import Run
 from csnode.engine.spec import EngineSpec
 from csnode.inference.row_forms import in_whole_vectors, packed_expert_product, packed_product
 from waferstream.core.program.extend import ExtendSegment, not_row_wise
@@ -127,9 +128,13 @@ def array_kernel(
     operands: Sequence[torch.Tensor],
     attend: Callable[..., torch.Tensor],
     engine: EngineSpec,
+    on_run: Callable[[Run], None],
 ) -> Kernel:
-    """Return the kernel of a segment on an array of PEs, for one row at a time."""
-    binder = EngineBinder(segment.layer, segment.num_operands, engine)
+    """Return the kernel of a segment on an array of PEs, for one row at a time.
+
+    ``on_run`` is called with every kernel of the array that is simulated.
+    """
+    binder = EngineBinder(segment.layer, segment.num_operands, engine, on_run)
     tree = ast.fix_missing_locations(binder.visit(ast.parse(segment.kernel.text)))
     text = ast.unparse(tree).replace(_ATTENTION, _ATTEND)
     kernels = {**binder.kernels, _ATTEND: attend}

@@ -6,12 +6,14 @@ It computes rows: tokens of any sequences, each of which has the same bits in an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from csnode.engine.binding import array_of
+from csnode.engine.fabric import Run
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.inference.attention import CachedAttention
 from csnode.inference.cache import KvCache
@@ -44,9 +46,13 @@ class Stage:
         engine: EngineSpec = TORCH,
     ) -> None:
         self.cache = KvCache()
+        self.cycles: Counter[str] = Counter()
+        """Of what ``wafer-cycles`` has simulated, by kernel of the array."""
         self._engine = engine
         self._passed = program.passed_at(segments.stop)
-        self._attention = CachedAttention(self.cache, array_of(engine, engine.of("", "attention")))
+        self._attention = CachedAttention(
+            self.cache, array_of(engine, engine.of("", "attention"), self._count)
+        )
         self._kernels = [
             (each, self._kernel(each, weights))
             for each in program.segments[segments.start : segments.stop]
@@ -77,7 +83,10 @@ class Stage:
         operands = prepare(*(weights[name].detach() for name in segment.weights))
         if self._engine.is_torch:
             return row_kernel(segment, operands, self._attention)
-        return array_kernel(segment, operands, self._attention, self._engine)
+        return array_kernel(segment, operands, self._attention, self._engine, self._count)
+
+    def _count(self, run: Run) -> None:
+        self.cycles[run.kernel] += run.cycles
 
 
 def _tokens_of(parts: Sequence[Part]) -> list[Part]:

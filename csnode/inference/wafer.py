@@ -47,6 +47,11 @@ class ForgetSequences(Command[None]):
 
 
 @dataclass(frozen=True)
+class TakeCycles(Command[Mapping[str, int]]):
+    """Return the cycles that were simulated since they were taken last, by kernel of the array."""
+
+
+@dataclass(frozen=True)
 class WaferSpec:
     """How to build a wafer: it loads the weights of its segments, and of no others."""
 
@@ -80,6 +85,10 @@ class Wafer:
                 self._stage.cache.copy(source, target, tokens)
             case ForgetSequences(sequences):
                 self._stage.cache.forget(sequences)
+            case TakeCycles():
+                taken = dict(self._stage.cycles)
+                self._stage.cycles.clear()
+                return taken
             case _:
                 raise not_taken(self.name, command)
         return None

@@ -8,7 +8,7 @@ import queue
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
 from waferstream.cli.accounts import run_accounts
@@ -18,6 +18,7 @@ from waferstream.host.files import json_text
 
 if TYPE_CHECKING:
     from waferstream.serving.deployment import Deployment
+    from waferstream.serving.questions import End
 
 COMMANDS = ("generate", "serve", "batch")
 
@@ -67,6 +68,7 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--engine", choices=("torch", "wafer", "wafer-cycles"), default="torch", help=_ENGINE
     )
+    parser.add_argument("--region", type=int, default=512, help="PEs of a side, of an array")
     return parser
 
 
@@ -92,7 +94,7 @@ def run_serving(words: Sequence[str]) -> int:
     if command == "serve" and rest[:1] and rest[0] in OF_ACCOUNTS:
         return run_accounts(rest)
     given = serving_parser(command).parse_args(rest)
-    for name in ("threads", "top_k", "max_tokens"):
+    for name in ("threads", "region", "top_k", "max_tokens"):
         value = getattr(given, name, None)
         if value is not None and value < 1:
             raise ConfigError(f"--{name} must be at least 1", code="out-of-range", value=value)
@@ -116,10 +118,15 @@ def _generate(given: argparse.Namespace) -> int:
     with Answers(_deployment(given)) as answers:
         tokens = answers.model.text.encode(given.prompt)
         answers.ask(Question(tokens, sampling, given.max_tokens, given.stop), pieces.put)
-        return _print_pieces(pieces, prints_json=given.json)
+        text, end = _print_pieces(pieces, shows_them=not given.json)
+        if given.json:
+            cycles = answers.take_cycles()
+            print(json_text(_described(text, end) | ({"counted_cycles": cycles} if cycles else {})))
+    return 0
 
 
-def _print_pieces(pieces: queue.Queue[object], *, prints_json: bool) -> int:
+def _print_pieces(pieces: queue.Queue[object], *, shows_them: bool) -> tuple[str, End]:
+    """Return the text of an answer and its end, and print pieces as they come."""
     from waferstream.serving.questions import Piece  # noqa: PLC0415  (imports torch: slow)
 
     text = ""
@@ -129,30 +136,25 @@ def _print_pieces(pieces: queue.Queue[object], *, prints_json: bool) -> int:
             raise piece.error
         assert isinstance(piece, Piece)
         text += piece.said.text
-        if not prints_json:
-            print(piece.said.text, end="", flush=True)
+        if shows_them:
+            print(piece.said.text, end="" if piece.end is None else "\n", flush=True)
         if piece.end is not None:
-            break
-    end = piece.end
-    if not prints_json:
-        print(flush=True)
-        return 0
-    print(
-        json_text(
-            {
-                "text": text,
-                "finish_reason": end.reason,
-                "prompt_tokens": end.prompt_tokens,
-                "completion_tokens": end.completion_tokens,
-                "seed": end.seed,
-                "emulated_prompt_s": end.emulated.prompt_s,
-                "emulated_completion_s": end.emulated.completion_s,
-                "emulated_ps": end.emulated.attribution,
-                "measured_s": end.measured_s,
-            }
-        )
-    )
-    return 0
+            return text, piece.end
+
+
+def _described(text: str, end: End) -> dict[str, Any]:
+    """Return an answer as it is printed in JSON."""
+    return {
+        "text": text,
+        "finish_reason": end.reason,
+        "prompt_tokens": end.prompt_tokens,
+        "completion_tokens": end.completion_tokens,
+        "seed": end.seed,
+        "emulated_prompt_s": end.emulated.prompt_s,
+        "emulated_completion_s": end.emulated.completion_s,
+        "emulated_ps": end.emulated.attribution,
+        "measured_s": end.measured_s,
+    }
 
 
 def _serve(given: argparse.Namespace) -> int:
@@ -198,7 +200,8 @@ def _deployment(given: argparse.Namespace) -> Deployment:
     from csnode.engine.spec import EngineSpec  # noqa: PLC0415  (imports torch: slow)
     from waferstream.serving.deployment import Deployment  # noqa: PLC0415  (likewise)
 
-    runtime, engine = RuntimeSpec(kind=given.runtime), EngineSpec(default=given.engine)
+    runtime = RuntimeSpec(kind=given.runtime)
+    engine = EngineSpec(default=given.engine, rows=given.region, columns=given.region)
     return Deployment(given.model_dir, given.wafers, runtime, engine, given.dtype)
 
 

@@ -71,6 +71,10 @@ class Answers:
         """The tokens that the cache has room for."""
         return self._limits.cache_tokens
 
+    def take_cycles(self) -> Mapping[str, int]:
+        """Return the cycles of kernels that ``wafer-cycles`` has simulated since, while idle."""
+        return self._wafers.take_cycles()
+
     def close(self) -> None:
         """End; answers that are under way fail. Idempotent."""
         self._engine.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.serving.pipeline import Pipeline, wafer_specs
-from appliance.serving.proof import prove
+from appliance.serving.proof import PROBE_TOKENS, prove
 from appliance.spec import RuntimeSpec
 from appliance.starting import start_wafers
 from csnode.engine.spec import TORCH, EngineSpec
@@ -17,6 +17,9 @@ from waferstream.compiler.extend import compile_extend
 from waferstream.serving.models.loading import HeldWeights, PlacedWeights, ServedModel
 
 LOCAL = RuntimeSpec(kind="local")
+
+PROBE_TOKENS_ON_ARRAY = 2
+"""Enough where rows pass one by one anyway; the simulator takes minutes for more."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ class Deployment:
         roles = start_wafers(specs, self.runtime, session)
         pipeline = Pipeline(roles, specs, memory, token_bytes)
         try:
-            prove(pipeline, model.scores, model.vocabulary, model.context)
+            probe = PROBE_TOKENS if self.engine.is_torch else PROBE_TOKENS_ON_ARRAY
+            prove(pipeline, model.scores, model.vocabulary, model.context, probe)
+            pipeline.take_cycles()
         except BaseException:
             pipeline.close()
             raise

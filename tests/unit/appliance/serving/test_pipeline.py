@@ -184,5 +184,8 @@ def test_array_of_pes_answers_in_its_order(name: EngineName) -> None:
     pipeline = make_pipeline(engine=EngineSpec(default=name, rows=2, columns=2), is_proven=False)
     rows = pipeline.rows([Part("a", 0, tokens)])
     torch.testing.assert_close(rows, make_pipeline().rows([Part("a", 0, tokens)]))
+    cycles = pipeline.take_cycles()
+    assert (name == "wafer-cycles") == (cycles.get("streamed_product", 0) > 0)
+    assert not pipeline.take_cycles()
     for i, token in enumerate(tokens):
         assert torch.equal(pipeline.rows([Part("b", i, (token,))])[0], rows[i])

@@ -1,0 +1,1 @@
+"""How fast tokens come: of the engine against others, and of the service over the engine."""
