@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
@@ -33,6 +34,7 @@ class Choices:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[tuple[int, Piece | AnswerFailed]] = asyncio.Queue()
         self._answers: list[Answer] = []
+        self._is_cancelled = False
         self.tier: Tier = "default"
 
     @classmethod
@@ -65,19 +67,25 @@ class Choices:
                 answers.model.name, prompts, most, tier or "default", choices._refuse
             ) as bill:
                 choices.tier = bill.tier
-                await choices._ask(answers, questions, bill)
-        except WaferStreamError as error:
+                await run_in_threadpool(choices._ask, answers, questions, bill)
+        except BaseException as error:  # cancelled, too
             choices.cancel()
-            raise refusal(error) from error
+            if isinstance(error, WaferStreamError):
+                raise refusal(error) from error
+            raise
         return choices
 
-    async def _ask(self, answers: Answers, questions: Sequence[Question], bill: Bill) -> None:
+    def _ask(self, answers: Answers, questions: Sequence[Question], bill: Bill) -> None:
+        """Ask questions, in a thread, until who waits for it is cancelled."""
         for number, question in enumerate(questions):
             heard = partial(self._put, number)
             if question.echo:
                 heard(Piece(Said(question.echo)))
-            terms = bill.terms(number)
-            self._answers.append(await run_in_threadpool(answers.ask, question, heard, terms))
+            answer = answers.ask(question, heard, bill.terms(number))
+            self._answers.append(answer)
+            if self._is_cancelled:
+                answer.cancel()
+                return
 
     async def pieces(self) -> AsyncIterator[tuple[int, Piece]]:
         """Yield the pieces of all answers as they come, with the number of their answer.
@@ -95,6 +103,7 @@ class Choices:
 
     def cancel(self) -> None:
         """Let no further token be computed. Idempotent."""
+        self._is_cancelled = True
         for answer in self._answers:
             answer.cancel()
 
@@ -102,7 +111,8 @@ class Choices:
         self._put(0, AnswerFailed("", error))
 
     def _put(self, number: int, piece: Piece | AnswerFailed) -> None:
-        self._loop.call_soon_threadsafe(self._queue.put_nowait, (number, piece))
+        with suppress(RuntimeError):  # the loop has ended, and whoever heard
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, (number, piece))
 
 
 async def whole(request: Request, choices: Choices, shape: Shape) -> Response:
