@@ -85,12 +85,20 @@ class FileStore:
         name = f"file-{uuid4().hex}"
         with replacing(self.content(name)) as partial, partial.open("xb") as target:
             shutil.copyfileobj(source, target)
-        return self.keep(name, filename, "batch")
+        try:
+            return self.keep(name, filename, "batch")
+        except OSError:
+            self.delete(name)
+            raise
 
     def keep(
         self, name: str, filename: str, purpose: Literal["batch", "batch_output"]
     ) -> StoredFile:
-        """Let a file be there, whose content was written."""
+        """Let a file be there, whose content was written.
+
+        Raises:
+            OSError: What is known of it cannot be written: it is there until the service ends.
+        """
         size = self.content(name).stat().st_size
         file = StoredFile(
             id=name,
@@ -99,8 +107,8 @@ class FileStore:
             filename=filename[:_NAME],
             purpose=purpose,
         )
-        write_json(self._folder / f"{name}.json", file.model_dump())
         self._files[name] = file
+        write_json(self._folder / f"{name}.json", file.model_dump())
         return file
 
     def delete(self, name: str) -> None:

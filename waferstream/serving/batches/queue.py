@@ -164,7 +164,7 @@ class BatchQueue:
                 run.recover()
                 batch = self._with_files(batch.counting(run.progress))
             except (OSError, WaferStreamError) as error:
-                log.warning("answers of %s cannot be kept: %s", batch.id, error)
+                log.warning("answers of %s cannot be read: %s", batch.id, error)
         self._runs.pop(batch.id, None)
         self._change(batch)
 
@@ -172,11 +172,14 @@ class BatchQueue:
         """Return a batch with the names of its files that are not empty."""
         names: dict[str, str] = {}
         for key, name in (("output_file_id", batch.results), ("error_file_id", batch.refusals)):
-            if self._files.content(name).stat().st_size:
-                self._files.keep(name, f"{name}.jsonl", "batch_output")
-                names[key] = name
-            else:
+            if not self._files.content(name).stat().st_size:
                 self._files.content(name).unlink()
+                continue
+            names[key] = name
+            try:
+                self._files.keep(name, f"{name}.jsonl", "batch_output")
+            except OSError as error:
+                log.warning("%s is there until the service ends: %s", name, error)
         return batch.model_copy(update=names)
 
     def _change(self, batch: Batch) -> None:

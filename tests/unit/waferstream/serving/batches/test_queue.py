@@ -14,6 +14,7 @@ import pytest
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.serving.batches import batch as batches
+from waferstream.serving.batches import files
 from waferstream.serving.batches import queue as queue_module
 from waferstream.serving.batches.batch import Batch
 from waferstream.serving.batches.files import FileStore
@@ -96,9 +97,13 @@ def test_service_that_has_ended_fails_the_batch(tmp_path: Path) -> None:
 def test_full_disk_fails_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = BatchRun._write
 
+    def keep_none(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
     def write_some(run: BatchRun, *args: Any) -> None:
         if run.progress.completed == 3:
-            raise OSError(28, "No space left on device")
+            monkeypatch.setattr(files, "write_json", keep_none)
+            keep_none()
         write(run, *args)
 
     monkeypatch.setattr(BatchRun, "_write", write_some)

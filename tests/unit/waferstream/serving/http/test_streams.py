@@ -10,8 +10,9 @@ import pytest
 
 from waferstream.core.serving import Sampling
 from waferstream.serving.accounts.callers import Anybody
-from waferstream.serving.answers import Answers, Question
+from waferstream.serving.answers import Answers
 from waferstream.serving.http.streams import Choices
+from waferstream.serving.questions import Question
 
 WAIT_S = 30
 
