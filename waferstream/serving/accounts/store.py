@@ -26,20 +26,21 @@ _VERSION = 1
 _LOG_PAGES = 10_000
 """Of the log, before it is moved to the file in the midst of work: that waits for the disk."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS keys (
-    name TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, created_s REAL NOT NULL,
-    limits TEXT NOT NULL, reserved_tokens_per_s INTEGER NOT NULL, paid_nanodollars INTEGER,
-    revoked_s REAL
-) STRICT;
-CREATE TABLE IF NOT EXISTS answers (
-    name TEXT PRIMARY KEY, key TEXT NOT NULL REFERENCES keys, model TEXT NOT NULL,
-    tier TEXT NOT NULL, began_s REAL NOT NULL, is_open INTEGER NOT NULL,
-    prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
-    completion_tokens INTEGER NOT NULL, nanodollars INTEGER NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS answers_of_key ON answers (key, began_s);
-"""
+_SCHEMA = (
+    """CREATE TABLE keys (
+        name TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, created_s REAL NOT NULL,
+        limits TEXT NOT NULL, reserved_tokens_per_s INTEGER NOT NULL, paid_nanodollars INTEGER,
+        revoked_s REAL
+    ) STRICT""",
+    """CREATE TABLE answers (
+        name TEXT PRIMARY KEY, key TEXT NOT NULL REFERENCES keys, model TEXT NOT NULL,
+        tier TEXT NOT NULL, began_s REAL NOT NULL, is_open INTEGER NOT NULL,
+        prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL, nanodollars INTEGER NOT NULL
+    ) STRICT""",
+    "CREATE INDEX answers_of_key ON answers (key, began_s)",
+    f"PRAGMA user_version = {_VERSION}",
+)
 
 _COLUMNS = "name, digest, created_s, limits, reserved_tokens_per_s, paid_nanodollars, revoked_s"
 
@@ -105,20 +106,28 @@ class Store:
     def _prepare(self, file: Path) -> None:
         """Make the tables of a new file; check an old one."""
         try:
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            has_tables = self._connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+            if self._pragma("user_version") != _VERSION:
+                self._make(file)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise
             raise _foreign(file, str(error)) from error
-        if version != _VERSION and (version or has_tables):
-            raise _foreign(file, f"version {version}")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-        if version != _VERSION:
-            self._connection.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
         self._seen: int | None = None
+
+    def _make(self, file: Path) -> None:
+        """Make the tables in one transaction, unless another process does meanwhile."""
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            version = self._pragma("user_version")
+            if version == _VERSION:
+                return
+            if version or self._connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+                raise _foreign(file, f"version {version}")
+            for statement in _SCHEMA:
+                self._connection.execute(statement)
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -126,7 +135,7 @@ class Store:
 
     def changed_keys(self) -> list[Key] | None:
         """Return all keys if another process has written since the last call, else None."""
-        version = self._version_of_data()
+        version = self._pragma("data_version")
         if version == self._seen:
             return None
         keys = self.known_keys()
@@ -235,9 +244,9 @@ class Store:
         if not is_there:
             raise sqlite3.OperationalError("the file was removed or replaced")
 
-    def _version_of_data(self) -> int:
-        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
-        return int(version)
+    def _pragma(self, name: str) -> int:
+        (value,) = self._connection.execute(f"PRAGMA {name}").fetchone()
+        return int(value)
 
 
 def _values(row: AnswerRow) -> Sequence[object]:

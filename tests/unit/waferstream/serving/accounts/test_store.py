@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_keys_are_read_again_when_another_process_writes(store: Store, file: Pat
         other.revoke("one", 4.0)
     (key,) = store.changed_keys() or []
     assert key.revoked_s == 4.0
+
+
+def test_new_file_is_made_by_one_of_many(tmp_path: Path) -> None:
+    def make(number: int) -> bool:
+        with closing(Store(tmp_path / "new.db")) as store:
+            return store.add(Key(f"k{number}", f"d{number}", 0.0))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(make, range(8)))
 
 
 def test_file_that_was_removed_is_not_written(store: Store, file: Path) -> None:
