@@ -17,6 +17,7 @@ _SCALINGS = {
     "llama3": ("low_freq_factor", "high_freq_factor", _LENGTH),
     "yarn": ("beta_fast", "beta_slow", "truncate", _LENGTH),
     "linear": (),
+    "longrope": ("short_factor", "long_factor", "attention_factor", _LENGTH),
 }
 """Arguments of the scalings of a rotation besides their factor, which have the same names here."""
 
@@ -28,10 +29,16 @@ def rope_keys(rope: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in _SCALINGS:
         require(rope, "rope_type", "default")
         return keys
-    for key in ("mscale", "mscale_all_dim", "attention_factor"):
-        require({key: rope.get(key)}, key, None)
+    for key in {"mscale", "mscale_all_dim", "attention_factor"}.difference(_SCALINGS[kind]):
+        require(rope, key, None)
+    if kind == "longrope":  # divisors that differ change for a sequence as it grows
+        require(rope, "short_factor", rope["long_factor"])
+        require({"attention_factor": type(rope["attention_factor"])}, "attention_factor", float)
     extra = {key: rope[key] for key in _SCALINGS[kind] if key in rope or key == _LENGTH}
-    keys |= {"pos_scaling_type": kind, "pos_scaling_factor": rope["factor"]}
+    keys |= {
+        "pos_scaling_type": kind,
+        "pos_scaling_factor": 1.0 if kind == "longrope" else rope["factor"],
+    }
     return {**keys, "pos_scaling_extra_args": extra}
 
 
@@ -39,7 +46,7 @@ def _rope_of(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return their parameters of the rotation."""
     rope = {"rope_theta": section["rope_theta"], "rope_type": "default"}
     kind, factor = section["pos_scaling_type"], section["pos_scaling_factor"]
-    if factor == 1.0:
+    if factor == 1.0 and kind != "longrope":
         return rope
     if kind not in _SCALINGS:
         require(section, "pos_scaling_type", "llama3")

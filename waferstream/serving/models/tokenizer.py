@@ -154,31 +154,6 @@ class TokenDecoder:
         return whole[len(before) :]
 
 
-def byte_level_tokenizer(
-    vocabulary: Mapping[str, int],
-    merges: Sequence[tuple[str, ...]],
-    special: Sequence[str],
-    *,
-    splits_digits: bool,
-) -> Any:
-    """Return a tokenizer by pairs of bytes, as that of GPT-2.
-
-    Args:
-        vocabulary: Tokens by their text.
-        merges: Pairs of tokens that are one, the first ones first.
-        special: Tokens that are no text.
-        splits_digits: Whether each digit is a token.
-    """
-    package = serve_package("tokenizers")
-    tokenizer = package.Tokenizer(package.models.BPE(vocab=dict(vocabulary), merges=list(merges)))
-    by_bytes = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    digits = [package.pre_tokenizers.Digits(individual_digits=True)] if splits_digits else []
-    tokenizer.pre_tokenizer = package.pre_tokenizers.Sequence([*digits, by_bytes])
-    tokenizer.decoder = package.decoders.ByteLevel()
-    tokenizer.add_special_tokens(list(special))
-    return tokenizer
-
-
 def _ends_of(folder: Path, tokenizer: Any, end: str | None) -> frozenset[int]:
     """Return the tokens that end texts by any of the files of a folder."""
     found: set[int] = set()

@@ -14,7 +14,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
-from waferstream.serving.models.tokenizer import TokenDecoder, TokenizedText, byte_level_tokenizer
+from waferstream.serving.models.byte_level import SPLITTINGS, byte_level_tokenizer
+from waferstream.serving.models.tokenizer import TokenDecoder, TokenizedText
 
 LETTERS = "▁abcdeParis."
 
@@ -63,7 +64,7 @@ def test_pieces_of_bytes_are_the_whole_text(text: str) -> None:
     from tokenizers.pre_tokenizers import ByteLevel
 
     vocabulary = {letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}
-    tokenizer = byte_level_tokenizer(vocabulary, [], [], splits_digits=True)
+    tokenizer = byte_level_tokenizer(vocabulary, [], SPLITTINGS["smollm"], special=[])
     tokens = tokenizer.encode(text).ids
     assert text_of(tokenizer, tokens) == text
 
