@@ -14,6 +14,7 @@ import pytest
 import torch
 from pydantic import BaseModel
 
+from tests.support.host.command_blocks import programs
 from tests.support.runs.served_folder import CONTEXT, WAIT_S, serving, train_decoder
 from waferstream.cli.main import main
 from waferstream.serving.models.loading import load_model
@@ -220,3 +221,14 @@ def test_address_that_cannot_be_served_is_refused(
 ) -> None:
     assert main(["serve", str(folder), *words]) == 1
     assert code in capsys.readouterr().err
+
+
+def test_program_of_the_readme_prints_an_answer(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the port of this service."""
+    _, program = programs("README.md")
+    names: dict[str, Any] = {}
+    exec(program.replace("http://127.0.0.1:8000/v1", url), names)
+    names["client"].close()
+    assert "total_time" in capsys.readouterr().out

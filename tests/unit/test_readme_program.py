@@ -43,7 +43,7 @@ def test_program_of_the_readme_runs(
     (tmp_path / "cluster.yaml").write_text("runtime: {kind: local}\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    (program,) = programs("README.md")
+    program = programs("README.md")[0]
     names: dict[str, object] = {}
     try:
         exec(program, names)
