@@ -30,8 +30,14 @@ from waferstream.machine.regions.service import (
     SERVICE,
     Service,
     ServiceSpec,
+    pipelines,
 )
 from waferstream.machine.regions.token_time import TokenTime
+from waferstream.machine.regions.weight_streaming import (
+    WeightStreaming,
+    crossover,
+    resident_tokens_per_s,
+)
 
 __all__ = [
     "DECODERS",
@@ -51,12 +57,16 @@ __all__ = [
     "ServiceSpec",
     "Stage",
     "TokenTime",
+    "WeightStreaming",
+    "crossover",
     "decode_cycles_per_layer",
     "decode_s",
     "decode_s_per_token",
     "end_to_end_s",
+    "pipelines",
     "prefill_cycles_per_layer",
     "prefill_s",
     "published_decoder",
     "relayout_s",
+    "resident_tokens_per_s",
 ]

@@ -8,7 +8,6 @@ that each waits for the one before it at the busiest stage: with stages of equal
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cached_property, lru_cache
 
 from waferstream.core.arguments import check_least
@@ -20,7 +19,7 @@ from waferstream.machine.regions.phases import (
     head_cycles,
     prefill_cycles_per_layer,
 )
-from waferstream.machine.regions.region import PE_COSTS, PeCosts
+from waferstream.machine.regions.region import PE_COSTS, PeCosts, Region
 from waferstream.machine.regions.token_time import TokenTime
 
 MOST_CHUNKS = 64
@@ -63,7 +62,7 @@ class Pipeline:
         """Return the time of ``count`` tokens in turn, of which the first follows ``prompt``."""
         check_least("a request", prompt=prompt)
         side = self.layout.region.side
-        tiles = Counter(self.layout.region.tile(prompt + new) for new in range(1, count + 1))
+        tiles = _tiles(self.layout.region, prompt + 1, prompt + count)
         return sum(
             (self.token(tile * side).scaled(number) for tile, number in tiles.items()), TokenTime()
         )
@@ -73,40 +72,52 @@ class Pipeline:
         of_layers = self.layer(1, self.layout.region.tile(context)).total_ps
         return max(self.layout.busiest_layers * of_layers, self._head.total_ps)
 
+    def full_speed_users(self, context: int) -> int:
+        """Return how many tokens are under way at a time: of more users, some wait."""
+        return self.token(context).total_ps // self.interval_ps(context)
+
     def chunk(self, tokens: int, before: int) -> TokenTime:
         """Return the time of a chunk of a prompt, which follows ``before``, through all layers."""
-        side = self.layout.region.side
-        if tokens == 1:
-            layer = self.layer(1, self.layout.region.tile(before + 1))
-        else:
-            layer = self.layer(tokens, before // side * side)
-        return layer.scaled(self.layout.decoder.layers)
+        return self._chunk_layer(tokens, before).scaled(self.layout.decoder.layers)
 
     def chunks(self, tokens: int) -> list[tuple[int, int]]:
         """Return size and begin of the chunks in which a prompt passes fastest."""
-        sizes = [1]
-        while sizes[-1] < tokens:
-            sizes.append(2 * sizes[-1])
-        tried = [size for size in sizes if size == 1 or tokens <= size * MOST_CHUNKS]
-        return _cut(tokens, min(tried, key=lambda size: self._pass(tokens, size).total_ps))
+        return _cut(tokens, self._fastest(tokens)[0])
 
     def _prompt(self, tokens: int) -> TokenTime:
         """Return the time from a prompt to the scores of its last token, through all regions."""
         check_least("a request", tokens=tokens)
-        size = max(of_chunk for of_chunk, _ in self.chunks(tokens))
-        return self._pass(tokens, size) + self._around
+        return self._fastest(tokens)[1] + self._around
+
+    def _fastest(self, tokens: int) -> tuple[int, TokenTime]:
+        """Return the size of the chunks in which a prompt passes fastest, and the time it takes."""
+        best = 1, self._pass(tokens, 1)
+        for size in _sizes(tokens):
+            alone = self.chunk(min(size, tokens), 0)  # no pass in such chunks is faster
+            if alone.total_ps < best[1].total_ps:
+                tried = size, self._pass(tokens, size)
+                best = min(best, tried, key=lambda each: each[1].total_ps)
+        return best
 
     def _pass(self, tokens: int, size: int) -> TokenTime:
         """Return the time of a prompt through the layers in chunks of a size."""
-        *earlier, last = _cut(tokens, size)
         layout = self.layout
         if size == 1:
-            tiles = Counter(layout.region.tile(before + 1) for _, before in earlier)
+            last = 1, tokens - 1
+            tiles = _tiles(layout.region, 1, tokens - 1)
             one_layer = sum(self.layer(1, tile).total_ps * n for tile, n in tiles.items())
         else:
-            one_layer = sum(self.chunk(*each).total_ps // layout.decoder.layers for each in earlier)
+            *earlier, last = _cut(tokens, size)
+            one_layer = sum(self._chunk_layer(*each).total_ps for each in earlier)
         waiting = TokenTime(waiting_ps=layout.busiest_layers * one_layer)
         return self.chunk(*last) + waiting
+
+    def _chunk_layer(self, tokens: int, before: int) -> TokenTime:
+        """Return the time of a chunk in one layer."""
+        region = self.layout.region
+        if tokens == 1:
+            return self.layer(1, region.tile(before + 1))
+        return self.layer(tokens, before // region.side * region.side)
 
     def _layer(self, tokens: int, state: int) -> TokenTime:
         """Return the time of one layer, with the way to its experts.
@@ -158,6 +169,22 @@ class Pipeline:
         """Return cycles as time, in which kernels take the factor of the service."""
         scale = (self._factor if by is None else by) * PS_PER_S / self.layout.region.clock_hz
         return TokenTime(round(cycles.compute * scale), round(cycles.fabric * scale))
+
+
+def _tiles(region: Region, first: int, last: int) -> dict[int, int]:
+    """Return how many of the contexts from ``first`` to ``last`` have a tile, by tile."""
+    side = region.side
+    return {
+        tile: min(last, tile * side) - max(first, (tile - 1) * side + 1) + 1
+        for tile in range(region.tile(first), region.tile(last) + 1)
+        if first <= last
+    }
+
+
+def _sizes(tokens: int) -> list[int]:
+    """Return sizes of chunks to try, up to one that holds all tokens: powers of two."""
+    smallest = max(1, (tokens // MOST_CHUNKS).bit_length())
+    return [2**power for power in range(smallest, (tokens - 1).bit_length() + 1)]
 
 
 def _cut(tokens: int, size: int) -> list[tuple[int, int]]:
