@@ -24,12 +24,8 @@ SHIPPED = (
 LAB = ("benchmarks", "examples", "scripts", "validation")
 NOT_ON_THE_WAY = (
     *("modelzoo", "waferstream/baselines", "waferstream_compat", "csnode/fabric"),
-    *(
-        "csnode/inference",
-        "appliance/serving",
-        "waferstream/machine/regions",
-        "waferstream/serving",
-    ),
+    *("csnode/inference", "appliance/serving", "waferstream/machine/regions"),
+    *("waferstream/reports/service", "waferstream/serving", "waferstream/simulator/service_"),
 )
 """Parts of the product that no step of a training passes."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
 from waferstream.cli.accounts import run_accounts
+from waferstream.cli.planning import add_planning, run_planning
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.host.files import json_text
@@ -25,6 +26,8 @@ COMMANDS = ("generate", "serve", "batch")
 _DTYPES = ("float32", "bfloat16")
 
 _DTYPE = "of weights and activations"
+
+_WAFERS = "wafers that share the layers (default: 1; of a plan: as few as are worth it)"
 
 _THREADS = "threads of a step; one is best on a host that does other work"
 
@@ -59,9 +62,10 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
             "--accounts", type=Path, help="file of keys (serve keys create); default: no keys"
         )
         parser.add_argument("--prices", type=Path, help="YAML of prices by model; default: free")
+        add_planning(parser)
     parser.add_argument("--threads", type=int, default=1, help=_THREADS)
     parser.add_argument("--dtype", choices=_DTYPES, default=_DTYPES[0], help=_DTYPE)
-    parser.add_argument("--wafers", type=int, default=1, help="wafers that share the layers")
+    parser.add_argument("--wafers", type=int, help=_WAFERS)
     parser.add_argument(
         "--runtime", choices=("local", "ray"), default="local", help="ray: a process for each wafer"
     )
@@ -98,6 +102,8 @@ def run_serving(words: Sequence[str]) -> int:
         value = getattr(given, name, None)
         if value is not None and value < 1:
             raise ConfigError(f"--{name} must be at least 1", code="out-of-range", value=value)
+    if command == "serve" and (given.plan or given.simulate):
+        return run_planning(given)
     import torch  # noqa: PLC0415  (slow)
 
     torch.set_num_threads(given.threads)
@@ -200,9 +206,10 @@ def _deployment(given: argparse.Namespace) -> Deployment:
     from csnode.engine.spec import EngineSpec  # noqa: PLC0415  (imports torch: slow)
     from waferstream.serving.deployment import Deployment  # noqa: PLC0415  (likewise)
 
+    wafers = 1 if given.wafers is None else given.wafers
     runtime = RuntimeSpec(kind=given.runtime)
     engine = EngineSpec(default=given.engine, rows=given.region, columns=given.region)
-    return Deployment(given.model_dir, given.wafers, runtime, engine, given.dtype)
+    return Deployment(given.model_dir, wafers, runtime, engine, given.dtype)
 
 
 def _check_host(host: str) -> None:

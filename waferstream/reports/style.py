@@ -67,14 +67,17 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def picture(path: Path, title: str, width: float, height: float) -> Iterator[Figure]:
-    """Yield a figure of ``width`` x ``height`` inches; write it as PNG when the block ends."""
+    """Yield a figure of ``width`` x ``height`` inches; write it when the block ends.
+
+    The format is SVG for a path that ends so, else PNG.
+    """
     known = set(font_manager.get_font_names())
     font = next(name for name in _FONTS if name in known)
     with rc_context({**_STYLE, "font.family": font}), replacing(path) as partial:
         figure = Figure(figsize=(width, height), layout="constrained")
         figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
         yield figure
-        figure.savefig(partial, dpi=_DPI, format="png")
+        figure.savefig(partial, dpi=_DPI, format="svg" if path.suffix == ".svg" else "png")
 
 
 class EndLabel(NamedTuple):

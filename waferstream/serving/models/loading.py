@@ -164,6 +164,17 @@ def _changed_ns(path: Path) -> int:
     return max(each.stat().st_mtime_ns for each in files)
 
 
+def decoder_of(place: Path) -> tuple[Decoder, int]:
+    """Return the shape of a model, whose weights are not read, and its context.
+
+    Raises:
+        ConfigError: There is no model that answers.
+    """
+    with torch.device("meta"):
+        config = _skeleton(place).config
+    return _shape_of(config), config.max_position_embeddings
+
+
 def load_model(place: Path, dtype: torch.dtype = torch.float32) -> ServedModel:
     """Load a model. Weights that have its dtype are mapped from their files, not copied.
 
@@ -217,15 +228,31 @@ def _converted(
     place: Path, config: Mapping[str, Any], theirs: Weights, dtype: torch.dtype
 ) -> nn.Module:
     """Return our model of a config.json with their weights."""
-    kind = str(config.get("model_type"))
-    if kind not in CONVERSIONS:
-        raise _no_answers(place, f"model_type {kind}", CONVERSIONS.rule)
-    section = CONVERSIONS[kind].section(config)
-    weights = CONVERSIONS[kind].to_ours(theirs, section)
+    section = _section(place, config)
+    weights = CONVERSIONS[str(config["model_type"])].to_ours(theirs, section)
     with torch.device("meta"):
         module = build_model(section, seed=0)
     fill(module, {name: each.to(dtype) for name, each in weights.items()}, place, copies=False)
     return module.eval()
+
+
+def _skeleton(place: Path) -> Any:
+    """Return the model of a place before it has weights."""
+    if str(place) in PACKAGED and not place.exists():
+        return build_model(_section(place, GgufFile(packaged_file(str(place))).config()), seed=0)
+    if place.suffix == ".gguf":
+        return build_model(_section(place, GgufFile(place).config()), seed=0)
+    if (place / "config.json").is_file():
+        return build_model(_section(place, read_json(place / "config.json")), seed=0)
+    return make_model(load_params(_params_of(place)).trainer.init)
+
+
+def _section(place: Path, config: Mapping[str, Any]) -> Any:
+    """Return the model section of a config.json."""
+    kind = str(config.get("model_type"))
+    if kind not in CONVERSIONS:
+        raise _no_answers(place, f"model_type {kind}", CONVERSIONS.rule)
+    return CONVERSIONS[kind].section(config)
 
 
 def _params_of(folder: Path) -> Path:

@@ -1,0 +1,94 @@
+"""``serve --plan`` and ``serve --simulate`` at the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.errors import raises
+from waferstream.cli.main import main
+from waferstream.cli.serving import run_serving
+from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
+
+
+def _json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["serve", *words, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_plan_of_a_published_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """70B lies on four wafers; the picture has the format of its name."""
+    for end, begin in ((".png", b"\x89PNG"), (".svg", b"<?xml")):
+        path = tmp_path / f"plan{end}"
+        plan = _json(capsys, "llama-3.1-70b", "--plan", f"--out={path}")
+        assert path.read_bytes().startswith(begin)
+    assert (plan["system"], plan["wafers"]) == ("CS-3", 4)
+    assert sum(plan["token_ps"].values()) == pytest.approx(1e12 / plan["tokens_per_s"])
+
+
+def test_plan_of_a_folder_needs_no_weights(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Only config.json is read."""
+    config = {
+        "model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128,
+        "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    plan = _json(capsys, str(tmp_path), "--plan", "--system=CS-2")
+    assert (plan["system"], plan["wafers"], plan["context"]) == ("CS-2", 1, 256)
+    assert plan["weight_bytes"] == 2 * 2 * (64 * (64 + 64 + 32 + 32) + 3 * 64 * 128)
+
+
+def test_text_has_a_map_and_other_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the names of all layers."""
+    assert main(["serve", "llama-3.1-8b", "--plan"]) == 0
+    found = capsys.readouterr().out
+    assert all(word in found for word in ("wafer 1", "embedding", "head", "users at full speed"))
+
+
+@pytest.mark.parametrize("load", ["--users=3", "--rate=5", "--requests={record}"])
+def test_simulation_of_one_load(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, load: str
+) -> None:
+    """Users, a stream, or a record."""
+    record = tmp_path / "requests.jsonl"
+    record.write_text('{"arrival_s": 0, "prompt_tokens": 9, "completion_tokens": 4}\n' * 3)
+    word = load.format(record=record)
+    found = _json(capsys, "gpt-oss-120b", "--simulate", word, f"--out={tmp_path / 'load.png'}")
+    (point,) = found["points"]
+    assert point["tokens_per_s"] > 0
+    assert point["first_token_p50_s"] <= point["first_token_p99_s"]
+    assert (tmp_path / "load.png").exists()
+
+
+def test_what_does_not_fit_is_said_with_what_would() -> None:
+    """More wafers, or a shorter context."""
+    with raises(ApplianceResourceExhausted, "decoder-exceeds-service") as refused:
+        run_serving(["serve", "llama-3.1-70b", "--plan", "--wafers=4", "--context=131072"])
+    assert "allow 5 wafers" in str(refused.value.remedy)
+    assert "a context of at most" in str(refused.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("--plan --wafers=0", "out-of-range"),
+        ("--plan --context=0", "out-of-range"),
+        ("--plan --out=plan.txt", "out-of-range"),
+        ("--plan --side=7", "side-does-not-fit"),
+        ("--simulate --users=0", "out-of-range"),
+        ("--simulate --users=1000001", "out-of-range"),
+        ("--simulate --rate=0", "out-of-range"),
+        ("--simulate --prompt_tokens=0", "out-of-range"),
+    ],
+)
+def test_wrong_numbers_are_refused(words: str, code: str) -> None:
+    """By name."""
+    with raises(ConfigError, code):
+        run_serving(["serve", "llama-3.1-8b", *words.split()])
