@@ -68,7 +68,8 @@ def _telling(caller: Caller, send: Send) -> Send:
             headers, limits = MutableHeaders(scope=message), caller.limits()
             for of, per in _TOLD:
                 for name, value in limits[of].get(per, {}).items():
-                    headers[f"x-ratelimit-{name}-{of}-{per}"] = f"{value:.10g}"
+                    told = f"{value:.3f}" if name == "reset" else f"{value:.0f}"
+                    headers[f"x-ratelimit-{name}-{of}-{per}"] = told
         await send(message)
 
     return send_told

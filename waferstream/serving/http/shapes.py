@@ -140,6 +140,7 @@ class Shape:
             "created": self.created_s,
             "model": self.model,
             "service_tier": self.tier,
+            "service_tier_used": self.tier,
             "system_fingerprint": FINGERPRINT,
         }
 

@@ -123,11 +123,12 @@ def test_texts_are_neither_stored_nor_logged(
 
 
 def test_refused_request_is_not_counted(client: TestClient, file: Path) -> None:
-    headers = key_of(file, limits=RateLimits(requests_per_day=2))
+    headers = key_of(file, limits=RateLimits(requests_per_day=2, tokens_per_minute=10**12))
     assert ask(client, headers, max_completion_tokens=500).status_code == 400
     assert ask(client, headers, messages=[]).status_code == 400
-    limits = client.get("/v1/limits", headers=headers).json()
-    assert limits["requests"]["day"]["remaining"] == 2
+    found = client.get("/v1/limits", headers=headers)
+    assert found.json()["requests"]["day"]["remaining"] == 2
+    assert found.headers["x-ratelimit-remaining-tokens-minute"] == str(10**12)
     assert ask(client, headers).status_code == 200
     assert usage_of(client, headers) == (1, 4, 6)
 
