@@ -25,7 +25,7 @@ class BatchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     input_file_id: str
-    endpoint: Literal["/v1/chat/completions", "/v1/completions"]
+    endpoint: Literal["/v1/chat/completions", "/v1/completions", "/v1/responses"]
     completion_window: Literal["24h"]
     metadata: Annotated[dict[Word, Word], Field(max_length=16)] | None = None
 

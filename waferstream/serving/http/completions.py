@@ -1,4 +1,4 @@
-"""Chats and completions."""
+"""Chats, completions and responses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,25 @@ from waferstream.serving.http.bodies import checked, read
 from waferstream.serving.http.chats import ChatRequest
 from waferstream.serving.http.errors import RefusedError, check_model, invalid, refusal
 from waferstream.serving.http.requests import CompletionRequest
+from waferstream.serving.http.response_requests import ResponseRequest
+from waferstream.serving.http.response_shapes import ResponseShape
 from waferstream.serving.http.shapes import Shape
-from waferstream.serving.http.streams import Choices, collected, streamed, whole
+from waferstream.serving.http.streams import (
+    AnyShape,
+    Choices,
+    chunks,
+    collected,
+    events,
+    streamed,
+    whole,
+)
 
-Asked = ChatRequest | CompletionRequest
+Asked = ChatRequest | CompletionRequest | ResponseRequest
 
 KINDS: Mapping[str, type[Asked]] = {
     "/v1/chat/completions": ChatRequest,
     "/v1/completions": CompletionRequest,
+    "/v1/responses": ResponseRequest,
 }
 """The bodies of requests by their paths."""
 
@@ -39,6 +50,7 @@ class Completions:
         self.routes = [
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/v1/completions", self.complete, methods=["POST"]),
+            Route("/v1/responses", self.respond, methods=["POST"]),
         ]
 
     async def chat(self, request: Request) -> Response:
@@ -48,6 +60,10 @@ class Completions:
     async def complete(self, request: Request) -> Response:
         """Continue a text."""
         return await self._answer(request, CompletionRequest)
+
+    async def respond(self, request: Request) -> Response:
+        """Answer items, of which nothing is kept."""
+        return await self._answer(request, ResponseRequest)
 
     async def ask(
         self, owner: Callable[[], Caller], path: str, body: Mapping[str, Any]
@@ -78,11 +94,13 @@ class Completions:
     async def _answer(self, request: Request, kind: type[Asked]) -> Response:
         asked = await read(request, kind)
         choices, shape = await self._begun(asked, caller_of(request))
-        if asked.stream:
-            return streamed(choices, shape, tells_usage=asked.tells_usage)
-        return await whole(request, choices, shape)
+        if not asked.stream:
+            return await whole(request, choices, shape)
+        if isinstance(shape, ResponseShape):
+            return streamed(events(choices, shape))
+        return streamed(chunks(choices, shape, tells_usage=asked.tells_usage))
 
-    async def _begun(self, asked: Asked, caller: Caller) -> tuple[Choices, Shape]:
+    async def _begun(self, asked: Asked, caller: Caller) -> tuple[Choices, AnyShape]:
         """Return the answers to a request, which are under way, and what they look like."""
         model = self._answers.model
         check_model(asked.model, model.name)
@@ -95,8 +113,10 @@ class Completions:
         )
         shape = Shape(
             model.name,
-            is_chat=isinstance(asked, ChatRequest),
+            is_chat=not isinstance(asked, CompletionRequest),
             num_choices=asked.num_choices,
             tier=choices.tier,
         )
+        if isinstance(asked, ResponseRequest):
+            return choices, ResponseShape(asked, shape)
         return choices, shape

@@ -21,8 +21,11 @@ from waferstream.serving.answer import Answer
 from waferstream.serving.answers import Answers
 from waferstream.serving.formats.reading import Said
 from waferstream.serving.http.errors import RefusedError, refusal
+from waferstream.serving.http.response_shapes import ResponseShape
 from waferstream.serving.http.shapes import Choice, Shape
 from waferstream.serving.questions import Piece, Question
+
+AnyShape = Shape | ResponseShape
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
@@ -115,7 +118,7 @@ class Choices:
             self._loop.call_soon_threadsafe(self._queue.put_nowait, (number, piece))
 
 
-async def whole(request: Request, choices: Choices, shape: Shape) -> Response:
+async def whole(request: Request, choices: Choices, shape: AnyShape) -> Response:
     """Return the answers once they are complete; cancel them when the client leaves."""
     leaving = asyncio.ensure_future(_until_gone(request))
     collecting = asyncio.ensure_future(collected(choices, shape))
@@ -130,7 +133,7 @@ async def whole(request: Request, choices: Choices, shape: Shape) -> Response:
         collecting.cancel()
 
 
-async def collected(choices: Choices, shape: Shape) -> dict[str, Any]:
+async def collected(choices: Choices, shape: AnyShape) -> dict[str, Any]:
     """Return the answers in one object, once they are complete."""
     found: dict[int, list[Piece]] = {}
     async for number, piece in choices.pieces():
@@ -143,14 +146,13 @@ async def _until_gone(request: Request) -> None:
         await asyncio.sleep(0.05)
 
 
-def streamed(choices: Choices, shape: Shape, *, tells_usage: bool) -> StreamingResponse:
-    """Return the answers as a stream of events."""
-    chunks = _chunks(choices, shape, tells_usage=tells_usage)
-    return StreamingResponse(chunks, media_type="text/event-stream", headers=_HEADERS)
+def streamed(events: AsyncIterator[str]) -> StreamingResponse:
+    """Return events as a stream."""
+    return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
 
 
-async def _chunks(choices: Choices, shape: Shape, *, tells_usage: bool) -> AsyncIterator[str]:
-    """Yield the events of streamed answers; cancel them when the client leaves."""
+async def chunks(choices: Choices, shape: Shape, *, tells_usage: bool) -> AsyncIterator[str]:
+    """Yield answers to chats and completions in chunks; cancel them when the client leaves."""
     begun: set[int] = set()
     ends = {}
     try:
@@ -172,5 +174,27 @@ async def _chunks(choices: Choices, shape: Shape, *, tells_usage: bool) -> Async
         choices.cancel()
 
 
+async def events(choices: Choices, shape: ResponseShape) -> AsyncIterator[str]:
+    """Yield the events of a response; cancel it when the client leaves."""
+    pieces = []
+    try:
+        for event in shape.opening():
+            yield _named(event)
+        async for _, piece in choices.pieces():
+            pieces.append(piece)
+            for event in shape.piece(piece):
+                yield _named(event)
+        for event in shape.closing(Choice.of(pieces)):
+            yield _named(event)
+    except RefusedError as error:  # the stream itself had 200
+        yield _named(shape.failed(error.body["error"]))
+    finally:
+        choices.cancel()
+
+
 def _event(data: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(data)}\n\n"
+
+
+def _named(event: Mapping[str, Any]) -> str:
+    return f"event: {event['type']}\n{_event(event)}"

@@ -95,6 +95,22 @@ def test_line_that_is_refused_is_in_the_file_of_errors(api: openai.OpenAI) -> No
     assert all(each["response"]["body"]["error"]["message"] for each in errors)
 
 
+def test_batch_of_responses(api: openai.OpenAI) -> None:
+    body = {"model": "model_dir", "input": "def ", "max_output_tokens": 5, "seed": 1}
+    asked = {"custom_id": "a", "method": "POST", "url": "/v1/responses", "body": body}
+    file = upload(api, asked)
+    batch = api.batches.create(
+        input_file_id=file, endpoint="/v1/responses", completion_window="24h"
+    )
+    (found,) = records(api, ended(api, batch.id).output_file_id)
+    alone = api.responses.create(
+        model="model_dir", input="def ", max_output_tokens=5, extra_body={"seed": 1}
+    )
+    (item,) = found["response"]["body"]["output"]
+    assert item["content"][0]["text"] == alone.output_text
+    assert ended(api, batch.id).usage.output_tokens == 5
+
+
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
