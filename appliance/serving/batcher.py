@@ -104,9 +104,17 @@ class Batcher:
         self.cache.clear()
 
     @property
-    def answering(self) -> list[Sequence]:
-        """The sequences whose next tokens may be proposed."""
-        return [each for each in self._running if each.is_answering]
+    def wanted(self) -> dict[Sequence, int]:
+        """The sequences that answer, and how many of their next tokens may be proposed."""
+        answering = [each for each in self._running if each.is_answering]
+        share = self._spare // max(1, len(answering))
+        return {each: min(share, each.reach) for each in answering}
+
+    @property
+    def _spare(self) -> int:
+        """The tokens of a step that may be proposed ones."""
+        most = min(self.limits.step_tokens, self.limits.proposed_step_tokens)
+        return max(0, most - sum(each.num_new for each in self._running))
 
     def plan(self, proposals: Mapping[str, tuple[int, ...]] = MappingProxyType({})) -> list[Part]:
         """Return the parts of the next step: of those that answer, then of prompts as they came.
@@ -119,11 +127,11 @@ class Batcher:
         self._grow()
         self._admit()
         left = self.limits.step_tokens
-        spare = min(left, self.limits.proposed_step_tokens) - sum(e.num_new for e in self._running)
+        spare = self._spare
         self._planned = []
         for each in sorted(self._pace.due(self._running), key=lambda e: not e.is_answering):
             proposed = proposals.get(each.request.name, ()) if each.is_answering else ()
-            part = self._part(each, left, proposed[: max(0, spare)])
+            part = self._part(each, left, proposed[:spare])
             if part.tokens:
                 self._planned.append((each, part))
             left -= len(part.tokens)

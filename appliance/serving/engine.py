@@ -12,6 +12,7 @@ import torch
 
 from appliance.serving.batcher import Batcher
 from appliance.serving.cache_directory import Copy
+from appliance.serving.draft import Draft, propose
 from appliance.serving.scorer import Scorer
 from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from waferstream.core.serving import (
@@ -39,10 +40,12 @@ class Engine:
     Args:
         stage: What computes them.
         batcher: What plans them.
+        draft: A model that proposes tokens, if there is one.
     """
 
-    def __init__(self, stage: Scorer, batcher: Batcher) -> None:
+    def __init__(self, stage: Scorer, batcher: Batcher, draft: Draft | None = None) -> None:
         self._stage = stage
+        self._draft = draft
         self._batcher = batcher
         self._listeners: dict[str, Listener] = {}
         self._changed = threading.Condition()
@@ -118,8 +121,8 @@ class Engine:
         """Compute one step, and hand out what it gives; the stage belongs to this thread."""
         events: list[Event] = []
         with self._changed:
-            answering = self._batcher.answering
-        proposals = {each.request.name: each.propose() for each in answering}
+            wanted = self._batcher.wanted
+        proposals = propose(wanted, self._draft)
         with self._changed:
             parts = self._batcher.plan(proposals)
         try:

@@ -94,10 +94,18 @@ class Sequence:
         if self.guide is not None:
             self.guide.take(token)
 
-    def propose(self) -> tuple[int, ...]:
-        """Return tokens that may come next, as many as were right lately and some more."""
-        most = min(self._reach, self.longest - len(self.tokens) - 1)
-        return self._prediction.propose(most) or self._lookup.propose(self.tokens, most)
+    @property
+    def reach(self) -> int:
+        """The tokens that are worth proposing: as many as were right lately, and some more."""
+        return min(self._reach, self.longest - len(self.tokens) - 1)
+
+    def predict(self, most: int) -> tuple[int, ...]:
+        """Return the tokens that its request predicts next."""
+        return self._prediction.propose(most)
+
+    def look_up(self, most: int) -> tuple[int, ...]:
+        """Return tokens that followed its last ones before."""
+        return self._lookup.propose(self.tokens, most)
 
     def learn(self, num_proposed: int, num_right: int) -> None:
         """Take how many proposed tokens have come."""

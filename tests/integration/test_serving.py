@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +15,12 @@ import pytest
 import torch
 from pydantic import BaseModel
 
+from tests.support.errors import raises
 from tests.support.host.command_blocks import programs
 from tests.support.runs.served_folder import CONTEXT, WAIT_S, serving, train_decoder
 from waferstream.cli.main import main
+from waferstream.core.errors import ConfigError
+from waferstream.serving.deployment import Deployment
 from waferstream.serving.models.loading import load_model
 
 PROMPT = "def "
@@ -91,6 +95,22 @@ def test_service_and_command_give_one_answer(
     assert len(set(alone)) == 4
     words = ("--seed", "2", "--max_tokens", "20")
     assert generate(folder, capsys, *words)["text"] == alone[2]
+
+
+def test_draft_changes_no_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model itself as its draft, which is always right."""
+    words = ("--seed", "2", "--max_tokens", "40")
+    plain = generate(folder, capsys, *words)
+    drafted = generate(folder, capsys, *words, "--draft", str(folder))
+    assert drafted["text"] == plain["text"]
+
+
+def test_draft_of_other_tokens_is_refused(folder: Path) -> None:
+    deployment = Deployment(folder, draft=folder)
+    served = deployment.load()
+    assert deployment.load_draft(served)
+    with raises(ConfigError, "draft-of-other-tokens"):
+        deployment.load_draft(replace(served, vocabulary=255))
 
 
 def test_streamed_answer_is_the_whole_one(client: openai.OpenAI) -> None:

@@ -33,6 +33,8 @@ _THREADS = "threads of a step; one is best on a host that does other work"
 
 _ENGINE = "what computes: torch, or the array of PEs in its order, for small models"
 
+_DRAFT = "smaller model with the same tokens, which proposes what the model then verifies"
+
 _OUT = "file of the answers, which goes on where it ends; beside it .errors.jsonl"
 
 _FILES = "folder that keeps files and batches of clients (default: until the service ends)"
@@ -65,6 +67,7 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
         add_planning(parser)
     parser.add_argument("--threads", type=int, default=1, help=_THREADS)
     parser.add_argument("--dtype", choices=_DTYPES, default=_DTYPES[0], help=_DTYPE)
+    parser.add_argument("--draft", type=Path, help=_DRAFT)
     parser.add_argument("--wafers", type=int, help=_WAFERS)
     parser.add_argument(
         "--runtime", choices=("local", "ray"), default="local", help="ray: a process for each wafer"
@@ -209,7 +212,7 @@ def _deployment(given: argparse.Namespace) -> Deployment:
     wafers = 1 if given.wafers is None else given.wafers
     runtime = RuntimeSpec(kind=given.runtime)
     engine = EngineSpec(default=given.engine, rows=given.region, columns=given.region)
-    return Deployment(given.model_dir, wafers, runtime, engine, given.dtype)
+    return Deployment(given.model_dir, wafers, runtime, engine, given.dtype, given.draft)
 
 
 def _check_host(host: str) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Self
 
 from appliance.serving.batcher import Batcher
+from appliance.serving.draft import Draft
 from appliance.serving.engine import Engine
 from appliance.serving.limits import Limits
 from appliance.serving.sampling import check_tokens
 from csnode.inference.cache import PAGE
-from csnode.micro_batch import SramLedger
 from waferstream.core.serving import (
     ANYBODY,
     Load,
@@ -19,16 +20,11 @@ from waferstream.core.serving import (
     Terms,
     Tier,
 )
-from waferstream.numerics.precision import DTYPES
 from waferstream.serving.answer import Answer
 from waferstream.serving.clock import ServiceClock
 from waferstream.serving.deployment import Deployment
-from waferstream.serving.models.loading import ServedModel, load_model
+from waferstream.serving.models.loading import ServedModel
 from waferstream.serving.questions import Heard, Question, Watcher
-
-CACHE_BYTES = 2 << 30
-"""The memory of keys and values on this host; requests wait for room in it, and on the wafers."""
-
 
 _PRIORITIES: Mapping[Tier, int] = {"priority": 1, "default": 0, "flex": -1}
 
@@ -39,16 +35,24 @@ class Answers:
     watcher = Watcher()
 
     def __init__(self, deployment: Deployment) -> None:
-        self.model: ServedModel = load_model(deployment.place, DTYPES[deployment.dtype])
-        shape, context = self.model.shape, self.model.context
-        self._clock = ServiceClock(shape, context)
-        memory, token_bytes = SramLedger("serving", self._clock.sram_bytes), shape.cache_bytes(1)
-        memory.lease("weights", shape.weight_bytes + 2 * shape.head_bytes)
-        pages = min(CACHE_BYTES // self.model.token_bytes, self._clock.cache_tokens) // PAGE
-        self._limits = Limits(min(context, pages * PAGE), pages * PAGE, page=PAGE)
-        batcher = Batcher(self._limits, make_guide=self.model.grammars.guide)
-        self._wafers = deployment.start(self.model, memory, token_bytes)
-        self._engine = Engine(self._wafers, batcher)
+        self.model: ServedModel = deployment.load()
+        draft = deployment.load_draft(self.model)
+        self._clock = ServiceClock(self.model.shape, self.model.context)
+        with ExitStack() as stack:
+            self._wafers, room = deployment.start(self.model, self._clock)
+            stack.callback(self._wafers.close)
+            proposer = None
+            if draft is not None:
+                clock = ServiceClock(draft.shape, draft.context)
+                its_wafers, its_room = deployment.start_draft(draft, clock)
+                stack.callback(its_wafers.close)
+                proposer = Draft(its_wafers, draft.context, its_room)
+            pages = room // PAGE
+            self._limits = Limits(min(self.model.context, pages * PAGE), pages * PAGE, page=PAGE)
+            batcher = Batcher(self._limits, make_guide=self.model.grammars.guide)
+            self._engine = Engine(self._wafers, batcher, proposer)
+            stack.callback(self._engine.close)
+            self._ends = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -77,8 +81,7 @@ class Answers:
 
     def close(self) -> None:
         """End; answers that are under way fail. Idempotent."""
-        self._engine.close()
-        self._wafers.close()
+        self._ends.close()
 
     def most_tokens(self, question: Question) -> int:
         """Return the most tokens that the answer to a question may have."""

@@ -14,12 +14,23 @@ from csnode.engine.spec import TORCH, EngineSpec
 from csnode.inference.wafer import WeightSource
 from csnode.micro_batch import SramLedger
 from waferstream.compiler.extend import compile_extend
-from waferstream.serving.models.loading import HeldWeights, PlacedWeights, ServedModel
+from waferstream.core.errors import ConfigError
+from waferstream.numerics.precision import DTYPES
+from waferstream.serving.clock import ServiceClock
+from waferstream.serving.models.loading import (
+    HeldWeights,
+    PlacedWeights,
+    ServedModel,
+    load_model,
+)
 
 LOCAL = RuntimeSpec(kind="local")
 
 PROBE_TOKENS_ON_ARRAY = 2
 """Enough where rows pass one by one anyway; the simulator takes minutes for more."""
+
+CACHE_BYTES = 2 << 30
+"""The memory of keys and values on this host; requests wait for room in it, and on the wafers."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,7 @@ class Deployment:
         runtime: Whether they are in this process, or each in one of its own.
         engine: What computes their kernels.
         dtype: Of weights and activations.
+        draft: A smaller model of the same vocabulary, which proposes tokens on a wafer of its own.
     """
 
     place: Path
@@ -39,19 +51,63 @@ class Deployment:
     runtime: RuntimeSpec = LOCAL
     engine: EngineSpec = TORCH
     dtype: str = "float32"
+    draft: Path | None = None
 
-    def start(self, model: ServedModel, memory: SramLedger, token_bytes: int) -> Pipeline:
+    def load(self) -> ServedModel:
+        """Load the model.
+
+        Raises:
+            ConfigError: There is no model that answers.
+            CheckpointError: Its weights are damaged, or of another model.
+        """
+        return load_model(self.place, DTYPES[self.dtype])
+
+    def load_draft(self, served: ServedModel) -> ServedModel | None:
+        """Load the draft of a model, if it has one.
+
+        Raises:
+            ConfigError: There is no model that answers, or it has other tokens.
+        """
+        if self.draft is None:
+            return None
+        draft = self._of_draft.load()
+        if draft.tokens != served.tokens:
+            raise ConfigError(
+                "a draft must have the tokens of the model",
+                code="draft-of-other-tokens",
+                where="--draft",
+                value=f"{draft.name} with {len(draft.tokens)} tokens",
+                rule=f"the {len(served.tokens)} tokens of {served.name}",
+                remedy="take a smaller model of the same family",
+            )
+        return draft
+
+    def start_draft(self, draft: ServedModel, clock: ServiceClock) -> tuple[Pipeline, int]:
+        """Start the wafers of a draft, as ``start`` does those of a model."""
+        return self._of_draft.start(draft, clock)
+
+    @property
+    def _of_draft(self) -> Deployment:
+        assert self.draft is not None
+        return Deployment(self.draft, dtype=self.dtype)
+
+    def start(self, model: ServedModel, clock: ServiceClock) -> tuple[Pipeline, int]:
         """Start the wafers of a model that was loaded from here, and prove that rows are steady.
 
         Args:
             model: The model.
-            memory: Where sequences lease the keys and values of their tokens.
-            token_bytes: What a token takes there.
+            clock: Its layers on wafers.
+
+        Returns:
+            The wafers, and the tokens that their cache has room for.
 
         Raises:
             ConfigError: The model is not row-wise, or has fewer layers than wafers.
             ClusterJobInitError: The wafers do not start.
         """
+        shape = model.shape
+        memory = SramLedger("serving", clock.sram_bytes)
+        memory.lease("weights", shape.weight_bytes + 2 * shape.head_bytes)
         program = compile_extend(model.scores, model.module)
         is_local = self.runtime.kind == "local"
         weights: WeightSource = (
@@ -60,7 +116,7 @@ class Deployment:
         specs = wafer_specs(program, weights, self.wafers, self.engine)
         session = f"waferstream-{secrets.token_hex(16)}"
         roles = start_wafers(specs, self.runtime, session)
-        pipeline = Pipeline(roles, specs, memory, token_bytes)
+        pipeline = Pipeline(roles, specs, memory, shape.cache_bytes(1))
         try:
             probe = PROBE_TOKENS if self.engine.is_torch else PROBE_TOKENS_ON_ARRAY
             prove(pipeline, model.scores, model.vocabulary, model.context, probe)
@@ -68,4 +124,4 @@ class Deployment:
         except BaseException:
             pipeline.close()
             raise
-        return pipeline
+        return pipeline, min(CACHE_BYTES // model.token_bytes, clock.cache_tokens)

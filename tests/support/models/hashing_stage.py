@@ -14,9 +14,10 @@ from waferstream.core.serving import CacheLostError, Part, Request
 VOCABULARY = 8
 
 
-def scores_after(tokens: Sequence[int]) -> np.ndarray:
+def scores_after(tokens: Sequence[int], model: str = "") -> np.ndarray:
     """Return scores that any other token before would change."""
-    digest = hashlib.blake2b(repr(list(tokens)).encode(), digest_size=VOCABULARY).digest()
+    content = f"{model}{list(tokens)}".encode()
+    digest = hashlib.blake2b(content, digest_size=VOCABULARY).digest()
     return np.frombuffer(digest, np.uint8).astype(np.float32) / 64
 
 
@@ -26,9 +27,11 @@ class HashingStage:
     Args:
         memory: The most tokens that sequences may have together.
         losses: Numbers of the calls of ``extend`` that find the cache lost.
+        model: The name of the function.
     """
 
-    def __init__(self, memory: int = 10**9, losses: Sequence[int] = ()) -> None:
+    def __init__(self, memory: int = 10**9, losses: Sequence[int] = (), model: str = "") -> None:
+        self._model = model
         self.sequences: dict[str, list[int]] = {}
         self.num_calls = 0
         self.num_tokens = 0
@@ -47,7 +50,7 @@ class HashingStage:
             assert part.start <= len(held)
             held[part.start :] = part.tokens
             ends = range(len(held) - part.num_scores + 1, len(held) + 1)
-            rows += [scores_after(held[:end]) for end in ends]
+            rows += [scores_after(held[:end], self._model) for end in ends]
             self.num_tokens += len(part.tokens)
         assert sum(map(len, self.sequences.values())) <= self._memory
         return torch.from_numpy(np.array(rows, np.float32).reshape(-1, VOCABULARY))

@@ -57,6 +57,11 @@ class ServedModel:
     shape: Decoder
     grammars: Grammars
 
+    @property
+    def tokens(self) -> list[bytes]:
+        """The bytes of each token."""
+        return [self.grammars.bytes_of(token) for token in range(self.vocabulary)]
+
     @classmethod
     def of(cls, module: nn.Module, weights: Path, folder: Path, text: Text) -> ServedModel:
         """Return a decoder of the zoo as a model that answers.

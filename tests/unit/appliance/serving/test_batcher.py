@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from appliance.serving.batcher import Batcher
 from appliance.serving.cache_directory import BLOCK, Copy
+from appliance.serving.draft import Draft, propose
 from appliance.serving.limits import Limits
 from tests.support.errors import raises
 from tests.support.models.hashing_stage import VOCABULARY, HashingStage, answer_alone
@@ -42,11 +43,14 @@ def request(name: str, length: int = 3, max_tokens: int = 4, *, ends: int | None
 
 
 def step(
-    batcher: Batcher, stage: HashingStage, proposals: Mapping[str, tuple[int, ...]] | None = None
+    batcher: Batcher,
+    stage: HashingStage,
+    proposals: Mapping[str, tuple[int, ...]] | None = None,
+    draft: Draft | None = None,
 ) -> list[Event]:
     """What the engine does in a step."""
     if proposals is None:
-        proposals = {each.request.name: each.propose() for each in batcher.answering}
+        proposals = propose(batcher.wanted, draft)
     parts = batcher.plan(proposals)
     for change in batcher.cache.changes():
         if isinstance(change, Copy):
@@ -60,13 +64,15 @@ def step(
         return []
 
 
-def run(batcher: Batcher, stage: HashingStage | None = None) -> list[Event]:
+def run(
+    batcher: Batcher, stage: HashingStage | None = None, draft: Draft | None = None
+) -> list[Event]:
     events: list[Event] = []
     stage = stage or HashingStage()
     for _ in range(3000):
         if batcher.is_idle:
             return events
-        events += step(batcher, stage)
+        events += step(batcher, stage, draft=draft)
     raise AssertionError("the requests do not end")
 
 
@@ -245,7 +251,7 @@ def test_more_urgent_request_takes_a_place_in_the_step() -> None:
     for name, priority in zip("abc", (0, 0, 1), strict=True):
         batcher.submit(replace(request(name, 1, 5), priority=priority))
         step(batcher, stage)
-    assert {each.request.name for each in batcher.answering} == {"a", "c"}
+    assert {each.request.name for each in batcher.wanted} == {"a", "c"}
 
 
 def test_tenant_of_many_requests_does_not_hold_others_up() -> None:
@@ -327,6 +333,7 @@ def companies(draws: st.DrawFn) -> list[Asked]:
     st.integers(320, 1000),
     st.sampled_from([1, 4, 16]),
     st.lists(st.integers(0, 40), max_size=3),
+    st.sampled_from([None, "", "another"]),
 )
 def test_an_answer_is_the_same_in_any_company(
     company: list[Asked],
@@ -335,18 +342,21 @@ def test_an_answer_is_the_same_in_any_company(
     cache_tokens: int,
     page: int,
     losses: list[int],
+    model: str | None,
 ) -> None:
     """Whatever comes when, in pieces, cached, preempted, lost, proposed; none is mixed up."""
     batcher = Batcher(Limits(310, cache_tokens, step_tokens, proposed, page), lambda: 0.0)
     stage = HashingStage(cache_tokens, losses)
+    drafting = HashingStage(cache_tokens, losses[:1], model or "")
+    draft = None if model is None else Draft(drafting, 250, cache_tokens, step_tokens)
     events: list[Event] = []
     for asked, steps, is_cancelled in company:
         batcher.submit(asked)
         for _ in range(steps):
-            events += step(batcher, stage)
+            events += step(batcher, stage, draft=draft)
         if is_cancelled:
             batcher.cancel(asked.name)
-    found = answers(events + run(batcher, stage))
+    found = answers(events + run(batcher, stage, draft))
     for asked, _, is_cancelled in company:
         expected = answer_alone(asked)
         got = found.get(asked.name, [])
@@ -354,3 +364,5 @@ def test_an_answer_is_the_same_in_any_company(
     assert batcher.cache.ends_in_s in (None, 300.0)
     batcher.cache.clear()
     assert batcher.cache.free == cache_tokens
+    step(batcher, stage, draft=draft)
+    assert not drafting.sequences
