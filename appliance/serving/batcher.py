@@ -24,7 +24,7 @@ from appliance.serving.limits import Limits
 from appliance.serving.pace import Pace
 from appliance.serving.sampling import draw
 from appliance.serving.sequence import Sequence
-from waferstream.core.errors import ApplianceRuntimeJobTimeoutError, ApplianceRuntimeServerError
+from waferstream.core.errors import ApplianceRuntimeJobTimeoutError, ConfigError
 from waferstream.core.serving import (
     AnswerEnded,
     AnswerFailed,
@@ -186,7 +186,7 @@ class Batcher:
             events.append(PromptRead(request.name, each.found or 0))
         try:
             return [*events, *self._answer(each, scores)]
-        except ApplianceRuntimeServerError as error:  # of its guide: others go on
+        except ConfigError as error:  # of its guide: others go on
             self._leave(each)
             return [*events, AnswerFailed(request.name, error)]
 

@@ -12,7 +12,7 @@ class Guide(Protocol):
     """A grammar that follows the tokens of one answer.
 
     Raises:
-        ApplianceRuntimeServerError: From any method: it cannot go on. Other answers do.
+        ConfigError: From any method: it cannot go on. Other answers do.
     """
 
     def allowed(self) -> np.ndarray:

@@ -152,7 +152,13 @@ def test_chat_follows_the_template(tmp_path: Path) -> None:
         ("{{ 1 / 0 }}", "chat-not-rendered"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "chat-not-rendered"),
         ("{% include '/etc/passwd' %}", "chat-not-rendered"),
-        ("{% for i in range(10**9) %}x{% endfor %}", "chat-not-rendered"),
+        ("{% for i in range(10000000000) %}x{% endfor %}", "chat-not-rendered"),
+        (
+            "{% for i in range(999) %}{% for j in range(999) %}x{% endfor %}{% endfor %}",
+            "chat-not-rendered",
+        ),
+        ("{{ 'x' * 10000000000 }}", "chat-not-rendered"),
+        ("{{ 9 ** 9999999 }}", "chat-not-rendered"),
         (None, "no-chat-template"),
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 
 from appliance.serving.engine import Engine
 from appliance.serving.speculation import Prediction
+from waferstream.core.errors import ApplianceRuntimeServerError
 from waferstream.core.rng import stream_key
 from waferstream.core.serving import (
     AnswerEnded,
@@ -25,6 +27,8 @@ from waferstream.serving.formats.reading import Said
 from waferstream.serving.models.loading import ServedModel
 from waferstream.serving.models.text import StopFilter
 from waferstream.serving.questions import End, Heard, Piece, Question, ToldToken, Watcher
+
+log = logging.getLogger("waferstream")
 
 
 class Answer:
@@ -67,7 +71,18 @@ class Answer:
         self._settle()
 
     def take(self, event: Event) -> None:
-        """Take an event of the engine."""
+        """Take an event of the engine; what fails here ends this answer, not the engine."""
+        try:
+            self._take(event)
+        except Exception as fault:
+            log.exception("An answer has failed")
+            error = ApplianceRuntimeServerError(
+                "an answer could not be told", code="serving-failed", value=fault
+            )
+            self.cancel()
+            self._heard(AnswerFailed(self._request.name, error))
+
+    def _take(self, event: Event) -> None:
         match event:
             case AnswerFailed():
                 self._settle()

@@ -21,7 +21,7 @@ from waferstream.serving.questions import Question
 Count = Annotated[int, Field(ge=1)]
 Stop = Annotated[str, Field(min_length=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-Token = Annotated[int, Field(ge=0)]
+Token = Annotated[int, Field(ge=0, strict=True)]
 
 MOST_CHOICES = 128
 """Answers that one request may ask for."""
@@ -45,7 +45,7 @@ class Asked(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Count | None = None
     seed: int | None = None
-    logit_bias: dict[Token, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
     frequency_penalty: Penalty | None = None
     presence_penalty: Penalty | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = None

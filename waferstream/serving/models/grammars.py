@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from waferstream.core.errors import ApplianceRuntimeServerError, ConfigError
+from waferstream.core.errors import ConfigError
 from waferstream.serving.models.packages import serve_package
 from waferstream.serving.models.text import Text
+
+TRIED = 32
+"""Tokens of an answer by which a grammar is tried: those that cannot be handled fail early."""
 
 KEPT = 64
 """Grammars that stay compiled."""
@@ -57,11 +60,7 @@ class Grammars:
         limits = serve_package("llguidance").LLParserLimits(verbose_errors=False)
         source = matchers.grammar_from_lark(grammar)
         matcher = matchers(self.tokens, source, log_level=0, limits=limits)
-        fault = matcher.get_error().strip()
-        if not fault:
-            _mask(matcher, self.tokens.vocab_size)  # which may find that the matcher cannot go on
-            fault = "nothing fits it" if matcher.is_stopped() else ""
-        if fault:
+        if fault := matcher.get_error().strip() or self._fault_in_use(matcher.deep_copy()):
             raise ConfigError(
                 "an answer must be able to fit its format",
                 code="format-not-possible",
@@ -69,6 +68,18 @@ class Grammars:
                 remedy="see json-schema.org; keywords that are not known here are refused",
             )
         return matcher
+
+    def _fault_in_use(self, matcher: Any) -> str:
+        """Return why a matcher does not go on for the first tokens, empty if it does."""
+        for _ in range(TRIED):
+            matcher.compute_ff_bytes()  # which never ends where nothing finite fits
+            allowed = np.flatnonzero(_mask(matcher, self.tokens.vocab_size))
+            others = allowed[allowed != self.tokens.eos_token]
+            if matcher.is_error() or not len(others):
+                break
+            matcher.consume_token(int(others[0]))
+        is_empty = matcher.is_stopped() and not matcher.is_accepting()
+        return str(matcher.get_error()).strip() or ("nothing fits it" if is_empty else "")
 
 
 class TokenGuide:
@@ -107,8 +118,8 @@ class TokenGuide:
         matcher = self._matcher
         return bool(matcher.is_stopped() or (not self._ends and matcher.is_accepting()))
 
-    def _broken(self) -> ApplianceRuntimeServerError:
-        return ApplianceRuntimeServerError(
+    def _broken(self) -> ConfigError:
+        return ConfigError(
             "the grammar of an answer does not go on",
             code="grammar-broken",
             value=self._matcher.get_error().strip() or "no token may come",

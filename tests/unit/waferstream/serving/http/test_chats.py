@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jsonschema
+import openai
 import pytest
+from pydantic import BaseModel
 from starlette.testclient import TestClient
 
 from tests.support.models.hugging_face_folder import write_folder
@@ -210,3 +212,40 @@ def test_model_without_a_template_refuses_by_name(
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == code
     assert refused.json()["error"]["message"]
+
+
+class Weather(BaseModel):
+    """What the weather is asked for."""
+
+    days: Literal[1, 2]
+    unit: Literal["C", "F"]
+
+
+@pytest.fixture
+def vendor(thinker: TestClient) -> openai.OpenAI:
+    """OpenAI's client of the service in this process."""
+    return openai.OpenAI(
+        base_url="http://testserver/v1", api_key="none", max_retries=0, http_client=thinker
+    )
+
+
+def test_client_of_openai_parses_calls(thinker: TestClient, vendor: openai.OpenAI) -> None:
+    """Whole, and streamed with its helper."""
+    asked: dict[str, Any] = {
+        "model": thinker.headers["model"], "messages": [{"role": "user", "content": "for"}],
+        "tools": [openai.pydantic_function_tool(Weather)], "tool_choice": "required", "seed": 4,
+        "parallel_tool_calls": False, "reasoning_effort": "none", "max_completion_tokens": 200,
+    }  # fmt: skip
+    found = vendor.chat.completions.parse(**asked)
+    (call,) = found.choices[0].message.tool_calls or []
+    assert isinstance(call.function.parsed_arguments, Weather)
+    with vendor.chat.completions.stream(**asked) as stream:
+        last = stream.get_final_completion()
+    (streamed,) = last.choices[0].message.tool_calls or []
+    assert (streamed.id, streamed.function) == (call.id, call.function)
+    said = vendor.chat.completions.create(**asked).choices[0].message
+    turns = [*asked["messages"], said]
+    turns.append({"role": "tool", "tool_call_id": call.id, "content": "sun"})
+    asked |= {"messages": turns, "tool_choice": "none", "max_completion_tokens": 3}
+    again = vendor.chat.completions.create(**asked)
+    assert again.choices[0].message.tool_calls is None

@@ -16,7 +16,7 @@ from appliance.serving.batcher import Batcher
 from appliance.serving.limits import Limits
 from tests.support.errors import raises
 from tests.support.models.hugging_face_folder import make_tokenizer
-from waferstream.core.errors import ApplianceRuntimeServerError, ConfigError
+from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerEnded, AnswerFailed, Event, Request, Sampling, TokenDrawn
 from waferstream.serving.formats.schemas import json_term
 from waferstream.serving.models.grammars import Grammars
@@ -122,7 +122,7 @@ def test_guide_that_breaks_ends_its_answer_alone() -> None:
         is_complete = False
 
         def allowed(self) -> np.ndarray:
-            raise ApplianceRuntimeServerError("broken", code="grammar-broken")
+            raise ConfigError("broken", code="grammar-broken")
 
         def take(self, token: int) -> None: ...
 
@@ -150,6 +150,8 @@ def test_guide_that_breaks_ends_its_answer_alone() -> None:
         {"type": "nothing"},
         {"type": "string", "pattern": "("},
         {"not": {}},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {"type": "object", "properties": {f"a{number}": {} for number in range(3000)}},
     ],
 )
 def test_schema_that_nothing_fits_is_refused(schema: dict[str, Any]) -> None:
