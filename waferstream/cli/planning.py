@@ -10,7 +10,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.machine.hardware import WaferSpec
 from waferstream.machine.hardware.wafer import SYSTEMS
-from waferstream.machine.regions import DECODERS, DRAFTS, SERVICE, Decoder, Service
+from waferstream.machine.regions import DECODERS, DRAFTS, SERVICE, Decoder, Service, name_unknown
 from waferstream.reports.service import load
 from waferstream.reports.service.plan import ServicePlan
 from waferstream.simulator import service_requests
@@ -93,6 +93,7 @@ def _loads(name: str, service: Service, given: argparse.Namespace) -> load.LoadR
     )
     if given.requests is not None:
         asked = service_requests.recorded(given.requests)
+        lengths = service_requests.Lengths.of(asked)
         point = load.of_requests(service, given.requests.name, asked)
     elif given.rate is not None:
         asked = service_requests.poisson(given.rate, _POISSON_REQUESTS, lengths, given.seed)
@@ -106,11 +107,16 @@ def _loads(name: str, service: Service, given: argparse.Namespace) -> load.LoadR
 
 def _decoder(place: Path) -> tuple[Decoder, int]:
     """Return the shape of a model and the most tokens that it reads."""
-    if not place.exists() and str(place) in DECODERS:
-        return DECODERS[str(place)], CONTEXT
-    from waferstream.serving.models.loading import decoder_of  # noqa: PLC0415  (torch is slow)
+    name, is_here = str(place), place.exists()
+    if not is_here and name in DECODERS:
+        return DECODERS[name], CONTEXT
+    # torch is slow to import
+    from waferstream.serving.models.gguf_file import PACKAGED  # noqa: PLC0415
+    from waferstream.serving.models.loading import decoder_of  # noqa: PLC0415
 
-    return decoder_of(place)
+    if is_here or name in PACKAGED:
+        return decoder_of(place)
+    raise name_unknown(name)
 
 
 def _system(given: argparse.Namespace) -> WaferSpec:

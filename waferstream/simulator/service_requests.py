@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -26,6 +26,14 @@ class Lengths(Config):
 
     prompt: PositiveInt = Field(default=1000, le=MOST_TOKENS)
     output: PositiveInt = Field(default=200, le=MOST_TOKENS)
+
+    @classmethod
+    def of(cls, requests: Sequence[Asked]) -> Lengths:
+        """Return the means of requests."""
+        count = max(1, len(requests))
+        prompts = sum(each.prompt for each in requests)
+        outputs = sum(each.output for each in requests)
+        return cls(prompt=max(1, prompts // count), output=max(1, outputs // count))
 
     def draw(self, random: Random) -> tuple[int, int]:
         """Return the tokens of a prompt and its answer."""

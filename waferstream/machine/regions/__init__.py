@@ -22,7 +22,7 @@ from waferstream.machine.regions.phases import (
     relayout_s,
 )
 from waferstream.machine.regions.pipeline import Pipeline
-from waferstream.machine.regions.published import DECODERS, DRAFTS, Draft, published_decoder
+from waferstream.machine.regions.published import DECODERS, DRAFTS, Draft, name_unknown
 from waferstream.machine.regions.region import PE_COSTS, PeCosts, Region
 from waferstream.machine.regions.service import (
     FIRST_SERVICE,
@@ -63,10 +63,10 @@ __all__ = [
     "decode_s",
     "decode_s_per_token",
     "end_to_end_s",
+    "name_unknown",
     "pipelines",
     "prefill_cycles_per_layer",
     "prefill_s",
-    "published_decoder",
     "relayout_s",
     "resident_tokens_per_s",
 ]

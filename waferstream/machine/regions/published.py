@@ -103,15 +103,9 @@ DRAFTS: Mapping[str, Draft] = {
 """Drafts by model."""
 
 
-def published_decoder(name: str) -> Decoder:
-    """Return the shape of a published model.
-
-    Raises:
-        ConfigError: It is not known.
-    """
-    if name in DECODERS:
-        return DECODERS[name]
-    raise ConfigError(
+def name_unknown(name: str) -> ConfigError:
+    """Return the error of a name that is in no list."""
+    return ConfigError(
         "the model must be known by name",
         code="decoder-name-unknown",
         value=name,

@@ -62,6 +62,7 @@ def test_simulation_of_one_load(
     word = load.format(record=record)
     found = _json(capsys, "gpt-oss-120b", "--simulate", word, f"--out={tmp_path / 'load.png'}")
     (point,) = found["points"]
+    assert ("record" not in load) or (found["prompt"], found["output"]) == (9, 4)
     assert point["tokens_per_s"] > 0
     assert point["first_token_p50_s"] <= point["first_token_p99_s"]
     assert (tmp_path / "load.png").exists()
@@ -73,6 +74,25 @@ def test_what_does_not_fit_is_said_with_what_would() -> None:
         run_serving(["serve", "llama-3.1-70b", "--plan", "--wafers=4", "--context=131072"])
     assert "allow 5 wafers" in str(refused.value.remedy)
     assert "a context of at most" in str(refused.value.remedy)
+
+
+def test_unknown_model_is_refused_with_the_nearest_name() -> None:
+    """It is neither a place nor published."""
+    with raises(ConfigError, "decoder-name-unknown") as refused:
+        run_serving(["serve", "lama-3.1-8b", "--plan"])
+    assert "llama-3.1-8b" in str(refused.value.remedy)
+
+
+def test_wafers_with_defects_have_room_for_less(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The snake runs over the part of the grid that works."""
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("machine: {system: {name: CS-3, defects: {pe_yield: 0.999}}}\n")
+    whole = _json(capsys, "llama-3.1-70b", "--plan")
+    working = _json(capsys, "llama-3.1-70b", "--plan", f"--cluster={cluster}")
+    assert working["wafers"] > whole["wafers"]
+    assert working["tokens_per_s"] < whole["tokens_per_s"]
 
 
 @pytest.mark.parametrize(

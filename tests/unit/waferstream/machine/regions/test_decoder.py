@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from waferstream.core.errors import ConfigError
-from waferstream.machine.regions import DECODERS, DRAFTS, Decoder, published_decoder
+from waferstream.machine.regions import DECODERS, DRAFTS, Decoder
 
 BILLIONS = {
     "llama-3.1-8b": (8.03, 7.5),
@@ -51,11 +50,3 @@ def test_ungated_block_has_two_products() -> None:
     gated = Decoder(dim=8, ffn=32, layers=1, kv_dim=8)
     plain = Decoder(dim=8, ffn=32, layers=1, kv_dim=8, is_gated=False)
     assert gated.layer_weights - plain.layer_weights == 8 * 32
-
-
-def test_unknown_name_is_refused_with_the_nearest() -> None:
-    """The error lists what is known."""
-    with pytest.raises(ConfigError) as refused:
-        published_decoder("llama-3.1-80b")
-    assert refused.value.code == "decoder-name-unknown"
-    assert "llama-3.1-8b" in str(refused.value.remedy)
