@@ -84,9 +84,15 @@ class Answers:
         self._ends.close()
 
     def most_tokens(self, question: Question) -> int:
-        """Return the most tokens that the answer to a question may have."""
+        """Return the most tokens that the answer to a question may have.
+
+        Raises:
+            ConfigError: It does not fit the context.
+        """
         left = self._limits.context - len(question.tokens)
-        return max(1, left) if question.max_tokens is None else question.max_tokens
+        most = max(1, left) if question.max_tokens is None else question.max_tokens
+        self._limits.check(Request("", question.tokens, most, question.sampling))
+        return most
 
     def ask(self, question: Question, heard: Heard, terms: Terms = ANYBODY) -> Answer:
         """Ask for the continuation of tokens.

@@ -23,6 +23,28 @@ documents say "several multiples" (Service tiers, FAQ)."""
 
 
 @dataclass(frozen=True)
+class Demand:
+    """What the answers to a request may take.
+
+    Attributes:
+        model: The model that is asked.
+        prompts: The tokens of the prompt of each answer; 0 for one that another answer pays.
+        most_tokens: The most tokens of all answers together.
+        tier: The tier that is asked for.
+    """
+
+    model: str
+    prompts: tuple[int, ...]
+    most_tokens: int
+    tier: AskedTier = "default"
+
+    @property
+    def most(self) -> Usage:
+        """The most that is used."""
+        return Usage(sum(self.prompts), 0, self.most_tokens)
+
+
+@dataclass(frozen=True)
 class Hold:
     """What an answer under way may take at most."""
 
@@ -70,21 +92,19 @@ class Account:
             return None
         return self.key.paid_nanodollars - self.spent_nanodollars - self._held_nanodollars
 
-    def admit(
-        self, tier: AskedTier, prompt_tokens: int, most_tokens: int, price: Price, now_s: float
-    ) -> Hold:
-        """Let an answer begin; what it may take at most is held until its end.
+    def admit(self, demand: Demand, price: Price, now_s: float) -> Hold:
+        """Let answers begin; what they may take at most is held until their end.
 
         Raises:
             RequestRefused: The key is revoked, its balance is empty, or it must wait.
         """
         self.check()
-        cost = price.nanodollars(Usage(prompt_tokens, 0, most_tokens))
+        most = demand.most
+        cost, tokens = price.nanodollars(most), most.prompt_tokens + most.completion_tokens
         balance = self.balance_nanodollars
         if balance is not None and (balance <= 0 or cost > balance):
             raise _balance_empty(balance, cost)
-        tokens = prompt_tokens + most_tokens
-        used = self._tier_with_room(tier, tokens, now_s)
+        used = self._tier_with_room(demand.tier, tokens, now_s)
         self._buckets[used].take(1, tokens, now_s)
         self._held_nanodollars += cost
         return Hold(used, tokens, cost)

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from waferstream.core.errors import RequestRefused
 from waferstream.core.serving import Terms, Tier, Usage
-from waferstream.serving.accounts.account import Account, AskedTier, Hold, key_revoked
+from waferstream.serving.accounts.account import Account, Demand, Hold, key_revoked
 from waferstream.serving.accounts.keys import NANODOLLARS, Key
 from waferstream.serving.accounts.prices import Price
 from waferstream.serving.accounts.store import AnswerRow, Store
@@ -96,21 +96,11 @@ class Caller(Protocol):
     def name(self) -> str:
         """The name under which the caller shares the service with others."""
 
-    async def begin(
-        self,
-        model: str,
-        prompts: Sequence[int],
-        most_tokens: int,
-        tier: AskedTier,
-        refuse: Refuse,
-    ) -> Bill:
+    async def begin(self, demand: Demand, refuse: Refuse) -> Bill:
         """Let the answers to a request begin.
 
         Args:
-            model: The model that is asked.
-            prompts: The tokens of the prompt of each; 0 for one that another answer pays.
-            most_tokens: The most tokens of all answers together.
-            tier: The tier that is asked for.
+            demand: What they may take.
             refuse: Ends the answers if the key is revoked.
 
         Raises:
@@ -129,17 +119,11 @@ class Anybody:
 
     name = ""
 
-    async def begin(
-        self,
-        model: str,
-        prompts: Sequence[int],
-        most_tokens: int,
-        tier: AskedTier,
-        refuse: Refuse,
-    ) -> Bill:
+    async def begin(self, demand: Demand, refuse: Refuse) -> Bill:
         """Let answers begin, in any tier."""
-        del model, most_tokens, refuse
-        return Bill(self.name, "default" if tier == "auto" else tier, prompts, lambda _: None)
+        del refuse
+        tier = "default" if demand.tier == "auto" else demand.tier
+        return Bill(self.name, tier, demand.prompts, lambda _: None)
 
     def limits(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
         """Return that there are none."""
@@ -203,23 +187,17 @@ class KeyCaller:
         for each in begun:
             each.refuse(key_revoked(key.name))
 
-    async def begin(
-        self,
-        model: str,
-        prompts: Sequence[int],
-        most_tokens: int,
-        tier: AskedTier,
-        refuse: Refuse,
-    ) -> Bill:
+    async def begin(self, demand: Demand, refuse: Refuse) -> Bill:
         """Let answers begin: hold what they may take, and write their row."""
-        name, now_s, prompt = f"ans-{uuid4().hex}", self._clock(), Usage(sum(prompts), 0, 0)
+        name, now_s = f"ans-{uuid4().hex}", self._clock()
+        prompt = replace(demand.most, completion_tokens=0)
+        cost = self._price.nanodollars(prompt)
         with self._lock:
-            hold = self._account.admit(tier, sum(prompts), most_tokens, self._price, now_s)
-            cost = self._price.nanodollars(prompt)
-            row = AnswerRow(name, self.name, model, hold.tier, now_s, prompt, cost)
+            hold = self._account.admit(demand, self._price, now_s)
+            row = AnswerRow(name, self.name, demand.model, hold.tier, now_s, prompt, cost)
             self._begun[name] = _Begun(row, hold, refuse)
         reserved = self._account.key.reserved_tokens_per_s if hold.tier == "priority" else 0
-        bill = Bill(self.name, hold.tier, prompts, partial(self._end, name), reserved)
+        bill = Bill(self.name, hold.tier, demand.prompts, partial(self._end, name), reserved)
         try:
             await asyncio.wrap_future(self._writer.begin(row))
         except BaseException:

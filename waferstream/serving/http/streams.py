@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from waferstream.core.errors import WaferStreamError
 from waferstream.core.serving import AnswerFailed, Tier
-from waferstream.serving.accounts.account import AskedTier
+from waferstream.serving.accounts.account import AskedTier, Demand
 from waferstream.serving.accounts.callers import Bill, Caller
 from waferstream.serving.answer import Answer
 from waferstream.serving.answers import Answers
@@ -63,12 +63,11 @@ class Choices:
         """
         choices = cls()
         lengths = [len(question.tokens) for question in questions]
-        prompts = [0 if number % num_choices else each for number, each in enumerate(lengths)]
-        most = sum(map(answers.most_tokens, questions))
+        prompts = (0 if number % num_choices else each for number, each in enumerate(lengths))
         try:
-            with await caller.begin(
-                answers.model.name, prompts, most, tier or "default", choices._refuse
-            ) as bill:
+            most = sum(map(answers.most_tokens, questions))
+            demand = Demand(answers.model.name, tuple(prompts), most, tier or "default")
+            with await caller.begin(demand, choices._refuse) as bill:
                 choices.tier = bill.tier
                 await run_in_threadpool(choices._ask, answers, questions, bill)
         except BaseException as error:  # cancelled, too

@@ -16,6 +16,7 @@ from tests.support.errors import raises
 from waferstream.core.errors import ConfigError, RequestRefused
 from waferstream.core.serving import Usage
 from waferstream.serving.accounts import store as store_module
+from waferstream.serving.accounts.account import Demand
 from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.accounts.callers import Bill
 from waferstream.serving.accounts.keys import Key, RateLimits, digest_of
@@ -68,7 +69,7 @@ def test_whatever_fails_each_answer_is_counted_once(
             action = draw.choice(["begin", "begin", "settle", "void", "lock", "unlock"])
             if action == "begin":
                 with suppress(RequestRefused):
-                    bills.append(await caller.begin("m", [5, 0], 20, "default", lambda _: None))
+                    bills.append(await caller.begin(Demand("m", (5, 0), 20), lambda _: None))
             elif action == "lock" and not other.in_transaction:
                 other.execute("BEGIN IMMEDIATE")
             elif action == "unlock" and other.in_transaction:
@@ -113,7 +114,7 @@ def test_answers_under_way_are_refused_when_their_key_is_revoked(file: Path) -> 
         def refuse(error: RequestRefused) -> None:
             loop.call_soon_threadsafe(refused.set_result, error)
 
-        bill = await caller.begin("m", [5], 5, "default", refuse)
+        bill = await caller.begin(Demand("m", (5,), 5), refuse)
         with closing(Store(file)) as store:
             store.revoke("one", 1.0)
         assert (await asyncio.wait_for(refused, 30)).code == "key-revoked"
@@ -131,7 +132,7 @@ def test_service_that_was_killed_leaves_its_prompts(file: Path) -> None:
 
     async def begin(accounts: Accounts) -> None:
         caller = await accounts.caller(SECRET)
-        await caller.begin("m", [5], 20, "default", lambda _: None)
+        await caller.begin(Demand("m", (5,), 20), lambda _: None)
 
     async def remaining(accounts: Accounts) -> float:
         return (await accounts.caller(SECRET)).limits()["requests"]["day"]["remaining"]
