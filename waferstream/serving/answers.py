@@ -20,6 +20,7 @@ from waferstream.core.serving import (
     Terms,
     Tier,
 )
+from waferstream.machine.regions import Service
 from waferstream.serving.answer import Answer
 from waferstream.serving.clock import ServiceClock
 from waferstream.serving.deployment import Deployment
@@ -69,6 +70,11 @@ class Answers:
     def load(self) -> Load:
         """What waits and runs."""
         return self._engine.load
+
+    @property
+    def service(self) -> Service:
+        """The emulated machine that the model lies on."""
+        return self._clock.service
 
     @property
     def capacity(self) -> int:

@@ -53,16 +53,16 @@ class ServiceClock:
     """
 
     def __init__(self, shape: Decoder, context: int) -> None:
-        self._service = Service(shape, context)
-        self.num_wafers = self._service.layout.num_wafers
-        self.sram_bytes = self._service.layout.sram_bytes
+        self.service = Service(shape, context)
+        self.num_wafers = self.service.layout.num_wafers
+        self.sram_bytes = self.service.layout.sram_bytes
         """SRAM of the regions, for weights, keys and values."""
-        self.cache_tokens = self._service.layout.cache_tokens
+        self.cache_tokens = self.service.layout.cache_tokens
         """Tokens whose keys and values fit beside the weights."""
 
     def of(self, prompt: int, completion: int) -> EmulatedTime:
         """Return the time of a prompt and of the tokens of its answer, both at least one."""
         return EmulatedTime(
-            prompt=self._service.pipeline.prompt(prompt),
-            completion=self._service.tokens(prompt, completion - 1),
+            prompt=self.service.pipeline.prompt(prompt),
+            completion=self.service.tokens(prompt, completion - 1),
         )

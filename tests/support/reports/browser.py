@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-MARKS = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed"),
-]
+NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
+MARKS = [pytest.mark.nightly, NEEDS_BROWSER]
 """Marks of a module whose tests need the browser."""
 
 

@@ -34,7 +34,7 @@ class Accounts:
     """
 
     def __init__(self, file: Path, price: Price, clock: Callable[[], float] = time.time) -> None:
-        self._file, self._price, self._clock = file, price, clock
+        self._file, self.price, self._clock = file, price, clock
         self._callers: dict[str, KeyCaller] = {}
         with ExitStack() as stack:
             stack.enter_context(_claimed(file))
@@ -96,7 +96,7 @@ class Accounts:
 
     def _add(self, account: Account) -> None:
         self._callers[account.key.digest] = KeyCaller(
-            account, self._price, self._writer, self._file, self._clock
+            account, self.price, self._writer, self._file, self._clock
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,8 +15,8 @@ from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.accounts.callers import Anybody, Caller
 from waferstream.serving.http.errors import refusal, refused
 
-_OPEN_PATHS = {"/health"}
-"""What is answered without a key."""
+_OPEN_PATHS = re.compile(r"/(health|playground|account|pages/.*)?")
+"""What is answered without a key: the health, and the pages for people."""
 
 _TOLD = (("requests", "day"), ("tokens", "minute"))
 """The limits that headers tell, as those of the vendor's service do."""
@@ -29,7 +31,7 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request in the name of its caller, which ``caller_of`` returns."""
-        if scope["type"] != "http" or scope["path"] in _OPEN_PATHS:
+        if scope["type"] != "http" or _OPEN_PATHS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:

@@ -23,6 +23,7 @@ from waferstream.serving.http.completions import Completions
 from waferstream.serving.http.errors import RefusedError, check_model, error_body, refused
 from waferstream.serving.http.files import Files
 from waferstream.serving.http.metrics import Metrics
+from waferstream.serving.http.pages import Pages
 from waferstream.serving.http.request_ids import RequestIds
 from waferstream.serving.http.tokens import Tokens
 from waferstream.version import VERSION
@@ -40,7 +41,7 @@ def make_app(answers: Answers, folder: Path, accounts: Accounts | None = None) -
     shelves = Shelves(folder, lambda owner: partial(completions.ask, _owner(accounts, owner)))
     parts = (
         completions, Tokens(answers), Files(shelves), Batches(shelves), metrics, Own(),
-        _About(answers),
+        _About(answers), Pages(answers, accounts),
     )  # fmt: skip
     routes = [route for part in parts for route in part.routes]
     app = Starlette(
