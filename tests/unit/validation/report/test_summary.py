@@ -103,6 +103,7 @@ def test_goals_are_unchanged() -> None:
         "training": (0.08, 0.20),
         "prefill": (0.10, None),
         "decode": (0.10, None),
+        "inference service": (0.20, 0.20),
         "GPU training": (0.08, None),
         "GPU inference": (0.08, None),
     }
