@@ -49,8 +49,12 @@ def test_command_and_service_give_one_answer(
     """Also to lines without a seed."""
     source = written(tmp_path / "asked.jsonl", *(chat(f"{i}") for i in range(5)), chat("5", seed=1))
     out = tmp_path / "out.jsonl"
-    assert main(["batch", str(folder), str(source), "--out", str(out)]) == 0
+    picture = tmp_path / "batch.svg"
+    words = ["batch", str(folder), str(source), "--out", str(out), "--picture", str(picture)]
+    assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
+    assert 0 < found["emulated"]["resident_s"] < found["emulated"]["streamed_s"]
+    assert picture.stat().st_size
     assert (found["requests"], found["completed"], found["failed"]) == (6, 6, 0)
     assert found["output_tokens"] == 48
     with (

@@ -35,6 +35,8 @@ _ENGINE = "what computes: torch, or the array of PEs in its order, for small mod
 
 _DRAFT = "smaller model with the same tokens, which proposes what the model then verifies"
 
+_PICTURE = "drawing of batches whose layers stay, or whose weights stream, .png or .svg"
+
 _OUT = "file of the answers, which goes on where it ends; beside it .errors.jsonl"
 
 _FILES = "folder that keeps files and batches of clients (default: until the service ends)"
@@ -54,6 +56,7 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
     elif command == "batch":
         parser.add_argument("file", type=Path, help="requests, a line of JSON each")
         parser.add_argument("--out", type=Path, required=True, help=_OUT)
+        parser.add_argument("--picture", type=Path, help=_PICTURE)
     else:
         parser.add_argument(
             "--host", default="127.0.0.1", help="address; without --accounts one of loopback"
@@ -184,7 +187,7 @@ def _batch(given: argparse.Namespace) -> int:
     """Answer a file of requests; return 1 if some were refused."""
     with _needing_packages():
         from waferstream.serving.http.offline import answer_file  # noqa: PLC0415  (an extra)
-    summary = answer_file(_deployment(given), given.file, given.out)
+    summary = answer_file(_deployment(given), given.file, given.out, given.picture)
     print(json_text(summary))
     return 1 if summary.failed else 0
 

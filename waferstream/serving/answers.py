@@ -38,9 +38,9 @@ class Answers:
     def __init__(self, deployment: Deployment) -> None:
         self.model: ServedModel = deployment.load()
         draft = deployment.load_draft(self.model)
-        self._clock = ServiceClock(self.model.shape, self.model.context)
+        self.clock = ServiceClock(self.model.shape, self.model.context)
         with ExitStack() as stack:
-            self._wafers, room = deployment.start(self.model, self._clock)
+            self._wafers, room = deployment.start(self.model, self.clock)
             stack.callback(self._wafers.close)
             proposer = None
             if draft is not None:
@@ -74,7 +74,7 @@ class Answers:
     @property
     def service(self) -> Service:
         """The emulated machine that the model lies on."""
-        return self._clock.service
+        return self.clock.service
 
     @property
     def capacity(self) -> int:
@@ -130,7 +130,7 @@ class Answers:
             num_best=question.num_best or 0,
         )
         answer = Answer(
-            self._engine, request, self._clock, self.model, heard, question, terms, self.watcher
+            self._engine, request, self.clock, self.model, heard, question, terms, self.watcher
         )
         self._engine.submit(request, answer.take)
         return answer

@@ -10,6 +10,7 @@ programs): MeshGEMM, MeshGEMV with a tree of depth two, all heads run as one, ev
 a multiple of the region's side. Clocks and grids are parameters; all formulas are in cycles.
 """
 
+from waferstream.machine.regions.batch_time import BatchTime
 from waferstream.machine.regions.decoder import Decoder
 from waferstream.machine.regions.layout import Layout, Place, Stage
 from waferstream.machine.regions.phases import (
@@ -46,6 +47,7 @@ __all__ = [
     "PE_COSTS",
     "SERVED_CONTEXT",
     "SERVICE",
+    "BatchTime",
     "Decoder",
     "Draft",
     "Layout",

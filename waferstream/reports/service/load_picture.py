@@ -63,7 +63,7 @@ def _draw_speeds(axes: Axes, report: LoadReport) -> list[style.EndLabel]:
                 fontsize=9,
             )
     axes.set_xlabel("tokens/s of a user, median")
-    _logarithmic(axes)
+    logarithmic(axes)
     return labels
 
 
@@ -106,7 +106,7 @@ def _draw_batches(axes: Axes, report: LoadReport) -> list[style.EndLabel]:
             ha="right",
         )
     axes.set_xlabel(f"sequences of {context:,} tokens")
-    _logarithmic(axes)
+    logarithmic(axes)
     return _batch_labels(stays, streams)
 
 
@@ -117,7 +117,8 @@ def _batch_labels(stays: Sequence[float], streams: Sequence[float]) -> list[styl
     return labels
 
 
-def _logarithmic(axes: Axes) -> None:
+def logarithmic(axes: Axes) -> None:
+    """Give axes scales of powers of ten."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
