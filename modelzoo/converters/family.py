@@ -65,7 +65,7 @@ class Family:
             noted = NotedReads(config)
             section |= self.further_ours(noted)
             self._refuse_rest(config, noted.read)
-        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise ConfigError(
                 "the configuration must have the keys of its family",
                 code="config-not-convertible",

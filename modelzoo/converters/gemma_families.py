@@ -43,6 +43,8 @@ def full_layers(config: Mapping[str, Any], every: int = 2) -> list[int]:
         ConfigError: A layer is neither with nor without a window.
     """
     number = config["num_hidden_layers"]
+    if number > _MOST_LAYERS:
+        raise ValueError(f"{number} layers are more than {_MOST_LAYERS}")
     default = [FULL if layer % every == every - 1 else _WINDOWED for layer in range(number)]
     kinds = config.get("layer_types") or default
     if len(kinds) != number or not {FULL, _WINDOWED} >= set(kinds):
@@ -70,6 +72,9 @@ def _gemma_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _WINDOWED = "sliding_attention"
+
+_MOST_LAYERS = 10_000
+"""More than any model has: a list of the layers of a lying file would fill the memory."""
 _LAYER, _OURS = "model.layers.{i}", "decoder.{i}"
 
 GEMMA2 = Family(

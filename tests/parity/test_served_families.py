@@ -123,6 +123,33 @@ def test_scores_in_bfloat16_are_those_of_transformers(case: str, tmp_path: Path)
     assert (found - theirs).abs().max() <= 3 * rounding + 0.01 * exact.abs().max()
 
 
+def test_added_tokens_that_the_model_has_not_are_text(tmp_path: Path) -> None:
+    """As Gemma's for images, of which a model of text has none."""
+    write_folder(tmp_path, "llama")
+    path = tmp_path / "tokenizer.json"
+    about = json.loads(path.read_text())
+    first = about["added_tokens"][0]
+    added = [{**first, "id": 300 + i, "content": f"<image {i}>"} for i in range(4)]
+    about["added_tokens"] += added
+    path.write_text(json.dumps(about))
+    model = load_model(tmp_path)
+    assert model.text.vocabulary == model.vocabulary == 303
+    assert model.text.encode("<image 2>") == (302,)
+    assert len(model.text.encode("<image 3>")) > 1
+
+
+def test_weights_of_its_dtype_are_mapped(tmp_path: Path) -> None:
+    write_folder(tmp_path, "phi3")
+    model = load_model(tmp_path)
+    (line,) = [
+        line
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if line.endswith(str(tmp_path / "model.safetensors"))
+    ]
+    begin, end = (int(each, 16) for each in line.split(" ", 1)[0].split("-"))
+    assert all(begin <= each.data_ptr() < end for each in model.module.parameters())
+
+
 @pytest.mark.parametrize("case", ["llama-3", "gemma2", "qwen3_moe"])
 def test_answers_in_bfloat16(case: str, tmp_path: Path) -> None:
     """Each row has the same bits in any company, as the stage proves."""

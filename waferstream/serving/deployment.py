@@ -26,6 +26,9 @@ from waferstream.serving.models.loading import (
 
 LOCAL = RuntimeSpec(kind="local")
 
+LONGEST_PROBED_WINDOW = 256
+"""Tokens of the longest window that a probe exceeds, so that a service starts soon."""
+
 PROBE_TOKENS_ON_ARRAY = 2
 """Enough where rows pass one by one anyway; the simulator takes minutes for more."""
 
@@ -91,6 +94,12 @@ class Deployment:
         assert self.draft is not None
         return Deployment(self.draft, dtype=self.dtype)
 
+    def _probe(self, model: ServedModel) -> int:
+        """Return the tokens of the probe: of a model with short windows, more than one of them."""
+        if not self.engine.is_torch:
+            return PROBE_TOKENS_ON_ARRAY
+        return PROBE_TOKENS + (model.window if model.window <= LONGEST_PROBED_WINDOW else 0)
+
     def start(self, model: ServedModel, clock: ServiceClock) -> tuple[Pipeline, int]:
         """Start the wafers of a model that was loaded from here, and prove that rows are steady.
 
@@ -118,8 +127,7 @@ class Deployment:
         roles = start_wafers(specs, self.runtime, session)
         pipeline = Pipeline(roles, specs, memory, shape.cache_bytes(1))
         try:
-            probe = PROBE_TOKENS if self.engine.is_torch else PROBE_TOKENS_ON_ARRAY
-            prove(pipeline, model.scores, model.vocabulary, model.context, probe)
+            prove(pipeline, model.scores, model.vocabulary, model.context, self._probe(model))
             pipeline.take_cycles()
         except BaseException:
             pipeline.close()

@@ -58,6 +58,13 @@ class ServedModel:
     grammars: Grammars
 
     @property
+    def window(self) -> int:
+        """The keys that a row of the layer that reads the fewest reads; 0 if all read all."""
+        config: Any = self.module.config
+        windows = (config.window_of(layer) for layer in range(config.num_hidden_layers))
+        return min((window for window in windows if window), default=0)
+
+    @property
     def tokens(self) -> list[bytes]:
         """The bytes of each token."""
         return [self.grammars.bytes_of(token) for token in range(self.vocabulary)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ class TokenizedText:
         Raises:
             ConfigError: The folder has no tokenizer, or it cannot be read.
         """
-        tokenizer = _read_tokenizer(folder / "tokenizer.json")
+        size = _optional_json(folder / "config.json").get("vocab_size")
+        tokenizer = _within(_read_tokenizer(folder / "tokenizer.json"), size)
         about = _optional_json(folder / "tokenizer_config.json")
         named = {**_optional_json(folder / "special_tokens_map.json"), **about}
         words = {
@@ -181,6 +183,18 @@ def _read_tokenizer(path: Path) -> Any:
             rule="tokenizer.json, as transformers writes it",
             remedy="AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
         ) from error
+
+
+def _within(tokenizer: Any, size: int | None) -> Any:
+    """Return a tokenizer without the added tokens that a model of so many has not.
+
+    A model of text may share the tokenizer of one that also reads images.
+    """
+    if size is None or tokenizer.get_vocab_size(with_added_tokens=True) <= size:
+        return tokenizer
+    about = json.loads(tokenizer.to_str())
+    about["added_tokens"] = [each for each in about["added_tokens"] if each["id"] < size]
+    return serve_package("tokenizers").Tokenizer.from_str(json.dumps(about))
 
 
 def _template_of(folder: Path, about: Mapping[str, Any]) -> str | None:

@@ -22,6 +22,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "narrow": {"window": 3, "first_tokens": 2},
     "capped": {"cap": 2.0},
     "all": {"window": 70, "cap": 2.0},
+    "sinks": {"window": 70, "sinks": torch.tensor([0.5, -1.0])},
 }
 
 

@@ -206,6 +206,8 @@ def test_configuration_goes_there_and_back(case: str) -> None:
         ("llama", {"logit_scale": 0.5}),
         ("gpt_oss", {"quantization_config": {"quant_method": "bitsandbytes"}}),
         ("gpt_oss", {"swiglu_limit": 3.0}),
+        ("gpt_oss", {"num_hidden_layers": 10**9, "layer_types": None}),
+        ("llama", {"rope_parameters": None, "rope_scaling": [1]}),
         ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}),
         ("qwen3_moe", {"mlp_only_layers": [0]}),
         ("phi3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1.0}}),
