@@ -6,11 +6,11 @@ from math import inf
 
 import pytest
 
-from waferstream.machine.regions import BatchTime, Service, published_decoder
+from waferstream.machine.regions import DECODERS, BatchTime, Service
 
 
 def batch(name: str, prompt: int = 500, answer: int = 200) -> BatchTime:
-    return BatchTime(Service(published_decoder(name), 8192), prompt, answer)
+    return BatchTime(Service(DECODERS[name], 8192), prompt, answer)
 
 
 def test_layers_that_stay_take_each_request_in_turn() -> None:
@@ -37,7 +37,7 @@ def test_large_model_on_several_wafers_has_none() -> None:
 
 
 def test_sequence_that_does_not_fit_is_never_streamed() -> None:
-    service = Service(published_decoder("llama-3-8b"), 8192)
+    service = Service(DECODERS["llama-3-8b"], 8192)
     time = BatchTime(service, 10**6, 10)
     assert time.streamed_s(1) == inf
     assert time.crossover is None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from waferstream.machine.regions import BatchTime, Service, published_decoder
+from waferstream.machine.regions import DECODERS, BatchTime, Service
 from waferstream.reports.service.batch_picture import batch_picture
 
 
 def test_both_ways_and_their_crossover_are_drawn(tmp_path: Path) -> None:
-    time = BatchTime(Service(published_decoder("llama-3-8b"), 8192), 500, 200)
+    time = BatchTime(Service(DECODERS["llama-3-8b"], 8192), 500, 200)
     batch_picture(tmp_path / "batch.svg", "llama-3-8b", time, 1000)
     assert "<svg" in (tmp_path / "batch.svg").read_text(encoding="utf-8")
