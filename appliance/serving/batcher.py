@@ -129,7 +129,9 @@ class Batcher:
         left = self.limits.step_tokens
         spare = self._spare
         self._planned = []
-        for each in sorted(self._pace.due(self._running), key=lambda e: not e.is_answering):
+        for each in sorted(
+            self._pace.due(self._running), key=lambda e: (not e.is_answering, e.rank)
+        ):
             proposed = proposals.get(each.request.name, ()) if each.is_answering else ()
             part = self._part(each, left, proposed[:spare])
             if part.tokens:
@@ -213,13 +215,21 @@ class Batcher:
                 self._preempt(max(self._running, key=lambda each: each.rank))
 
     def _admit(self) -> None:
-        """Let requests run whose turn it is, while there is room, also that of less urgent ones."""
-        while (each := self._waiting.first()) is not None:
+        """Let requests run whose turn it is, while there is room, also that of less urgent ones.
+
+        One whose tokens do not fit the step anyway waits: by then the cache may have its beginning.
+        """
+        while (each := self._waiting.first()) and self._ahead(each) < self.limits.step_tokens:
             while not self._begin(each):
                 last = max(self._running, key=lambda each: each.rank, default=each)
                 if last.request.priority >= each.request.priority:
                     return
                 self._preempt(last)
+
+    def _ahead(self, each: Sequence) -> int:
+        """Return the tokens to compute before those of a sequence that waits."""
+        urgency = each.request.priority
+        return sum(e.num_new for e in self._running if e.request.priority >= urgency)
 
     def _begin(self, each: Sequence) -> bool:
         """Let a sequence run with what the cache has of it; return whether there was room."""

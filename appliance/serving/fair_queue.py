@@ -8,8 +8,10 @@ the tenant whose turn it was had.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from appliance.serving.sequence import Sequence
 from waferstream.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError
@@ -25,16 +27,16 @@ class FairQueue:
 
     def __init__(self, most: int, most_of_tenant: int) -> None:
         self._most, self._most_of_tenant = most, most_of_tenant
-        self._waiting: list[Sequence] = []
+        self._groups: dict[_Group, list[Sequence]] = {}  # each in the order of arrival
         self._num_waiting: Counter[str] = Counter()  # by tenant
         self._had: Counter[str] = Counter()  # tokens, by tenant
         self._least = 0  # what the tenant whose turn was last had
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return self._num_waiting.total()
 
     def __iter__(self) -> Iterator[Sequence]:
-        return iter(self._waiting)
+        return chain.from_iterable(self._groups.values())
 
     def check(self, tenant: str) -> None:
         """Raise an error if another request of a tenant must not wait.
@@ -66,11 +68,12 @@ class FairQueue:
         if not self._num_waiting[tenant]:
             self._had[tenant] = max(self._had[tenant], self._least)
         self._num_waiting[tenant] += 1
-        self._waiting.append(each)
+        insort(self._groups.setdefault(_group(each), []), each, key=lambda each: each.arrival)
 
     def first(self) -> Sequence | None:
         """Return the one whose turn it is."""
-        return min(self._waiting, key=self._turn, default=None)
+        heads = [group[0] for group in self._groups.values()]
+        return min(heads, key=self._turn, default=None)
 
     def begin(self, each: Sequence) -> None:
         """Let a sequence run; the first time, its tenant has its prompt."""
@@ -81,7 +84,10 @@ class FairQueue:
 
     def remove(self, each: Sequence) -> None:
         """Let a sequence wait no more."""
-        self._waiting.remove(each)
+        group = self._groups[_group(each)]
+        group.remove(each)
+        if not group:
+            del self._groups[_group(each)]
         self._num_waiting[each.request.tenant] -= 1
 
     def charge(self, tenant: str, tokens: int) -> None:
@@ -89,5 +95,13 @@ class FairQueue:
         self._had[tenant] += tokens
 
     def _turn(self, each: Sequence) -> tuple[int, bool, int, int]:
-        request = each.request
-        return -request.priority, not each.has_run, self._had[request.tenant], each.arrival
+        urgency, is_new, tenant = _group(each)
+        return urgency, is_new, self._had[tenant], each.arrival
+
+
+_Group = tuple[int, bool, str]
+
+
+def _group(each: Sequence) -> _Group:
+    """Return what sequences have in common whose turns follow their arrival."""
+    return -each.request.priority, not each.has_run, each.request.tenant

@@ -32,9 +32,9 @@ def begin(queue: FairQueue) -> Sequence:
 def test_most_urgent_comes_first_then_what_has_run() -> None:
     queue = FairQueue(100, 100)
     low, has_run, late, high = (waiting("a", priority=p) for p in (-1, 0, 0, 1))
+    has_run.found = 0
     for each in (low, late, has_run, high):
         queue.put(each)
-    has_run.found = 0
     assert [begin(queue) for _ in range(4)] == [high, has_run, late, low]
     assert queue.first() is None
 
