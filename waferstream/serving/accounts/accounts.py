@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -18,6 +19,8 @@ from waferstream.serving.accounts.keys import Key, digest_of
 from waferstream.serving.accounts.prices import Price
 from waferstream.serving.accounts.store import Store
 from waferstream.serving.accounts.writer import Writer
+
+log = logging.getLogger("waferstream")
 
 
 class Accounts:
@@ -85,6 +88,8 @@ class Accounts:
         for key in store.changed_keys() or []:
             of_key = [row for row in rows if row.key == key.name]
             self._add(Account(key, now_s, spent.get(key.name, 0), of_key))
+        if not self._callers:
+            log.warning("Nobody can ask yet: waferstream serve keys create NAME makes a key")
 
     def _keys_changed(self, keys: Sequence[Key]) -> None:
         """Take keys as another process has written them."""

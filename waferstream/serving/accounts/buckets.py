@@ -32,12 +32,12 @@ class Bucket:
 
     def left(self, now_s: float) -> float:
         """Return what may be taken."""
-        since_s = max(0.0, now_s - self.at_s)  # a clock that is set back gives nothing
+        since_s = max(0.0, now_s - self.at_s)  # a clock that is set back gives nothing then
         return min(self.capacity, self.level + since_s * self.capacity / self.period_s)
 
     def take(self, amount: float, now_s: float) -> None:
         """Take an amount, be it more than there is."""
-        self.level, self.at_s = self.left(now_s) - amount, max(now_s, self.at_s)
+        self.level, self.at_s = self.left(now_s) - amount, now_s
 
     def wait_s(self, amount: float, now_s: float) -> float:
         """Return the seconds until an amount may be taken; infinity if it never may."""

@@ -189,10 +189,11 @@ class KeyCaller:
 
     async def begin(self, demand: Demand, refuse: Refuse) -> Bill:
         """Let answers begin: hold what they may take, and write their row."""
-        name, now_s = f"ans-{uuid4().hex}", self._clock()
+        name = f"ans-{uuid4().hex}"
         prompt = replace(demand.most, completion_tokens=0)
         cost = self._price.nanodollars(prompt)
         with self._lock:
+            now_s = self._clock()
             hold = self._account.admit(demand, self._price, now_s)
             row = AnswerRow(name, self.name, demand.model, hold.tier, now_s, prompt, cost)
             self._begun[name] = _Begun(row, hold, refuse)
