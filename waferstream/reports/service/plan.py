@@ -154,8 +154,8 @@ class ServicePlan:
         )
         yield (
             "cache",
-            f"{layout.cache_tokens:,} tokens: {layout.cache_tokens // self.context:,} sequences of "
-            f"{self.context:,}",
+            f"{layout.cache_tokens:,} tokens: "
+            f"{counted(layout.cache_tokens // self.context, 'sequence')} of {self.context:,}",
         )
         token = service.pipeline.token(self.context)
         yield (
