@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from starlette.testclient import TestClient
 
@@ -230,18 +231,27 @@ def test_key_that_is_revoked_in_mid_stream_ends_the_stream(
     """By an error as its last event, and what was used is counted."""
     monkeypatch.setattr(answers._engine, "submit", lambda *_: None)  # no token comes
     headers = key_of(file)
-    with ThreadPoolExecutor(1) as pool:
+    url, secret = f"{client.base_url}/v1", headers["authorization"].split()[1]
+    api = openai.OpenAI(base_url=url, api_key=secret, http_client=client, max_retries=0)
+    with ThreadPoolExecutor(2) as pool:
         found = pool.submit(ask, client, headers, stream=True)
-        while usage_of(client, headers) == (0, 0, 0):
+        by_client = pool.submit(
+            lambda: list(api.completions.create(model="model_dir", prompt="x", stream=True))
+        )
+        while usage_of(client, headers)[0] < 2:
             assert not found.done()
+            assert not by_client.done()
         with closing(Store(file)) as store:
             assert store.revoke("one", 1.0)
         events = found.result(WAIT_S).text.split("\n\n")
+        with pytest.raises(openai.APIError) as caught:
+            by_client.result(WAIT_S)
     last = json.loads(events[-2].removeprefix("data: "))
     assert (last["error"]["code"], last["status_code"]) == ("key-revoked", 403)
+    assert caught.value.code == "key-revoked"
     with closing(Store(file)) as store:
-        (row,) = store.rows_since(0)
-    assert row.usage == Usage(4, 0, 0)
+        used = {row.usage for row in store.rows_since(0)}
+    assert used == {Usage(4, 0, 0), Usage(1, 0, 0)}
     assert ask(client, headers).status_code == 403
 
 
