@@ -14,6 +14,10 @@ from waferstream.workload.models import model_config
 Keys = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
+_COMPUTED = (".rotary_emb.inv_freq", ".attn.bias", ".attention.bias", ".masked_bias")
+"""Ends of the names of masks and rotations, which files of earlier releases have."""
+
+
 def no_keys(values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     """Return nothing: the family spells all keys alike."""
     return {}
@@ -103,13 +107,28 @@ class Family:
         config["architectures"] = [self.architecture]
         return config | self.further_theirs(complete)
 
+    def _plain(self, weights: Weights) -> Weights:
+        """Return weights as transformers names them today, without what it computes itself.
+
+        Files of the model without its output layer lack the first part of each name.
+        """
+        plain = self.unpacked(weights)
+        plain = {name: each for name, each in plain.items() if not name.endswith(_COMPUTED)}
+        body, *_ = firsts = [each.theirs.partition(".")[0] for each in self.rules]
+        if any(name.startswith(f"{body}.") for name in plain):
+            return plain
+        return {
+            name if name.partition(".")[0] in firsts else f"{body}.{name}": each
+            for name, each in plain.items()
+        }
+
     def matched(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights that our model has (``weights.matched``)."""
-        return matched(self.rules, self.unpacked(weights), section)
+        return matched(self.rules, self._plain(weights), section)
 
     def to_ours(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights of our model (``weights.to_ours``)."""
-        return to_ours(self.rules, self.unpacked(weights), section)
+        return to_ours(self.rules, self._plain(weights), section)
 
     def to_theirs(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights of transformers' model (``weights.to_theirs``)."""

@@ -79,7 +79,7 @@ def to_ours(
             found |= zip(ours, _split(tensor, each, own, section), strict=True)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             sizes = ", ".join(str(tuple(each.shape)) for each in tensors.values())
-            raise _other_shape(theirs, f"{sizes}, for {own}") from error
+            raise _other_shape(", ".join(tensors), f"{sizes}, for {own}") from error
     if _is_tied(section):
         found["head.weight"] = found["embedding.weight"]
     for name, shape in shapes.items():

@@ -143,6 +143,26 @@ def test_converted_model_computes_the_same_scores(case: str, tmp_path: Path) -> 
         torch.testing.assert_close(back[name], weight, rtol=0, atol=rounding)
 
 
+@pytest.mark.parametrize("case", ["gpt2", "gpt_neox", "llama"])
+def test_files_of_earlier_releases_have_masks_and_shorter_names(case: str) -> None:
+    """As those of openai-community/gpt2: ``h.0.attn.bias`` is a mask."""
+    model = theirs(case)
+    family = DECODERS[case]
+    section = family.section(model.config.to_dict())
+    weights = {n: w for n, w in model.state_dict().items() if not n.startswith(("lm", "embed_out"))}
+    head = model.get_output_embeddings().weight
+    start = next(iter(weights)).partition(".")[0]
+    named = {**weights, "lm_head.weight": head, "embed_out.weight": head}
+    named.pop("lm_head.weight" if case == "gpt_neox" else "embed_out.weight")
+    early = {name.removeprefix(f"{start}."): weight for name, weight in weights.items()}
+    early |= {"h.0.attn.bias": torch.ones(1), "layers.0.self_attn.rotary_emb.inv_freq": head}
+    early |= {name: named[name] for name in named.keys() - weights.keys()}
+    expected = family.to_ours(named, section)
+    found = family.to_ours(early, section)
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_file_says_what_differs_from_defaults_alone(case: str) -> None:
     """As transformers writes it; what is left out has transformers' value, not ours."""
