@@ -155,14 +155,18 @@ class Engine:
         return np.asarray(scores)
 
     def _hand_out(self, events: Sequence[Event]) -> None:
-        """Give events to who listens; a listener that cancels hears no more."""
+        """Give events to who listens; one that cancels or fails hears no more."""
         for event in events:
             with self._changed:
                 listener = self._listeners.get(event.request)
                 if isinstance(event, AnswerEnded | AnswerFailed):
                     self._listeners.pop(event.request, None)
-            if listener is not None:
-                listener(event)
+            try:
+                if listener is not None:
+                    listener(event)
+            except Exception:  # others go on
+                log.exception("Who asked for %s fails", event.request)
+                self.cancel(event.request)
 
     def _fail_all(self, error: WaferStreamError) -> None:
         with self._changed:

@@ -131,6 +131,25 @@ def test_beginning_that_is_kept_expires_while_nothing_runs() -> None:
         engine.close()
 
 
+def test_listener_that_fails_is_left_and_others_go_on() -> None:
+    engine = Engine(HashingStage(), Batcher(Limits(CONTEXT, cache_tokens=300)))
+    told: list[Event] = []
+
+    def fail(event: Event) -> None:
+        told.append(event)
+        raise RuntimeError("its loop is closed")
+
+    try:
+        heard, request = Heard(), asked("b", 2)
+        engine.submit(asked("a", 1), fail)
+        engine.submit(request, heard.events.put)
+        assert heard.tokens() == answer_alone(request)
+        assert told == [PromptRead("a", 0)]
+        assert engine.load.running == 0
+    finally:
+        engine.close()
+
+
 def test_request_that_does_not_fit_is_refused_at_once() -> None:
     engine = make_engine(make_pipeline())
     try:
