@@ -85,9 +85,7 @@ class Draft:
         while asked:
             ready = self._extend({each: drawn[each] for each in asked})
             for each, scores in ready.items():
-                is_first = len(drawn[each]) == len(each.tokens)
-                allowed = each.guide.allowed() if each.guide and is_first else None
-                drawn[each].append(draw(scores, each.request, drawn[each], allowed).token)
+                drawn[each].append(draw(scores, each.request, drawn[each]).token)
             asked = {each: asked[each] - 1 for each in ready if asked[each] > 1}
         return {each.request.name: tuple(new[len(each.tokens) :]) for each, new in drawn.items()}
 

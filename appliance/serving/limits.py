@@ -29,7 +29,7 @@ class Limits:
     """The most requests of one tenant that wait."""
 
     def check(self, request: Request) -> None:
-        """Raise ConfigError for a request that has no token, asks for none, or never fits."""
+        """Raise ConfigError for a request that has no token, asks for none, or does not fit."""
         length = len(request.prompt)
         if not length or request.max_tokens < 1:
             raise ConfigError(
@@ -45,4 +45,11 @@ class Limits:
                 value=f"{length} tokens of prompt and {request.max_tokens} to come",
                 rule=f"at most {most} together",
                 remedy="shorten the prompt, or ask for fewer tokens",
+            )
+        if len(request.prediction) > most:
+            raise ConfigError(
+                "a prediction must fit the context of the model",
+                code="prediction-too-long",
+                value=f"{len(request.prediction)} tokens",
+                rule=f"at most {most}",
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 
 NGRAM = 3
 """Tokens by which a place is found again."""
@@ -45,9 +46,14 @@ class Prediction:
         self._place: int | None = 0  # None where the answer goes another way
         self._least = 0  # the place where it did
         self._recent: tuple[int, ...] = ()
-        self._ends: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for end in range(NGRAM, len(tokens) + 1):
-            self._ends[tuple(tokens[end - NGRAM : end])].append(end)
+
+    @cached_property
+    def _ends(self) -> dict[tuple[int, ...], list[int]]:
+        """The places after all occurrences of the tokens by which a place is found again."""
+        found: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for end in range(NGRAM, len(self._tokens) + 1):
+            found[tuple(self._tokens[end - NGRAM : end])].append(end)
+        return found
 
     @property
     def num_rejected(self) -> int:

@@ -136,6 +136,11 @@ def test_request_that_does_not_fit_is_refused(length: int, max_tokens: int, code
         Batcher(LIMITS).submit(request("a", length, max_tokens))
 
 
+def test_prediction_that_never_fits_is_refused() -> None:
+    with raises(ConfigError, "prediction-too-long"):
+        Batcher(LIMITS).submit(replace(request("a"), prediction=(0,) * 33))
+
+
 def test_request_whose_pages_never_fit_is_refused() -> None:
     """It would wait for ever, and all that come after it."""
     with raises(ConfigError, "context-exceeded"):
