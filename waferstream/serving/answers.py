@@ -123,6 +123,7 @@ class Answers:
             self.model.text.ends,
             sharing=question.sharing,
             prediction=question.prediction,
+            deadline_s=question.deadline_s,
             grammar=question.grammar,
             tenant=terms.tenant,
             priority=_PRIORITIES[terms.tier],

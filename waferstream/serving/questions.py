@@ -28,6 +28,7 @@ class Question:
         grammar: What the answer must be, in the Lark syntax of llguidance.
         sharing: With whom keys and values of the prompt are shared.
         prediction: Tokens that the answer may have.
+        deadline_s: The longest time until the answer is complete.
         make_reader: Makes what finds thoughts and calls in the answer.
     """
 
@@ -40,6 +41,7 @@ class Question:
     grammar: str | None = None
     sharing: Sharing = field(default_factory=Sharing)
     prediction: tuple[int, ...] = ()
+    deadline_s: float | None = None
     make_reader: Callable[[], Reader] = PlainReader
 
 

@@ -79,6 +79,7 @@ class ChatRequest(Asked):
                 num_best=(self.top_logprobs or 0) if self.logprobs else None,
                 grammar=grammar,
                 sharing=self._sharing,
+                deadline_s=self.deadline_s,
                 prediction=predicted,
                 make_reader=answered.reader,
             )

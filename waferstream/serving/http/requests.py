@@ -57,6 +57,7 @@ class Asked(BaseModel):
     service_tier: AskedTier | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: Literal["in_memory", "1h"] | None = None
+    deadline_s: Annotated[float, Field(gt=0)] | None = None
 
     @property
     def num_choices(self) -> int:
@@ -148,6 +149,7 @@ class CompletionRequest(Asked):
                     self.logprobs,
                     shown if self.echo else "",
                     sharing=self._sharing,
+                    deadline_s=self.deadline_s,
                 )
                 for sampling in self._samplings()
             ]

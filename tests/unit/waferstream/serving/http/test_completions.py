@@ -212,3 +212,12 @@ def test_beginning_is_shared_by_requests_of_one_key(client: TestClient) -> None:
     assert cached(prompt_cache_key="b") == 0
     asked = {"model": "model_dir", "prompt": prompt, "prompt_cache_retention": "24h"}
     assert client.post("/v1/completions", json=asked).status_code == 400
+
+
+def test_answer_that_comes_too_late_is_told_so(client: TestClient) -> None:
+    asked = {"model": "model_dir", "prompt": PROMPT, "max_tokens": 100, "deadline_s": 1e-4}
+    refused = client.post("/v1/completions", json=asked)
+    assert refused.status_code == 408
+    assert refused.json()["error"]["code"] == "deadline-passed"
+    assert complete(client, deadline_s=60)["usage"]["completion_tokens"] == 12
+    assert client.post("/v1/completions", json=asked | {"deadline_s": 0}).status_code == 400
