@@ -75,7 +75,8 @@ class Accounts:
         Raises:
             RequestRefused: No key has it.
         """
-        found = [each for each in self._callers.values() if each.name == name]
+        callers = list(self._callers.values())  # in one go: the writer may add one meanwhile
+        found = [each for each in callers if each.name == name]
         if not found:
             raise _key_unknown()
         return found[0]
