@@ -165,7 +165,7 @@ class Point(BaseModel):
 
 def test_answer_is_parsed_into_a_model(client: openai.OpenAI) -> None:
     asked: Any = [{"role": "user", "content": PROMPT}]
-    bias = {str(ord("]")): 20}  # an array that ends
+    bias = {str(ord("]")): 20, str(ord(" ")): -100, "10": -100}  # short, and an array that ends
     found = client.chat.completions.parse(
         model="model_dir", messages=asked, response_format=Point, seed=2, logit_bias=bias
     )

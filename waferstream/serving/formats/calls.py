@@ -15,7 +15,7 @@ from waferstream.serving.formats.grammars import (
     until_rule,
     word_term,
 )
-from waferstream.serving.formats.schemas import json_term
+from waferstream.serving.formats.schemas import ON_A_LINE, json_term
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def calls_rules(
 def _call_term(style: CallStyle, tool: Tool) -> str:
     """Return the term of a call of a tool; the schema stays the root of its references."""
     begin = f'{{"name": {json.dumps(tool.name)}, "{style.arguments}": '
-    return f"{text_term(begin)} {json_term(tool.parameters)} {text_term('}')}"
+    return f"{text_term(begin)} {json_term(tool.parameters, ON_A_LINE)} {text_term('}')}"
 
 
 def _values(text: str) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from waferstream.serving.formats.schemas import json_term
+from waferstream.serving.formats.schemas import LAID_OUT, json_term
 
 _CONFIG = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,7 +32,7 @@ class JsonFormat(BaseModel):
 
     def term(self) -> str | None:
         """Return the term of a grammar that an answer is."""
-        return json_term({"type": "object"})
+        return json_term({"type": "object"}, LAID_OUT)
 
 
 class NamedSchema(BaseModel):
@@ -57,7 +57,7 @@ class SchemaFormat(BaseModel):
 
     def term(self) -> str | None:
         """Return the term of a grammar that an answer is."""
-        return json_term(self.json_schema.schema_)
+        return json_term(self.json_schema.schema_, LAID_OUT)
 
 
 ResponseFormat = Annotated[TextFormat | JsonFormat | SchemaFormat, Field(discriminator="type")]
