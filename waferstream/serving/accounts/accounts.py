@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -17,7 +18,7 @@ from waferstream.serving.accounts.buckets import DAY_S
 from waferstream.serving.accounts.callers import KeyCaller
 from waferstream.serving.accounts.keys import Key, digest_of
 from waferstream.serving.accounts.prices import Price
-from waferstream.serving.accounts.store import Store
+from waferstream.serving.accounts.store import Store, not_open
 from waferstream.serving.accounts.writer import Writer
 
 log = logging.getLogger("waferstream")
@@ -32,8 +33,7 @@ class Accounts:
         clock: Returns the time in seconds since 1970.
 
     Raises:
-        ConfigError: It is no file of accounts, or another service has it.
-        sqlite3.Error: It cannot be read and written.
+        ConfigError: It is no file of accounts, cannot be written, or another service has it.
     """
 
     def __init__(self, file: Path, price: Price, clock: Callable[[], float] = time.time) -> None:
@@ -43,7 +43,10 @@ class Accounts:
             stack.enter_context(_claimed(file))
             store = stack.enter_context(closing(Store(file)))
             self._writer = Writer(store, self._keys_changed)
-            self._load(store)
+            try:
+                self._load(store)
+            except sqlite3.Error as error:
+                raise not_open(file, error) from error
             self._writer.start()
             stack.callback(self._writer.close)
             self._held = stack.pop_all()

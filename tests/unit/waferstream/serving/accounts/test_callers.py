@@ -144,6 +144,15 @@ def test_service_that_was_killed_leaves_its_prompts(file: Path) -> None:
     assert used_by(file) == (1, 5, 0)
 
 
+def test_file_that_another_process_holds_is_refused(file: Path, other: sqlite3.Connection) -> None:
+    other.execute("BEGIN IMMEDIATE")
+    with raises(ConfigError, "accounts-not-open"):
+        Accounts(file, PRICE)
+    other.execute("ROLLBACK")
+    with Accounts(file, PRICE):
+        pass
+
+
 def test_file_has_one_service(file: Path) -> None:
     with Accounts(file, PRICE), raises(ConfigError, "accounts-in-use"):
         Accounts(file, PRICE)
