@@ -41,6 +41,7 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        message, param = fault_of(dict(error.errors()[0]))
+        deepest = max(error.errors(), key=lambda fault: len(fault["loc"]))  # of several types
+        message, param = fault_of(dict(deepest))
         body = error_body(message, 400, code="invalid_request", param=param)
         raise RefusedError(400, body) from error

@@ -71,7 +71,8 @@ def refused(error: RefusedError) -> Response:
 
 def fault_of(error: dict[str, Any]) -> tuple[str, str | None]:
     """Return a sentence about a fault that pydantic has found, and the parameter it is in."""
-    place = ".".join(str(part) for part in error["loc"] if "-" not in str(part))
+    names = [str(part) for part in error["loc"]]
+    place = ".".join(name for name in names if not {"-", "["} & set(name))  # no types
     if error["type"] == "extra_forbidden":
         return f"parameter {place} is not supported", place
     return f"{place or 'the body'}: {error['msg']}", place or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from waferstream.serving.accounts.account import AskedTier
 from waferstream.serving.http.bodies import checked
@@ -78,6 +78,19 @@ class CallOutputItem(BaseModel):
         return {"role": "tool", "tool_call_id": self.call_id, "content": self.output}
 
 
+def _kind_of(item: Any) -> Any:
+    """Return the type of an item; that of a message may be left out."""
+    return item.get("type", "message") if isinstance(item, dict) else None
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[CallItem, Tag("function_call")]
+    | Annotated[CallOutputItem, Tag("function_call_output")],
+    Discriminator(_kind_of),
+]
+
+
 class TextConfig(BaseModel):
     """What the text must be."""
 
@@ -107,7 +120,7 @@ class ResponseRequest(BaseModel):
     model_config = _CONFIG
 
     model: str
-    input: str | Annotated[list[MessageItem | CallItem | CallOutputItem], Field(min_length=1)]
+    input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
     max_output_tokens: Count | None = None
     temperature: float | None = None

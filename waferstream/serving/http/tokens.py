@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -64,7 +65,7 @@ class Tokens:
         asked = await read(request, TokenizeRequest)
         check_model(asked.model or self._model.name, self._model.name)
         try:
-            tokens = asked.tokens(self._model.text)
+            tokens = await run_in_threadpool(asked.tokens, self._model.text)
         except WaferStreamError as error:
             raise RefusedError(*failure(error)) from error
         about = {"count": len(tokens), "max_model_len": self._model.context, "token_strs": None}
@@ -79,4 +80,4 @@ class Tokens:
             message = f"tokens: {worst} is no token; they are below {text.vocabulary}"
             body = error_body(message, 400, code="invalid_request", param="tokens")
             raise RefusedError(400, body)
-        return JSONResponse({"prompt": text.decode(asked.tokens)})
+        return JSONResponse({"prompt": await run_in_threadpool(text.decode, asked.tokens)})

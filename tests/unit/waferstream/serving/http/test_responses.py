@@ -109,7 +109,11 @@ def test_text_follows_a_schema(api: openai.OpenAI) -> None:
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"temperature": 3}, "temperature"),
         ({"input": []}, "input"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "input.0.message.content.0",
+        ),
         ({"text": {"format": {"type": "xml"}}}, "response_format"),
         ({"tools": [{"type": "web_search"}]}, "tools"),
     ],
