@@ -19,6 +19,7 @@ CONTEXT = 8192
 """Tokens for which a sequence has room, unless the model has fewer."""
 
 _POISSON_REQUESTS = 1000
+_MOST_USERS = 10_000  # some 20 seconds
 _MOST = 1_000_000  # of anything that is counted, against typing errors
 
 
@@ -45,6 +46,19 @@ def add_planning(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--json", action="store_true", help="print JSON")
 
 
+def check_serves(given: argparse.Namespace) -> None:
+    """Raise ConfigError for an argument that only plans and simulations take."""
+    for name in ("cluster", "side", "context", "users", "rate", "requests", "out", "json"):
+        if getattr(given, name):
+            raise ConfigError(
+                f"--{name} must come with --plan or --simulate",
+                code="argument-without-plan",
+                where=f"--{name}",
+                value=getattr(given, name),
+                remedy="give --plan or --simulate, or leave it out",
+            )
+
+
 def run_planning(given: argparse.Namespace) -> int:
     """Print a plan or a simulation, and draw it; return the exit code.
 
@@ -52,8 +66,9 @@ def run_planning(given: argparse.Namespace) -> int:
         ConfigError: An argument is wrong, or the model is not known.
         ApplianceResourceExhausted: It does not fit.
     """
-    for name in ("wafers", "context", "users", "side"):
+    for name in ("wafers", "context", "side"):
         _check_range(f"--{name}", getattr(given, name), 1, _MOST)
+    _check_range("--users", given.users, 1, _MOST_USERS)
     _check_range("--rate", given.rate, 1e-6, _MOST)
     _check_out(given.out)
     model, longest = _decoder(given.model_dir)

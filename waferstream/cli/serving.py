@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
 from waferstream.cli.accounts import run_accounts
-from waferstream.cli.planning import add_planning, run_planning
+from waferstream.cli.planning import add_planning, check_serves, run_planning
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.host.files import json_text
@@ -108,8 +108,10 @@ def run_serving(words: Sequence[str]) -> int:
         value = getattr(given, name, None)
         if value is not None and value < 1:
             raise ConfigError(f"--{name} must be at least 1", code="out-of-range", value=value)
-    if command == "serve" and (given.plan or given.simulate):
-        return run_planning(given)
+    if command == "serve":
+        if given.plan or given.simulate:
+            return run_planning(given)
+        check_serves(given)
     import torch  # noqa: PLC0415  (slow)
 
     torch.set_num_threads(given.threads)
