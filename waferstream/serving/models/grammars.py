@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import Any
@@ -60,11 +61,11 @@ class Grammars:
         limits = serve_package("llguidance").LLParserLimits(verbose_errors=False)
         source = matchers.grammar_from_lark(grammar)
         matcher = matchers(self.tokens, source, log_level=0, limits=limits)
-        if fault := matcher.get_error().strip() or self._fault_in_use(matcher.deep_copy()):
+        if fault := matcher.get_error() or self._fault_in_use(matcher.deep_copy()):
             raise ConfigError(
                 "an answer must be able to fit its format",
                 code="format-not-possible",
-                value=fault,
+                value=_told(fault),
                 remedy="see json-schema.org; keywords that are not known here are refused",
             )
         return matcher
@@ -79,7 +80,7 @@ class Grammars:
                 break
             matcher.consume_token(int(others[0]))
         is_empty = matcher.is_stopped() and not matcher.is_accepting()
-        return str(matcher.get_error()).strip() or ("nothing fits it" if is_empty else "")
+        return str(matcher.get_error()) or ("nothing fits it" if is_empty else "")
 
 
 class TokenGuide:
@@ -122,9 +123,15 @@ class TokenGuide:
         return ConfigError(
             "the grammar of an answer does not go on",
             code="grammar-broken",
-            value=self._matcher.get_error().strip() or "no token may come",
+            value=_told(self._matcher.get_error()) or "no token may come",
             remedy="ask for a simpler format",
         )
+
+
+def _told(fault: str) -> str:
+    """Return what llguidance says of a fault, without places in a grammar that nobody wrote."""
+    said = re.split(r"\n +\d+ \| |<non-verbose/>", fault)[0]
+    return re.sub(r"^at \d+\(\d+\): ", "", said).strip()
 
 
 def _mask(matcher: Any, size: int) -> np.ndarray:
