@@ -161,6 +161,21 @@ def test_answer_that_breaks_off_can_be_asked_for_again(
     assert answers(page) == ["half"]
 
 
+def test_thoughts_and_calls_stand_beside_the_text(page: Page, url: str) -> None:
+    calls = '{ index: 0, function: { name: "weather", arguments: "{}" } }'
+    page.open(url)
+    page.run(
+        FAKE % "say(JSON.stringify({ choices: [{ delta: { reasoning: 'hm' } }] })); write('well');"
+        f" say(JSON.stringify({{ choices: [{{ delta: {{ tool_calls: [{calls}] }} }}] }}));"
+        " say('[DONE]'); controller.close();"
+    )
+    ask(page, "x")
+    page.see("document.querySelector('.again')")
+    assert page.text(".call") == "weather({})"
+    assert page.run("document.querySelector('details .text').textContent") == "hm"
+    assert "well" in answers(page)
+
+
 def test_huge_answer_is_shown(page: Page, url: str) -> None:
     page.open(url)
     page.run(

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from waferstream.machine.hardware import WaferSpec
 from waferstream.machine.regions.decoder import ELEMENT_BYTES, Decoder
@@ -36,6 +36,14 @@ class Stage:
     first_layer: int
     layers: int
     places: tuple[Place, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the stage as plain data."""
+        return {
+            "part": self.part,
+            "layers": [self.first_layer, self.first_layer + self.layers],
+            "regions": [list(place) for place in self.places],
+        }
 
 
 @dataclass(frozen=True)

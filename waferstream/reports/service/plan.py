@@ -101,14 +101,7 @@ class ServicePlan:
             "token_ps": service.pipeline.token(self.context).by_cause,
             "prompt_tokens": self.prompt,
             "prompt_ps": service.pipeline.prompt(self.prompt).by_cause,
-            "stages": [
-                {
-                    "part": stage.part,
-                    "layers": [stage.first_layer, stage.first_layer + stage.layers],
-                    "regions": [list(place) for place in stage.places],
-                }
-                for stage in layout.stages
-            ],
+            "stages": [stage.as_json() for stage in layout.stages],
             "others": [one._asdict() for one in self.others],
         }
 

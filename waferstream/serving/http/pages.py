@@ -96,12 +96,5 @@ def _placed(layout: Layout, system: str) -> dict[str, Any]:
         "rows": region.fabric.rows,
         "side": region.side,
         "wafers": layout.num_wafers,
-        "stages": [
-            {
-                "part": stage.part,
-                "layers": [stage.first_layer, stage.first_layer + stage.layers],
-                "regions": stage.places,
-            }
-            for stage in layout.stages
-        ],
+        "stages": [stage.as_json() for stage in layout.stages],
     }

@@ -16,7 +16,7 @@ function showLimits(limits) {
     count(told.remaining), count(told.limit), `${count(Math.ceil(told.reset))} s`,
   ]));
   byId("limits").replaceChildren(rows.length
-    ? table(["limit", "left", "", "of", "all back in"], rows) : note("There are no limits."));
+    ? table(["limit", "", "left", "of", "all back in"], rows) : note("There are no limits."));
 }
 
 function showUsage({ days, balance }) {

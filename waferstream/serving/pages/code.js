@@ -34,7 +34,7 @@ function pythonCode(request, { url, needsKey }) {
     : ["for choice in answer.choices:", `    print(${told})`];
   return [
     ...(needsKey ? ["import os", ""] : []), "from openai import OpenAI", "",
-    `client = OpenAI(base_url="${url}/v1", api_key=${key})`,
+    `client = OpenAI(\n    base_url="${url}/v1",\n    api_key=${key},\n)`,
     `answer = client.${made}.create(\n${given.join("")})`, ...show,
   ].join("\n");
 }

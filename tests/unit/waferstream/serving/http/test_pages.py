@@ -12,6 +12,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from waferstream.machine.regions import TokenTime
+from waferstream.reports import style
+from waferstream.reports.service.plan_picture import CAUSE_COLORS
 from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.accounts.prices import Price
 from waferstream.serving.answers import Answers
@@ -81,11 +83,12 @@ def test_scripts_write_no_html_and_name_no_other_place(script: Path) -> None:
         assert (FOLDER / name).is_file()
 
 
-def test_every_cause_of_time_has_a_name_and_a_colour() -> None:
-    style = (FOLDER / "site.css").read_text(encoding="utf-8")
+def test_every_cause_of_time_has_a_name_and_the_colour_of_pictures() -> None:
+    sheet = (FOLDER / "site.css").read_text(encoding="utf-8")
     names = (FOLDER / "machine.js").read_text(encoding="utf-8")
     for cause in TokenTime().by_cause:
-        assert f".cause.{cause} " in style
+        (color,) = re.findall(rf"\.cause\.{cause} {{ fill: var\(--(\w+)\)", sheet)
+        assert getattr(style, color.upper()) == CAUSE_COLORS[cause]
         assert f"\n  {cause}: " in names
 
 
