@@ -65,6 +65,11 @@ class Answer:
         self._num_shown = len(question.echo)
         self._began_s = self._newest_s = time.perf_counter()
 
+    @property
+    def prompt_tokens(self) -> int:
+        """The tokens of its prompt."""
+        return len(self._request.prompt)
+
     def cancel(self) -> None:
         """Let no further token be computed. Idempotent."""
         self._engine.cancel(self._request.name)
@@ -129,7 +134,7 @@ class Answer:
         end = None if reason is None else self._end(reason)
         tokens = self._told()
         if said != Said() or tokens or end:
-            self._heard(Piece(said, tokens, end))
+            self._heard(Piece(said, tokens, self._num_tokens, end))
 
     def _told(self) -> tuple[ToldToken, ...]:
         """Return the tokens that begin in text that is shown."""

@@ -120,7 +120,7 @@ class Answers:
             question.tokens,
             self.most_tokens(question),
             question.sampling,
-            self.model.text.ends,
+            frozenset() if question.ignores_ends else self.model.text.ends,
             sharing=question.sharing,
             prediction=question.prediction,
             deadline_s=question.deadline_s,

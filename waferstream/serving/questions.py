@@ -30,6 +30,7 @@ class Question:
         prediction: Tokens that the answer may have.
         deadline_s: The longest time until the answer is complete.
         make_reader: Makes what finds thoughts and calls in the answer.
+        ignores_ends: Whether it goes on behind tokens that end texts.
     """
 
     tokens: tuple[int, ...]
@@ -43,6 +44,7 @@ class Question:
     prediction: tuple[int, ...] = ()
     deadline_s: float | None = None
     make_reader: Callable[[], Reader] = PlainReader
+    ignores_ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Piece:
     said: Said
     tokens: tuple[ToldToken, ...] = ()
     """The tokens that begin in it, if they are told."""
+    num_tokens: int = 0
+    """Those of the answer so far."""
     end: End | None = None
 
 

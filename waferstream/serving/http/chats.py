@@ -82,6 +82,7 @@ class ChatRequest(Asked):
                 deadline_s=self.deadline_s,
                 prediction=predicted,
                 make_reader=answered.reader,
+                ignores_ends=bool(self.ignore_eos),
             )
             for sampling in self._samplings()
         ]

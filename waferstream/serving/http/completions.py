@@ -18,7 +18,7 @@ from waferstream.serving.http.access import caller_of
 from waferstream.serving.http.bodies import checked, read
 from waferstream.serving.http.chats import ChatRequest
 from waferstream.serving.http.errors import RefusedError, check_model, invalid, refusal
-from waferstream.serving.http.requests import CompletionRequest
+from waferstream.serving.http.requests import CompletionRequest, StreamOptions
 from waferstream.serving.http.response_requests import ResponseRequest
 from waferstream.serving.http.response_shapes import ResponseShape
 from waferstream.serving.http.shapes import Shape
@@ -98,7 +98,7 @@ class Completions:
             return await whole(request, choices, shape)
         if isinstance(shape, ResponseShape):
             return streamed(events(choices, shape))
-        return streamed(chunks(choices, shape, tells_usage=asked.tells_usage))
+        return streamed(chunks(choices, shape, asked.stream_options or StreamOptions()))
 
     async def _begun(self, asked: Asked, caller: Caller) -> tuple[Choices, AnyShape]:
         """Return the answers to a request, which are under way, and what they look like."""

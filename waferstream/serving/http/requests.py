@@ -33,6 +33,8 @@ class StreamOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     include_usage: bool = False
+    continuous_usage_stats: bool = False
+    """Whether every chunk has the usage so far, as vLLM's have."""
 
 
 class Asked(BaseModel):
@@ -53,6 +55,8 @@ class Asked(BaseModel):
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    ignore_eos: bool | None = None
+    """Whether an answer goes on behind tokens that end texts, as vLLM's do."""
     user: str | None = None
     service_tier: AskedTier | None = None
     prompt_cache_key: str | None = None
@@ -63,11 +67,6 @@ class Asked(BaseModel):
     def num_choices(self) -> int:
         """The answers to each prompt."""
         return self.n or 1
-
-    @property
-    def tells_usage(self) -> bool:
-        """Whether a stream ends with a chunk of its usage."""
-        return self.stream_options is not None and self.stream_options.include_usage
 
     @property
     def _stops(self) -> list[str]:
@@ -150,6 +149,7 @@ class CompletionRequest(Asked):
                     shown if self.echo else "",
                     sharing=self._sharing,
                     deadline_s=self.deadline_s,
+                    ignores_ends=bool(self.ignore_eos),
                 )
                 for sampling in self._samplings()
             ]

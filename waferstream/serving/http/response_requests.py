@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_val
 from waferstream.serving.accounts.account import AskedTier
 from waferstream.serving.http.bodies import checked
 from waferstream.serving.http.chats import ChatRequest
-from waferstream.serving.http.requests import Count
+from waferstream.serving.http.requests import Count, StreamOptions
 from waferstream.serving.models.text import Text
 from waferstream.serving.questions import Question
 
@@ -149,7 +149,7 @@ class ResponseRequest(BaseModel):
         return value
 
     num_choices: ClassVar[int] = 1
-    tells_usage: ClassVar[bool] = False
+    stream_options: ClassVar[StreamOptions | None] = None
 
     def questions(self, text: Text) -> list[Question]:
         """Return what is asked; ConfigError if the model does not know such messages."""

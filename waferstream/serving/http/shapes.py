@@ -77,10 +77,15 @@ class Shape:
             return None
         return self._chunk(number, {"delta": {"role": "assistant", "content": ""}})
 
-    def piece(self, number: int, piece: Piece) -> dict[str, Any]:
-        """Return a chunk of a streamed answer."""
+    def piece(self, number: int, piece: Piece, prompt_tokens: int | None = None) -> dict[str, Any]:
+        """Return a chunk of a streamed answer, with its usage if the prompt's tokens are given."""
         said = {"delta": _delta(piece.said)} if self.is_chat else {"text": piece.said.text}
-        return self._chunk(number, said, piece.tokens)
+        chunk = self._chunk(number, said, piece.tokens)
+        if prompt_tokens is None:
+            return chunk
+        total = prompt_tokens + piece.num_tokens
+        counts = {"prompt_tokens": prompt_tokens, "completion_tokens": piece.num_tokens}
+        return {**chunk, "usage": {**counts, "total_tokens": total}}
 
     def closing(self, number: int, end: End) -> dict[str, Any]:
         """Return the chunk that says why a streamed answer ends."""

@@ -21,6 +21,7 @@ from waferstream.serving.answer import Answer
 from waferstream.serving.answers import Answers
 from waferstream.serving.formats.reading import Said
 from waferstream.serving.http.errors import RefusedError, refusal
+from waferstream.serving.http.requests import StreamOptions
 from waferstream.serving.http.response_shapes import ResponseShape
 from waferstream.serving.http.shapes import Choice, Shape
 from waferstream.serving.questions import Piece, Question
@@ -103,6 +104,10 @@ class Choices:
             num_left -= piece.end is not None
             yield number, piece
 
+    def prompt_tokens(self, number: int) -> int:
+        """Return the tokens of the prompt of an answer."""
+        return self._answers[number].prompt_tokens
+
     def cancel(self) -> None:
         """Let no further token be computed. Idempotent."""
         self._is_cancelled = True
@@ -150,7 +155,7 @@ def streamed(events: AsyncIterator[str]) -> StreamingResponse:
     return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
 
 
-async def chunks(choices: Choices, shape: Shape, *, tells_usage: bool) -> AsyncIterator[str]:
+async def chunks(choices: Choices, shape: Shape, options: StreamOptions) -> AsyncIterator[str]:
     """Yield answers to chats and completions in chunks; cancel them when the client leaves."""
     begun: set[int] = set()
     ends = {}
@@ -160,11 +165,12 @@ async def chunks(choices: Choices, shape: Shape, *, tells_usage: bool) -> AsyncI
                 yield _event(opening)
             begun.add(number)
             if piece.said != Said() or piece.tokens:
-                yield _event(shape.piece(number, piece))
+                prompt = choices.prompt_tokens(number) if options.continuous_usage_stats else None
+                yield _event(shape.piece(number, piece, prompt))
             if piece.end is not None:
                 ends[number] = piece.end
                 yield _event(shape.closing(number, piece.end))
-        if tells_usage:
+        if options.include_usage:
             yield _event(shape.usage([ends[number] for number in sorted(ends)]))
         yield "data: [DONE]\n\n"
     except RefusedError as error:  # the stream itself had 200

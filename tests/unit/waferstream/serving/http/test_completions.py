@@ -72,6 +72,27 @@ def test_prompts_are_answered_as_alone(client: TestClient) -> None:
     assert [choice["text"] for choice in as_tokens["choices"]] == texts
 
 
+def test_chunks_tell_the_usage_so_far(client: TestClient) -> None:
+    """As vLLM's do, which load generators ask for."""
+    asked = {"prompt": PROMPT, "max_tokens": 6, "ignore_eos": True}
+    options = {"continuous_usage_stats": True}
+    chunks = events(client, "/v1/completions", **asked, stream_options=options)
+    told = [each["usage"] for each in chunks if "usage" in each]
+    assert [each["prompt_tokens"] for each in told] == [4] * len(told)
+    assert told[-1]["completion_tokens"] == 6
+    assert told[-1]["total_tokens"] == 10
+
+
+def test_answer_goes_on_behind_its_ends_on_request(
+    client: TestClient, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = complete(client)["choices"][0]["text"]
+    last = next(letter for letter in text[1:] if letter.isascii())
+    monkeypatch.setattr(type(answers.model.text), "ends", frozenset((ord(last),)))
+    assert complete(client)["choices"][0]["text"] == text[: text.index(last)]
+    assert complete(client, ignore_eos=True)["choices"][0]["text"] == text
+
+
 def test_prompt_is_echoed(client: TestClient) -> None:
     plain, echoed = complete(client)["choices"][0], complete(client, echo=True)["choices"][0]
     assert echoed["text"] == PROMPT + plain["text"]
