@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.runs.served_folder import WAIT_S, serving, train_decoder
 from waferstream.cli.main import main
+from waferstream.host.locks import locked
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 
@@ -112,3 +113,12 @@ def test_requests_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_missing_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["batch", "none", str(tmp_path / "none"), "--out", str(tmp_path / "out")]) == 1
     assert "none" in capsys.readouterr().err
+
+
+def test_file_of_answers_belongs_to_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = written(tmp_path / "asked.jsonl", chat("a"))
+    with locked(tmp_path / ".out.jsonl.lock", 0):
+        assert main(["batch", "none", str(source), "--out", str(tmp_path / "out.jsonl")]) == 1
+    assert "batch-out-in-use" in capsys.readouterr().err

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from waferstream.core.errors import ConfigError
+from waferstream.host.locks import locked
 from waferstream.machine.regions import BatchTime
 from waferstream.serving.accounts.callers import Anybody
 from waferstream.serving.answers import Answers
@@ -66,32 +68,54 @@ def answer_file(
         raise _no_batch(source, faults)
     errors = out.with_suffix(".errors.jsonl")
     _check_distinct(source, (out, errors))
-    with Answers(deployment) as answers:
+    with _claimed(out), Answers(deployment) as answers:
         run = BatchRun(source, out, errors, partial(Completions(answers).ask, Anybody))
         asyncio.run(run.run())
-        done, clock, name = run.progress, answers.clock, answers.model.name
-    if not errors.stat().st_size:
-        errors.unlink()
-    emulated = None
-    if count := done.completed:
-        means = (-(-tokens // count) for tokens in (done.input_tokens, done.output_tokens))
-        time = BatchTime(clock.service, *means)
-        emulated = _emulated(time, count)
+        if not errors.stat().st_size:
+            errors.unlink()
+    done, emulated = run.progress, None
+    if done.completed:
+        time = BatchTime(
+            answers.clock.service,
+            prompt=-(-done.input_tokens // done.completed),
+            answer=-(-done.output_tokens // done.completed),
+        )
+        emulated = _emulated(time, done.completed)
         if picture is not None:
-            from waferstream.reports.service import batch_picture  # noqa: PLC0415  (slow)
-
-            batch_picture.batch_picture(picture, name, time, count)
-    tokens_of_all = done.input_tokens, done.output_tokens
-    return Summary(requests, done.completed, done.failed, *tokens_of_all, emulated)
+            _draw(picture, answers.model.name, time, done.completed)
+    return Summary(
+        requests, done.completed, done.failed, done.input_tokens, done.output_tokens, emulated
+    )
 
 
 def _emulated(time: BatchTime, requests: int) -> Emulated:
-    return Emulated(
-        time.service.layout.num_wafers,
-        time.resident_s(requests),
-        time.streamed_s(requests),
-        time.crossover,
-    )
+    wafers = time.service.layout.num_wafers
+    return Emulated(wafers, time.resident_s(requests), time.streamed_s(requests), time.crossover)
+
+
+def _draw(path: Path, name: str, time: BatchTime, requests: int) -> None:
+    from waferstream.reports.service.batch_picture import batch_picture  # noqa: PLC0415  (slow)
+
+    batch_picture(path, name, time, requests)
+
+
+@contextmanager
+def _claimed(out: Path) -> Iterator[None]:
+    """Hold a file of answers, which two runs would write at once."""
+    lock = out.with_name(f".{out.name}.lock")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(lock, 0))
+        except TimeoutError as error:
+            raise ConfigError(
+                "one command at a time can write a file of answers",
+                code="batch-out-in-use",
+                where=str(out),
+                value=error.strerror,
+                remedy="wait for it, or name another file",
+            ) from error
+        stack.callback(lock.unlink, missing_ok=True)
+        yield
 
 
 def _check_distinct(source: Path, written: Sequence[Path]) -> None:
