@@ -25,6 +25,9 @@ TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 """How far scores may be from those of the model alone, as a share of the largest: sums have another
 order, and the attention of a decoder that is computed wrongly is off by much more."""
 
+FAR_ROWS = {torch.float32: 0.0, torch.bfloat16: 0.1}
+"""The share of rows that may be farther: in bf16 a row may take a route to other experts."""
+
 
 @torch.no_grad()
 def prove(
@@ -50,18 +53,24 @@ def prove(
     tokens = tuple((7 * i + 3) % vocabulary for i in range(length))
     plain = scores(torch.tensor([tokens]), torch.arange(length)[None])[0]
     whole = pipeline.rows([Part("whole", 0, tokens)])
-    most = TOLERANCES[plain.dtype]
-    if not (whole - plain).abs().max() <= most * plain.abs().max():
+    if not are_close(whole, plain):
         raise ConfigError(
             "the model must compute the same row by row",
             code="rows-differ-from-model",
             value=f"scores differ by {(whole - plain).abs().max():.3g}",
-            rule=f"at most {most:g} of the largest score",
+            rule=f"at most {TOLERANCES[plain.dtype]:g} of the largest score",
             remedy="serve a decoder whose layers are row-wise but for causal attention",
         )
     _check_steps(pipeline, tokens, whole)
     for name in ("whole", "company", "alone"):
         pipeline.forget(name)
+
+
+def are_close(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Return whether rows of scores are those of the model, as far as their dtype tells."""
+    most = TOLERANCES[expected.dtype] * expected.abs().max()
+    are_far = ~((found - expected).abs().amax(-1) <= most)  # as those of NaN are
+    return bool(are_far.float().mean() <= FAR_ROWS[expected.dtype])
 
 
 def _check_steps(pipeline: Pipeline, tokens: tuple[int, ...], whole: torch.Tensor) -> None:
