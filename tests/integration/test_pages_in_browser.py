@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -161,6 +162,34 @@ def test_answer_that_breaks_off_can_be_asked_for_again(
     assert answers(page) == ["half"]
 
 
+def test_key_that_is_revoked_amid_an_answer_is_asked_for_anew(page: Page, url: str) -> None:
+    page.open(url)
+    page.run(
+        FAKE
+        % "write('half'); say(JSON.stringify({ error: { message: 'revoked' }, status_code: 403 }));"
+    )
+    ask(page, "x")
+    page.see("document.querySelector('dialog #secret')")
+    page.click("dialog button[type=button]")
+    page.see("document.querySelector('.again')")
+    assert answers(page) == ["half"]
+
+
+def test_model_without_a_template_continues_the_messages(page: Page, url: str) -> None:
+    page.open(url)
+    page.run(
+        FAKE
+        % "say(JSON.stringify({ choices: [{ text: 'on' }] })); say('[DONE]'); controller.close();"
+        + "; const fake = window.fetch; const error = { code: 'no-chat-template', message: '' };"
+        " window.fetch = (path) => path === '/v1/completions' ? fake(path)"
+        " : Response.json({ error }, { status: 400 });"
+    )
+    ask(page, "x")
+    page.see("document.querySelector('.again')")
+    assert answers(page) == ["on"]
+    assert "no template of chats" in page.text("#log")
+
+
 def test_thoughts_and_calls_stand_beside_the_text(page: Page, url: str) -> None:
     calls = '{ index: 0, function: { name: "weather", arguments: "{}" } }'
     page.open(url)
@@ -187,12 +216,16 @@ def test_huge_answer_is_shown(page: Page, url: str) -> None:
     assert [len(text) for text in answers(page)] == [660_000]
 
 
-@pytest.mark.parametrize("stream", ["yes", ""])
-def test_code_of_the_playground_runs_as_shown(page: Page, url: str, stream: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "stream"),
+    [("/chat/completions", "yes"), ("/chat/completions", ""), ("/completions", "yes")],
+)
+def test_code_of_the_playground_runs_as_shown(page: Page, url: str, path: str, stream: str) -> None:
     """In every language it gives the text that the page has."""
     page.open(f"{url}playground")
-    fields = {"messages": PROMPT, "seed": "7", "max_completion_tokens": "12", "stream": stream}
-    for name, value in {**fields, "temperature": "0.5", "stop": "q\nxyz"}.items():
+    fields = {"path": f"/v1{path}", "messages": PROMPT, "seed": "7", "stream": stream}
+    more = {"max_completion_tokens": "12", "temperature": "0.5", "stop": "q\nxyz"}
+    for name, value in {**fields, **more}.items():
         page.choose(f"#{name}", value)
     page.click("#send")
     page.see("document.querySelector('.causes')")
@@ -203,14 +236,15 @@ def test_code_of_the_playground_runs_as_shown(page: Page, url: str, stream: str)
         assert _run(language, page.run("document.querySelector('#code').textContent")) == text
 
 
-def _run(language: int, code: str) -> str:
+def _run(language: int, code: str, **variables: str) -> str:
     """Return the text that code in Python, JavaScript or for a shell gets."""
     if language == 1 and shutil.which("node") is None:
         pytest.skip("node is not installed")
     words = ([sys.executable, "-c"], ["node", "--input-type=module", "-e"], ["bash", "-c"])
     done = subprocess.run(
-        [*words[language], code], capture_output=True, text=True, timeout=WAIT_S, check=True
-    )
+        [*words[language], code], capture_output=True, text=True, timeout=WAIT_S, check=True,
+        env={**os.environ, **variables},
+    )  # fmt: skip
     if language < 2:
         return done.stdout.removesuffix("\n") if _ends_line(code) else done.stdout
     return _text_of(done.stdout)
@@ -226,8 +260,8 @@ def _text_of(answer: str) -> str:
     lines = [line.removeprefix("data: ") for line in answer.splitlines()]
     found = [json.loads(line) for line in lines if line.startswith("{")]
     choices = [choice for each in found for choice in each["choices"]]
-    said = [choice.get("delta") or choice.get("message") or {} for choice in choices]
-    return "".join(each.get("content") or "" for each in said)
+    said = [choice.get("delta") or choice.get("message") or choice for choice in choices]
+    return "".join(each.get("content") or each.get("text") or "" for each in said)
 
 
 @pytest.mark.parametrize(
@@ -312,9 +346,14 @@ def test_key_is_asked_for_and_its_account_shown(
         browser.see("document.querySelector('#limits table')")
         assert "5,000" in browser.text("#limits")
         assert "$2.00" in browser.text("#usage")
-        browser.open(url)
-        ask(browser, "x")
-        browser.see("document.querySelector('.again')")
+        browser.open(f"{url}playground")
+        browser.choose("#messages", "x")
+        browser.choose("#seed", "1")
+        browser.click("#send")
+        browser.see("document.querySelector('.causes')")
+        browser.click("#languages button:nth-child(3)")
+        code = browser.run("document.querySelector('#code').textContent")
+        assert [_run(2, code, WAFERSTREAM_API_KEY=secret)] == answers(browser)
         browser.open(f"{url}account")
         browser.see("document.querySelector('#usage table')")
         assert "model_dir" in browser.text("#usage")
