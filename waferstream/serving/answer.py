@@ -163,7 +163,8 @@ class Answer:
         now_s = time.perf_counter()
         waited_s, self._newest_s = now_s - self._newest_s, now_s
         if self._num_tokens == 1:
-            self._watcher.first_token(len(self._request.prompt), waited_s)
+            prompt = len(self._request.prompt)
+            self._watcher.first_token(prompt, self._cached_tokens, waited_s)
         else:
             self._watcher.next_token(waited_s)
 

@@ -100,8 +100,8 @@ Heard = Callable[[Piece | AnswerFailed], None]
 class Watcher:
     """What is told of all answers, in the thread of the engine; this one does nothing."""
 
-    def first_token(self, prompt: int, waited_s: float) -> None:
-        """Take note of the first token after a prompt."""
+    def first_token(self, prompt: int, cached: int, waited_s: float) -> None:
+        """Take note of the first token after a prompt, of which tokens were in the cache."""
 
     def next_token(self, waited_s: float) -> None:
         """Take note of another token."""

@@ -69,8 +69,11 @@ class TokenMetrics(Watcher):
     """What is counted of tokens, by the thread of the engine."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._prompt = Counter(
-            "waferstream_prompt_tokens", "Tokens of prompts that were computed.", registry=registry
+        self._prompt = Counter("waferstream_prompt_tokens", "Tokens of prompts.", registry=registry)
+        self._cached = Counter(
+            "waferstream_cached_prompt_tokens",
+            "Tokens of prompts that others had left in the cache.",
+            registry=registry,
         )
         self._drawn = Counter(
             "waferstream_completion_tokens", "Tokens that were drawn.", registry=registry
@@ -94,9 +97,10 @@ class TokenMetrics(Watcher):
             registry=registry,
         )
 
-    def first_token(self, prompt: int, waited_s: float) -> None:
+    def first_token(self, prompt: int, cached: int, waited_s: float) -> None:
         """Count the prompt of a request, and its first token."""
         self._prompt.inc(prompt)
+        self._cached.inc(cached)
         self._drawn.inc()
         self._first_s.observe(waited_s)
 

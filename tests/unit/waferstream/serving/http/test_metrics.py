@@ -37,6 +37,7 @@ def test_answers_are_counted(client: TestClient, answers: Answers) -> None:
     assert found["http_requests_total", ("none", "404")] == 1
     assert found["prompt_tokens_total", ()] == 8
     assert found["completion_tokens_total", ()] == 14
+    assert found["cached_prompt_tokens_total", ()] == 0
     assert found["time_to_first_token_seconds_count", ()] == 2
     assert found["time_per_output_token_seconds_count", ()] == 12
     assert found["emulated_seconds_total", ("prompt",)] > 0
