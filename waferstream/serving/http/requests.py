@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from appliance.serving.sampling import check_tokens
 from waferstream.core.rng import stream_key
@@ -107,10 +115,22 @@ Several = Annotated[list[T], Field(min_length=1, max_length=MOST_CHOICES)]
 Tokens = Annotated[list[Token], Field(min_length=1)]
 
 
+def _with_one_fault(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Return prompts, checked; one fault is told, not one for each kind of prompts."""
+    try:
+        return check(value)
+    except ValidationError as error:
+        kinds = f"a text, tokens, or a list of up to {MOST_CHOICES} of either"
+        raise ValueError(f"must be {kinds}, none of which is empty") from error
+
+
+Prompts = Annotated[str | Several[str] | Tokens | Several[Tokens], WrapValidator(_with_one_fault)]
+
+
 class CompletionRequest(Asked):
     """The body of ``POST /v1/completions``."""
 
-    prompt: str | Several[str] | Tokens | Several[Tokens]
+    prompt: Prompts
     max_tokens: Count | None = 16
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
     echo: bool | None = None
