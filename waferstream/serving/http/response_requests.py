@@ -135,6 +135,9 @@ class ResponseRequest(BaseModel):
     truncation: Literal["disabled"] | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
     service_tier: AskedTier | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    deadline_s: float | None = None
     user: str | None = None
     store: bool | None = None
     background: bool | None = None
@@ -179,7 +182,7 @@ class ResponseRequest(BaseModel):
         }
         same = (
             "model", "temperature", "top_p", "seed", "stream", "parallel_tool_calls",
-            "service_tier", "user",
+            "service_tier", "user", "prompt_cache_key", "prompt_cache_retention", "deadline_s",
         )  # fmt: skip
         return checked(asked | {name: getattr(self, name) for name in same}, ChatRequest)
 

@@ -45,6 +45,18 @@ def test_response_has_the_text_of_the_chat(api: openai.OpenAI) -> None:
     assert (found.metadata, found.store, found.instructions) == ({"a": "b"}, False, "x = 1")
 
 
+def test_responses_share_beginnings(api: openai.OpenAI) -> None:
+    asked = ASKED | {"input": "y" * 140, "max_output_tokens": 2, "prompt_cache_key": "of responses"}
+    cached = []
+    for _ in range(2):
+        usage = api.responses.create(**asked).usage
+        assert usage is not None
+        cached.append(usage.input_tokens_details.cached_tokens)
+    assert cached == [0, 128]
+    with pytest.raises(openai.BadRequestError):
+        api.responses.create(**asked, prompt_cache_retention="24h")
+
+
 def test_streamed_response_is_the_whole_one(api: openai.OpenAI) -> None:
     whole = api.responses.create(**ASKED)
     events = list(api.responses.create(**ASKED, stream=True))
