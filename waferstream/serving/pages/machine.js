@@ -39,7 +39,7 @@ export function way() {
       points.push(`${x + size / 2},${y + size / 2}`);
     }
   }
-  const stroke = 0.12 * side * scale;
+  const stroke = Math.min(0.12 * side * scale, 1.6);
   parts.push(draw("polyline", { points: points.join(" "), class: "way", "stroke-width": stroke }));
   const about = about_way();
   const box = `-1 -1 ${drawn * (width + GAP) - GAP + 2} ${HEIGHT + LABEL + 2}`;
