@@ -50,6 +50,9 @@ def test_beginning_is_taken_over_where_there_is_no_room_for_both() -> None:
     assert directory.open(keys("a", "c"), 3 * BLOCK) == (source, BLOCK)
     assert directory.free == 0
     assert directory.changes() == []
+    directory.extend(source, keys("a", "c"))
+    directory.close(source, 300)
+    assert directory.open(keys("a", "b"), 3 * BLOCK) == (source, BLOCK)  # "b" was replaced
 
 
 def test_least_recently_used_is_given_up_first() -> None:
