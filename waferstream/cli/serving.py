@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import queue
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from waferstream.cli.planning import add_planning, check_serves, run_planning
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.host.files import json_text
+from waferstream.host.loopback import is_loopback
 
 if TYPE_CHECKING:
     from waferstream.serving.deployment import Deployment
@@ -222,11 +222,7 @@ def _deployment(given: argparse.Namespace) -> Deployment:
 
 def _check_host(host: str) -> None:
     """Raise ConfigError for an address that others reach: without keys they all could ask."""
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    if not is_loopback(host):
         raise ConfigError(
             "the service must listen on loopback",
             code="serve-beyond-loopback",

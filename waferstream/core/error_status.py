@@ -57,7 +57,8 @@ OF_CODE: Mapping[str, str] = {
     "peer-not-authentic": "PERMISSION_DENIED", "peer-refuses": "PERMISSION_DENIED",
     "job-aborted": "ABORTED", "run-failed": "INTERNAL", "run-not-completed": "INTERNAL",
     "key-missing": "UNAUTHENTICATED", "key-unknown": "UNAUTHENTICATED",
-    "key-revoked": "PERMISSION_DENIED", "tier-not-reserved": "INVALID_ARGUMENT",
+    "key-revoked": "PERMISSION_DENIED", "host-not-loopback": "PERMISSION_DENIED",
+    "tier-not-reserved": "INVALID_ARGUMENT",
     "rate-limit-exceeded": "RESOURCE_EXHAUSTED", "balance-empty": "RESOURCE_EXHAUSTED",
 }  # fmt: skip
 """The gRPC name by code, where it is not that of the class."""

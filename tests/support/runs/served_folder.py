@@ -19,6 +19,10 @@ WAIT_S = 120
 """The longest that a service may take to end."""
 
 
+LOCAL = "http://127.0.0.1"
+"""Where a client in this process asks: other names are refused without accounts."""
+
+
 def train_decoder(folder: Path) -> Path:
     """Train two steps; return the folder of the model."""
     flags = write_run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -11,6 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from waferstream.core.errors import RequestRefused
+from waferstream.host.loopback import is_loopback
 from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.accounts.callers import Anybody, Caller
 from waferstream.serving.http.errors import refusal, refused
@@ -44,6 +46,7 @@ class Access:
 
     async def _caller(self, headers: Headers) -> Caller:
         if self._accounts is None:
+            _check_host(headers.get("host", ""))
             return Anybody()
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
@@ -54,6 +57,24 @@ class Access:
                 remedy="waferstream serve keys create NAME makes one",
             )
         return await self._accounts.caller(secret.strip())
+
+
+def _check_host(name: str) -> None:
+    """Refuse a name that a foreign page may have given to this host, to read answers (rebinding).
+
+    Raises:
+        RequestRefused: It is none of loopback.
+    """
+    host = urlsplit(f"//{name}").hostname or ""
+    if not is_loopback(host):
+        raise RequestRefused(
+            "a service without accounts answers its own host",
+            code="host-not-loopback",
+            where="Host",
+            value=name,
+            rule="localhost, or an address of loopback",
+            remedy="ask http://127.0.0.1, through ssh -L from elsewhere, or serve with --accounts",
+        )
 
 
 def caller_of(request: Request) -> Caller:

@@ -19,6 +19,10 @@ BODY_BYTES = 1 << 20
 
 async def read(request: Request, kind: type[Body]) -> Body:
     """Return the body of a request, checked."""
+    kind_of_body = request.headers.get("content-type", "").partition(";")[0]
+    if kind_of_body != "application/json":  # all that a foreign page may send unasked is another
+        message = f"the body must be application/json, not {kind_of_body or 'of no type'}"
+        raise RefusedError(415, error_body(message, 415, code="body_not_json"))
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from tests.support.runs.served_folder import train_decoder
+from tests.support.runs.served_folder import LOCAL, train_decoder
 from waferstream.serving.answers import Answers
 from waferstream.serving.deployment import Deployment
 from waferstream.serving.http.app import make_app
@@ -28,5 +28,7 @@ def answers(model_dir: Path) -> Iterator[Answers]:
 @pytest.fixture
 def client(answers: Answers, tmp_path: Path) -> Iterator[TestClient]:
     """A client of a service in this process."""
-    with TestClient(make_app(answers, tmp_path), raise_server_exceptions=False) as made:
+    with TestClient(
+        make_app(answers, tmp_path), base_url=LOCAL, raise_server_exceptions=False
+    ) as made:
         yield made

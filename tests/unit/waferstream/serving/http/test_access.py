@@ -17,6 +17,7 @@ import openai
 import pytest
 from starlette.testclient import TestClient
 
+from tests.support.runs.served_folder import LOCAL
 from waferstream.core.errors import RequestRefused
 from waferstream.core.serving import Usage
 from waferstream.serving.accounts import writer
@@ -45,7 +46,7 @@ def client(file: Path, tmp_path: Path, answers: Answers) -> Iterator[TestClient]
     """A client of a service with accounts, at noon of a day on which nothing moves."""
     with Accounts(file, PRICE, clock=lambda: 43200.0) as accounts:
         app = make_app(answers, tmp_path, accounts)
-        with TestClient(app, raise_server_exceptions=False) as made:
+        with TestClient(app, base_url=LOCAL, raise_server_exceptions=False) as made:
             yield made
 
 
@@ -268,3 +269,28 @@ def test_database_that_is_locked_refuses_and_recovers(client: TestClient, file: 
         other.execute("ROLLBACK")
     assert ask(client, headers).status_code == 200
     assert usage_of(client, headers) == (2, 8, 12)
+
+
+@pytest.mark.parametrize(
+    "name", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""]
+)
+def test_foreign_name_of_this_host_is_refused_without_accounts(
+    answers: Answers, tmp_path: Path, name: str
+) -> None:
+    """A page of another site would read answers by giving its own name to this host."""
+    with TestClient(make_app(answers, tmp_path), base_url=LOCAL) as client:
+        refused = client.get("/v1/models", headers={"host": name})
+        assert refused.status_code == 403
+        assert refused.json()["error"]["code"] == "host-not-loopback"
+        for own in ("localhost", "127.0.0.1:8000", "[::1]:8000"):
+            assert client.get("/v1/models", headers={"host": own}).status_code == 200
+
+
+def test_body_of_another_type_is_refused(answers: Answers, tmp_path: Path) -> None:
+    """A page of another site may send a form or a text unasked, but no JSON."""
+    body = '{"model": "model_dir", "prompt": "x"}'
+    with TestClient(make_app(answers, tmp_path), base_url=LOCAL) as client:
+        for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+            headers = {"content-type": kind}
+            refused = client.post("/v1/completions", content=body, headers=headers)
+            assert refused.status_code == 415

@@ -11,6 +11,7 @@ import openai
 import pytest
 from starlette.testclient import TestClient
 
+from tests.support.runs.served_folder import LOCAL
 from waferstream.serving.answers import Answers
 from waferstream.serving.http.app import make_app
 
@@ -154,7 +155,7 @@ def test_batch_that_is_cancelled_keeps_what_it_has(api: openai.OpenAI) -> None:
 def test_batch_goes_on_after_a_restart(answers: Answers, tmp_path: Path) -> None:
     """And asks no line again that was written."""
     lines = [line(f"l{i}", max_tokens=20) for i in range(48)]
-    with TestClient(make_app(answers, tmp_path)) as client:
+    with TestClient(make_app(answers, tmp_path), base_url=LOCAL) as client:
         api = openai_client(client)
         name = begin(api, upload(api, *lines))
         wait = threading.Event()
@@ -164,7 +165,7 @@ def test_batch_goes_on_after_a_restart(answers: Answers, tmp_path: Path) -> None
     before = written.read_bytes()
     assert done <= before.count(b"\n") < len(lines)
     written.write_bytes(before + b'{"id": "batch_req_torn')
-    with TestClient(make_app(answers, tmp_path)) as client:
+    with TestClient(make_app(answers, tmp_path), base_url=LOCAL) as client:
         api = openai_client(client)
         batch = ended(api, name)
         assert batch.status == "completed"

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from starlette.testclient import TestClient
 
 from tests.support.models.hugging_face_folder import write_folder
+from tests.support.runs.served_folder import LOCAL
 from waferstream.serving.answers import Answers
 from waferstream.serving.deployment import Deployment
 from waferstream.serving.http.app import make_app
@@ -48,7 +49,9 @@ def thinker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     write_folder(folder, "qwen3", template=TEMPLATE, words=words, context=1200)
     with (
         Answers(Deployment(folder)) as answers,
-        TestClient(make_app(answers, folder), raise_server_exceptions=False) as client,
+        TestClient(
+            make_app(answers, folder), base_url=LOCAL, raise_server_exceptions=False
+        ) as client,
     ):
         client.headers["model"] = answers.model.name
         yield client
@@ -225,7 +228,7 @@ class Weather(BaseModel):
 def vendor(thinker: TestClient) -> openai.OpenAI:
     """OpenAI's client of the service in this process."""
     return openai.OpenAI(
-        base_url="http://testserver/v1", api_key="none", max_retries=0, http_client=thinker
+        base_url=f"{LOCAL}/v1", api_key="none", max_retries=0, http_client=thinker
     )
 
 

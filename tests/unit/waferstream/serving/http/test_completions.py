@@ -145,7 +145,11 @@ def test_what_is_not_computed_is_refused(
 ) -> None:
     """All of it, if one prompt is."""
     asked = {"model": "model_dir", "prompt": PROMPT, "max_tokens": 12}
-    refused = client.post("/v1/completions", content=json.dumps(asked | changes))
+    refused = client.post(
+        "/v1/completions",
+        content=json.dumps(asked | changes),
+        headers={"content-type": "application/json"},
+    )
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == code
     assert complete(client)
@@ -162,7 +166,11 @@ SCHEMA = {
 def chat(client: TestClient, **changes: Any) -> Any:
     messages = [{"role": "user", "content": PROMPT}]
     asked = {"model": "model_dir", "messages": messages, "max_tokens": 60, "seed": 5}
-    return client.post("/v1/chat/completions", content=json.dumps(asked | changes))
+    return client.post(
+        "/v1/chat/completions",
+        content=json.dumps(asked | changes),
+        headers={"content-type": "application/json"},
+    )
 
 
 def formatted(schema: dict[str, Any]) -> dict[str, Any]:

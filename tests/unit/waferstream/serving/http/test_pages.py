@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from tests.support.runs.served_folder import LOCAL
 from waferstream.machine.regions import TokenTime
 from waferstream.reports import style
 from waferstream.reports.service.plan_picture import CAUSE_COLORS
@@ -66,7 +67,7 @@ def test_other_files_are_not_told(client: TestClient, name: str) -> None:
 def test_pages_need_no_key_but_their_requests_do(answers: Answers, tmp_path: Path) -> None:
     price = Price(input=Decimal("0.35"), output=Decimal("0.75"))
     accounts = Accounts(tmp_path / "accounts.db", price)
-    with accounts, TestClient(make_app(answers, tmp_path, accounts)) as client:
+    with accounts, TestClient(make_app(answers, tmp_path, accounts), base_url=LOCAL) as client:
         for path in (*pages.PAGES, "/pages/site.css"):
             assert client.get(path).status_code == 200
         assert "$0.35 per million" in client.get("/account").text
@@ -94,7 +95,7 @@ def test_every_cause_of_time_has_a_name_and_the_colour_of_pictures() -> None:
 
 def test_name_of_a_model_is_no_html(answers: Answers, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(answers, "model", _Named("</script><b>x"))
-    with TestClient(make_app(answers, tmp_path)) as client:
+    with TestClient(make_app(answers, tmp_path), base_url=LOCAL) as client:
         assert "<b>x" not in client.get("/").text
 
 

@@ -43,6 +43,8 @@ def test_chat_has_the_tokens_of_its_prompt(client: TestClient) -> None:
 def test_what_has_no_tokens_is_refused(
     client: TestClient, path: str, body: dict[str, Any], status: int
 ) -> None:
-    refused = client.post(path, content=json.dumps(body))
+    refused = client.post(
+        path, content=json.dumps(body), headers={"content-type": "application/json"}
+    )
     assert refused.status_code == status
     assert refused.json()["error"]["message"]
