@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from appliance.serving.batcher import Batcher
-from appliance.serving.cache_directory import Copy
+from appliance.serving.cache_directory import Change, Copy
 from appliance.serving.draft import Draft, propose
 from appliance.serving.scorer import Scorer
 from waferstream.core.errors import ApplianceRuntimeServerError, WaferStreamError
@@ -125,21 +125,21 @@ class Engine:
         proposals = propose(wanted, self._draft)
         with self._changed:
             parts = self._batcher.plan(proposals)
+            changes = self._batcher.cache.changes()  # what is cancelled from here on is computed
         try:
-            self._change_cache()
+            self._change_cache(changes)
             scores = self._scores(parts)
             with self._changed:
                 events = self._batcher.take(scores)
-            self._change_cache()
+                changes = self._batcher.cache.changes()
+            self._change_cache(changes)
         except CacheLostError:
             with self._changed:
                 self._batcher.restart()
         self._hand_out(events)
 
-    def _change_cache(self) -> None:
+    def _change_cache(self, changes: Sequence[Change]) -> None:
         """Let the stage copy and forget what the batcher has planned."""
-        with self._changed:
-            changes = self._batcher.cache.changes()
         for change in changes:
             if isinstance(change, Copy):
                 self._stage.copy(change.source, change.target, change.tokens)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from appliance.serving.batcher import Batcher
-from appliance.serving.cache_directory import BLOCK
+from appliance.serving.cache_directory import BLOCK, Change
 from appliance.serving.engine import Engine
 from appliance.serving.limits import Limits
 from appliance.serving.pipeline import Pipeline
@@ -92,6 +92,29 @@ def test_cancelled_request_leaves_nothing() -> None:
         assert not any(each.num_bytes for each in caches_of(pipeline))
     finally:
         engine.close()
+
+
+def test_request_cancelled_once_a_step_is_planned_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stage computes its part all the same, and forgets it behind the step."""
+    stage = HashingStage()
+    engine = Engine(stage, Batcher(Limits(CONTEXT, cache_tokens=300)))
+    change_cache = engine._change_cache
+
+    def cancel_first(changes: Sequence[Change]) -> None:
+        engine.cancel("a")
+        change_cache(changes)
+
+    monkeypatch.setattr(engine, "_change_cache", cancel_first)
+    try:
+        heard, request = Heard(), asked("b", 1)
+        engine.submit(asked("a", 1), lambda _: None)
+        engine.submit(request, heard.events.put)
+        assert heard.tokens() == answer_alone(request)
+    finally:
+        engine.close()
+    assert not stage.sequences
 
 
 def test_replaced_stage_changes_no_answer() -> None:
