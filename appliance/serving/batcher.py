@@ -64,8 +64,8 @@ class Batcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs or waits."""
-        return not (self._waiting or self._running)
+        """Whether nothing runs or waits, and nothing is to be told."""
+        return not (self._waiting or self._running or self._late)
 
     @property
     def load(self) -> Load:

@@ -288,6 +288,20 @@ def test_request_whose_time_is_over_fails(runs: bool) -> None:
     assert ("b" in begun(events)) == runs
 
 
+def test_failure_is_told_although_the_stage_is_lost_meanwhile() -> None:
+    seconds = [0.0]
+    batcher = Batcher(LIMITS, now=lambda: seconds[0])
+    batcher.submit(replace(request("a"), deadline_s=2.0))
+    batcher.plan()
+    seconds[0] = 3.0
+    batcher.plan()
+    batcher.restart()
+    assert not batcher.is_idle
+    (failed,) = step(batcher, HashingStage())
+    assert isinstance(failed, AnswerFailed)
+    assert batcher.is_idle
+
+
 def test_only_so_many_requests_wait() -> None:
     batcher = Batcher(Limits(32, 64, waiting=3, waiting_of_tenant=2))
     for name in "ab":
