@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from waferstream.serving.http.errors import RefusedError, error_body, fault_of
@@ -45,7 +46,12 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        deepest = max(error.errors(), key=lambda fault: len(fault["loc"]))  # of several types
-        message, param = fault_of(dict(deepest))
+        nearest = max(error.errors(), key=_nearness)
+        message, param = fault_of(dict(nearest))
         body = error_body(message, 400, code="invalid_request", param=param)
         raise RefusedError(400, body) from error
+
+
+def _nearness(fault: ErrorDetails) -> tuple[int, bool]:
+    """Return how near a fault is to what was meant, where a value may have several types."""
+    return len(fault["loc"]), not fault["type"].endswith("_type")

@@ -75,7 +75,8 @@ def fault_of(error: dict[str, Any]) -> tuple[str, str | None]:
     place = ".".join(name for name in names if not {"-", "["} & set(name))  # no types
     if error["type"] == "extra_forbidden":
         return f"parameter {place} is not supported", place
-    return f"{place or 'the body'}: {error['msg']}", place or None
+    rule = error["msg"].removeprefix("Value error, ")
+    return f"{place}: {rule}" if place else rule, place or None
 
 
 def check_model(asked: str, served: str) -> None:

@@ -252,3 +252,18 @@ def test_answer_that_comes_too_late_is_told_so(client: TestClient) -> None:
     assert refused.json()["error"]["code"] == "deadline-passed"
     assert complete(client, deadline_s=60)["usage"]["completion_tokens"] == 12
     assert client.post("/v1/completions", json=asked | {"deadline_s": 0}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"stop": list("abcde")}, "stop: List should have at most 4 items"),
+        ({"echo": True, "logprobs": 1}, "echo and logprobs exclude each other"),
+    ],
+)
+def test_refusal_tells_the_rule_that_is_broken(
+    client: TestClient, changes: dict[str, Any], rule: str
+) -> None:
+    asked = {"model": "model_dir", "prompt": PROMPT}
+    answer = client.post("/v1/completions", json=asked | changes)
+    assert answer.json()["error"]["message"].startswith(rule)
