@@ -220,6 +220,13 @@ def test_folder_without_a_run_is_refused(
     assert "nothing-to-serve" in capsys.readouterr().err
 
 
+def test_published_name_without_weights_is_told_where_it_works(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["generate", "llama-3.1-70b", "x"]) == 1
+    assert "--plan or --simulate" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [("--top_k", "0"), ("--stop", ""), ("--top_p", "0")])
 def test_request_out_of_range_is_refused(
     folder: Path, words: tuple[str, str], capsys: pytest.CaptureFixture[str]

@@ -14,7 +14,7 @@ from appliance.checkpoints.folder import CheckpointFolder
 from appliance.serving.proof import Scores
 from waferstream.config.phases import load_params
 from waferstream.core.errors import CheckpointError, ConfigError
-from waferstream.machine.regions import Decoder
+from waferstream.machine.regions import DECODERS, Decoder
 from waferstream.numerics.precision import DTYPES, NAMES
 from waferstream.serving.models.gguf_file import PACKAGED, GgufFile, packaged_file
 from waferstream.serving.models.grammars import Grammars
@@ -276,12 +276,16 @@ def _params_of(folder: Path) -> Path:
 
 
 def _nothing(folder: Path, rule: str) -> ConfigError:
+    trained = (
+        "train one (python run.py --params params.yaml --model_dir model_dir), or serve smollm2"
+    )
+    planned = f"the weights of {folder} are not here: give their folder, or --plan or --simulate"
     return ConfigError(
         "a folder to serve must have a model",
         code="nothing-to-serve",
         where=str(folder),
         rule=rule,
-        remedy="train first: python run.py --params params.yaml --model_dir model_dir",
+        remedy=planned if str(folder) in DECODERS else trained,
     )
 
 
