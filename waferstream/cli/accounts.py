@@ -33,13 +33,17 @@ def accounts_parser(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"waferstream serve {command}", allow_abbrev=False)
     if command == "keys":
         parser.add_argument(
-            "action", choices=("create", "list", "revoke", "pay"), help="what to do"
+            "action",
+            choices=("create", "list", "revoke", "pay"),
+            help="make a key and show it once, list all, end one, or add to its balance",
         )
         parser.add_argument("name", nargs="?", help="of the key; not for list")
         _add_terms(parser)
     else:
         parser.add_argument("--key", help="the name of one key (default: all)")
-    parser.add_argument("--accounts", type=Path, default=FILE, help="the file of accounts")
+    parser.add_argument(
+        "--accounts", type=Path, default=FILE, help=f"the file of keys (default: {FILE})"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

@@ -30,8 +30,10 @@ def add_planning(parser: argparse.ArgumentParser) -> None:
     )
     kind = group.add_mutually_exclusive_group()
     kind.add_argument("--plan", action="store_true", help="tell where the model lies on wafers")
-    kind.add_argument("--simulate", action="store_true", help="tell how it stands load")
-    group.add_argument("--system", choices=list(SYSTEMS), default="CS-3", help="of each wafer")
+    kind.add_argument("--simulate", action="store_true", help="tell how fast it is under load")
+    group.add_argument(
+        "--system", choices=list(SYSTEMS), default="CS-3", help="of each wafer (default: CS-3)"
+    )
     group.add_argument("--cluster", type=Path, help="cluster.yaml, whose system has defects")
     group.add_argument("--side", type=int, help="PEs along a region (default: the fastest)")
     group.add_argument("--context", type=int, help="tokens of a sequence (default: 8192)")
@@ -39,9 +41,13 @@ def add_planning(parser: argparse.ArgumentParser) -> None:
     load_of.add_argument("--users", type=int, help="who ask in turn (default: 1 to 1,000)")
     load_of.add_argument("--rate", type=float, help="requests per second that come at random")
     load_of.add_argument("--requests", type=Path, help="JSON lines of arrival_s and tokens")
-    group.add_argument("--prompt_tokens", type=int, default=1000, help="mean of prompts")
-    group.add_argument("--completion_tokens", type=int, default=200, help="mean of answers")
-    group.add_argument("--seed", type=int, default=1, help="of arrivals and lengths")
+    group.add_argument(
+        "--prompt_tokens", type=int, default=1000, help="mean of prompts (default: 1000)"
+    )
+    group.add_argument(
+        "--completion_tokens", type=int, default=200, help="mean of answers (default: 200)"
+    )
+    group.add_argument("--seed", type=int, default=1, help="of arrivals and lengths (default: 1)")
     group.add_argument("--out", type=Path, help="picture, .png or .svg")
     group.add_argument("--json", action="store_true", help="print JSON")
 

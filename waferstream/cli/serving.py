@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import queue
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,13 +26,15 @@ COMMANDS = ("generate", "serve", "batch")
 
 _DTYPES = ("float32", "bfloat16")
 
-_DTYPE = "of weights and activations"
+_DTYPE = "of weights and activations (default: float32)"
 
 _WAFERS = "wafers that share the layers (default: 1; of a plan: as few as are worth it)"
 
-_THREADS = "threads of a step; one is best on a host that does other work"
+_THREADS = "threads of a step (default: 1, best on a host that does other work)"
 
 _ENGINE = "what computes: torch, or the array of PEs in its order, for small models"
+
+_REGION = "processing elements along a side of that array (default: 512)"
 
 _DRAFT = "smaller model with the same tokens, which proposes what the model then verifies"
 
@@ -59,39 +62,56 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
         parser.add_argument("--picture", type=Path, help=_PICTURE)
     else:
         parser.add_argument(
-            "--host", default="127.0.0.1", help="address; without --accounts one of loopback"
+            "--host",
+            default="127.0.0.1",
+            help="address (default: 127.0.0.1); without --accounts one of loopback",
         )
-        parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+        parser.add_argument(
+            "--port", type=int, default=8000, help="0 takes a free one (default: 8000)"
+        )
         parser.add_argument("--files", type=Path, help=_FILES)
         parser.add_argument(
             "--accounts", type=Path, help="file of keys (serve keys create); default: no keys"
         )
         parser.add_argument("--prices", type=Path, help="YAML of prices by model; default: free")
         add_planning(parser)
-    parser.add_argument("--threads", type=int, default=1, help=_THREADS)
-    parser.add_argument("--dtype", choices=_DTYPES, default=_DTYPES[0], help=_DTYPE)
-    parser.add_argument("--draft", type=Path, help=_DRAFT)
-    parser.add_argument("--wafers", type=int, help=_WAFERS)
-    parser.add_argument(
-        "--runtime", choices=("local", "ray"), default="local", help="ray: a process for each wafer"
-    )
-    parser.add_argument(
-        "--engine", choices=("torch", "wafer", "wafer-cycles"), default="torch", help=_ENGINE
-    )
-    parser.add_argument("--region", type=int, default=512, help="PEs of a side, of an array")
+    _add_computing(parser)
     return parser
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``generate``."""
     parser.add_argument("prompt", help="the text to continue")
-    parser.add_argument("--max_tokens", type=int, help="the most tokens (default: the context)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="0 takes the best token")
-    parser.add_argument("--top_p", type=float, default=1.0, help="share of probability to keep")
-    parser.add_argument("--top_k", type=int, help="number of best tokens to keep")
-    parser.add_argument("--seed", type=int, default=1, help="of the random numbers")
-    parser.add_argument("--stop", action="append", default=[], help="text that ends the answer")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON, with emulated times")
+    group = parser.add_argument_group("answer")
+    group.add_argument("--max_tokens", type=int, help="the most tokens (default: the context)")
+    group.add_argument(
+        "--temperature", type=float, default=1.0, help="0 takes the best token (default: 1)"
+    )
+    group.add_argument(
+        "--top_p", type=float, default=1.0, help="share of probability to keep (default: 1)"
+    )
+    group.add_argument("--top_k", type=int, help="number of best tokens to keep (default: all)")
+    group.add_argument("--seed", type=int, default=1, help="of the random numbers (default: 1)")
+    group.add_argument(
+        "--stop", action="append", default=[], help="text that ends the answer; may be repeated"
+    )
+
+
+def _add_computing(parser: argparse.ArgumentParser) -> None:
+    """Declare how a model is computed."""
+    group = parser.add_argument_group("how the model is computed")
+    group.add_argument("--threads", type=int, default=1, help=_THREADS)
+    group.add_argument("--dtype", choices=_DTYPES, default=_DTYPES[0], help=_DTYPE)
+    group.add_argument("--draft", type=Path, metavar="MODEL", help=_DRAFT)
+    group.add_argument("--wafers", type=int, help=_WAFERS)
+    group.add_argument(
+        "--runtime", choices=("local", "ray"), default="local", help="ray: a process for each wafer"
+    )
+    group.add_argument(
+        "--engine", choices=("torch", "wafer", "wafer-cycles"), default="torch", help=_ENGINE
+    )
+    group.add_argument("--region", type=int, default=512, help=_REGION)
 
 
 def run_serving(words: Sequence[str]) -> int:
@@ -112,6 +132,7 @@ def run_serving(words: Sequence[str]) -> int:
         if given.plan or given.simulate:
             return run_planning(given)
         check_serves(given)
+    print(f"Loading {given.model_dir}", file=sys.stderr, flush=True)
     import torch  # noqa: PLC0415  (slow)
 
     torch.set_num_threads(given.threads)
