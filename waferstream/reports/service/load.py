@@ -127,7 +127,9 @@ class LoadReport:
             for one in self.gpu_points()
         ]
         faster = self.crossover
-        streams = "never" if faster is None else f"from a batch of {faster:,} on"
+        streams = (
+            "never be faster" if faster is None else f"be faster from a batch of {faster:,} on"
+        )
         return "\n".join(
             [
                 f"{self.name} on {layout.num_wafers} {spec.system.name}: prompts of some "
@@ -138,7 +140,7 @@ class LoadReport:
                 "",
                 *aligned([gpu_head, *gpu_rows], left=()),
                 "",
-                f"Streaming the weights to as many wafers would be faster {streams}.",
+                f"Streaming the weights to as many wafers would {streams}.",
                 f"Energy: {POWER_KW[spec.system.name].value} kW a system, {IDLE_SHARE.value:.0%} "
                 f"idle. Cost: {SYSTEM_HOUR_USD.value} USD a system-hour, an estimate of low "
                 "confidence. GPUs: a model of tensor parallelism without a draft.",

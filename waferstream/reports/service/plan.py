@@ -170,7 +170,7 @@ class ServicePlan:
         if not guesses:
             return ""
         rate = format_rate(1 / self.service.token_s(self.context))
-        return f"; {rate} as expected with a draft that guesses {guesses} tokens for each pass"
+        return f"; {rate} expected with a draft (guesses a pass: {guesses})"
 
     def _maps(self) -> Iterator[str]:
         """Yield the regions of each wafer, with the layers that lie in them."""
