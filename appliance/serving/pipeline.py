@@ -138,16 +138,31 @@ class Pipeline:
         try:
             return self._roles.do(names, command)
         except WaferStreamError as error:
-            self._num_losses += 1
-            lost = self._roles.abort()
-            if not lost or self._num_losses > LOSSES:
-                raise
-            log.warning("Replacing %s: %s", ", ".join(lost), error)
-            self._roles.rebuild(self._specs, lost)
-            for sequence in tuple(self._leased):
-                self._lease(sequence, 0)
-            self._roles.do(self._names, ForgetSequences(None))
+            self._replace_lost(error)
             raise CacheLostError from error
+
+    def _replace_lost(self, error: WaferStreamError) -> None:
+        """Replace the wafers that are lost, and those that are lost meanwhile.
+
+        Raises:
+            WaferStreamError: No wafer is lost, or too many are.
+        """
+        lost: frozenset[str] = frozenset()
+        while True:
+            self._num_losses += 1
+            found = self._roles.abort()
+            if not found or self._num_losses > LOSSES:
+                raise error
+            log.warning("Replacing %s: %s", ", ".join(found), error)
+            lost |= found.keys()
+            try:
+                self._roles.rebuild(self._specs, lost)
+                self._roles.do(self._names, ForgetSequences(None))
+                break
+            except WaferStreamError as another:
+                error = another
+        for sequence in tuple(self._leased):
+            self._lease(sequence, 0)
 
 
 def _inputs(parts: Sequence[Part]) -> Values:

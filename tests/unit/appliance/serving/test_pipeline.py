@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from appliance.local import LocalRoles
+from appliance.serving.pipeline import LOSSES, Pipeline, wafer_specs
 from csnode.engine.spec import EngineName, EngineSpec
 from csnode.inference.cache import BLOCK
 from csnode.micro_batch import SramLedger
@@ -22,8 +24,15 @@ from tests.support.models.small_decoder import (
     caches_of,
     make_pipeline,
 )
-from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
-from waferstream.core.serving import Part
+from waferstream.compiler.extend import compile_extend
+from waferstream.core.errors import (
+    ApplianceResourceExhausted,
+    ApplianceRuntimeServerError,
+    ConfigError,
+)
+from waferstream.core.roles.role import Command, Result, RoleSpec
+from waferstream.core.serving import CacheLostError, Part
+from waferstream.serving.models.loading import HeldWeights
 
 
 def by_products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -169,6 +178,49 @@ def test_rows_do_not_depend_on_the_number_of_wafers(num_wafers: int) -> None:
     pipeline = make_pipeline(num_wafers=num_wafers)
     assert torch.equal(pipeline.rows([Part("a", 0, tokens)]), expected)
     assert len(caches_of(pipeline)) == num_wafers
+
+
+class LosesWafers(LocalRoles):
+    """Wafers of which one is lost in each of the next calls that ``losses`` names."""
+
+    def __init__(self, specs: Sequence[RoleSpec]) -> None:
+        super().__init__(specs)
+        self.losses: list[str] = []
+
+    def do(self, to: Collection[str] | None, command: Command[Result]) -> dict[str, Result]:
+        if self.losses:
+            lost = self.losses.pop(0)
+            error = ApplianceRuntimeServerError("a wafer died", code="role-died", where=lost)
+            self._failed[lost] = error
+            raise error
+        return super().do(to, command)
+
+
+def pipeline_that_loses_wafers(memory: SramLedger) -> tuple[Pipeline, LosesWafers]:
+    module = Decoder()
+    specs = wafer_specs(compile_extend(module, module), HeldWeights(module), 2)
+    roles = LosesWafers(specs)
+    return Pipeline(roles, specs, memory, token_bytes=1), roles
+
+
+@pytest.mark.parametrize("num_losses", [1, 2, LOSSES])
+def test_wafers_that_are_lost_one_after_the_other_are_replaced(num_losses: int) -> None:
+    """Also while those before them are replaced; nothing keeps its memory."""
+    memory = SramLedger("a pipeline", 10)
+    pipeline, roles = pipeline_that_loses_wafers(memory)
+    tokens = (1, 2, 3, 4, 5, 6)
+    expected = pipeline.extend([Part("a", 0, tokens)])
+    roles.losses = [f"wafer-{place % 2}" for place in range(num_losses)]
+    with pytest.raises(CacheLostError):
+        pipeline.extend([Part("a", 6, (7,))])
+    assert torch.equal(pipeline.extend([Part("b", 0, tokens)]), expected)
+
+
+def test_wafers_that_are_always_lost_end_the_service() -> None:
+    pipeline, roles = pipeline_that_loses_wafers(SramLedger("a pipeline", 10))
+    roles.losses = ["wafer-0"] * (LOSSES + 1)
+    with raises(ApplianceRuntimeServerError, "role-died"):
+        pipeline.extend([Part("a", 0, (1,))])
 
 
 @pytest.mark.parametrize("num_wafers", [0, 5])

@@ -227,9 +227,7 @@ class Weather(BaseModel):
 @pytest.fixture
 def vendor(thinker: TestClient) -> openai.OpenAI:
     """OpenAI's client of the service in this process."""
-    return openai.OpenAI(
-        base_url=f"{LOCAL}/v1", api_key="none", max_retries=0, http_client=thinker
-    )
+    return openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", max_retries=0, http_client=thinker)
 
 
 def test_client_of_openai_parses_calls(thinker: TestClient, vendor: openai.OpenAI) -> None:
