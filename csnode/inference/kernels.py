@@ -7,7 +7,7 @@ rows, so they pass one by one.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -46,7 +46,16 @@ def row_kernel(
     binder = _RowBinder(operands, attend)
     tree = ast.fix_missing_locations(binder.visit(tree))
     kernel = replace(segment.kernel, text=ast.unparse(tree)).build(binder.kernels)
-    return partial(kernel, *operands)
+    return partial(kernel, *_own(tree, binder.tensors))
+
+
+def _own(tree: ast.AST, operands: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    """Return copies of the operands that a kernel still reads, and nothing of those packed.
+
+    A model may lie in a mapped file, which others write.
+    """
+    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return [each.clone() if name in read else each.new_empty(0) for name, each in operands.items()]
 
 
 class _RowBinder(ast.NodeTransformer):
@@ -56,13 +65,13 @@ class _RowBinder(ast.NodeTransformer):
         self, operands: Sequence[torch.Tensor], attend: Callable[..., torch.Tensor]
     ) -> None:
         self.kernels: dict[str, Callable[..., Any]] = {_ATTEND: attend}
+        self.tensors: dict[str, torch.Tensor] = {}
         self._operands = operands
-        self._tensors: dict[str, torch.Tensor] = {}
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Note the names of the operands, the first arguments behind ``self``."""
         names = [argument.arg for argument in node.args.args[1:]]
-        self._tensors = dict(zip(names, self._operands, strict=False))
+        self.tensors = dict(zip(names, self._operands, strict=False))
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -94,9 +103,9 @@ class _RowBinder(ast.NodeTransformer):
     def _tensor(self, operand: ast.expr) -> torch.Tensor:
         """Return an operand that is made of weights; ConfigError for an activation."""
         name = ast.unparse(operand)
-        if name not in self._tensors:
+        if name not in self.tensors:
             raise not_row_wise(f"it multiplies activations: {name}")
-        return self._tensors[name]
+        return self.tensors[name]
 
     def _op(self, name: str, op: str) -> Callable[..., torch.Tensor]:
         """Return the op of a call, in the form that writes nothing."""
@@ -138,4 +147,5 @@ def array_kernel(
     tree = ast.fix_missing_locations(binder.visit(ast.parse(segment.kernel.text)))
     text = ast.unparse(tree).replace(_ATTENTION, _ATTEND)
     kernels = {**binder.kernels, _ATTEND: attend}
-    return partial(replace(segment.kernel, text=text).build(kernels), *operands)
+    own = [operand.clone() for operand in operands]
+    return partial(replace(segment.kernel, text=text).build(kernels), *own)

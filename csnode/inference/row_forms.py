@@ -27,7 +27,9 @@ def packed_product(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the product of rows (N, inputs) with a weight (outputs, inputs)."""
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().float().contiguous())
-    return partial(_product, packed, None if bias is None else bias.detach().float())
+    return partial(
+        _product, packed, None if bias is None else bias.detach().to(torch.float, copy=True)
+    )
 
 
 def _product(packed: torch.Tensor, bias: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor:

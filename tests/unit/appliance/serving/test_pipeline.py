@@ -128,6 +128,20 @@ def test_copy_leases_memory() -> None:
     pipeline.copy("a", "c", 1)
 
 
+@pytest.mark.parametrize("engine", ["torch", "wafer"])
+def test_weights_that_change_meanwhile_change_no_row(engine: EngineName) -> None:
+    """As those of a mapped file that another process overwrites."""
+    model = Decoder()
+    spec = EngineSpec(default=engine, rows=2, columns=2)
+    pipeline = make_pipeline(model, engine=spec, is_proven=False)
+    parts = [Part("a", 0, (1, 4))]
+    before = pipeline.rows(parts)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(0.5)
+    assert torch.equal(pipeline.rows(parts), before)
+
+
 @pytest.mark.parametrize("function", [F.silu, F.gelu, torch.tanh, torch.Tensor.sigmoid])
 def test_functions_of_any_width_are_steady(function: Callable[..., torch.Tensor]) -> None:
     """Rows of 50 elements would end in other parts of a vector in other company."""
