@@ -66,6 +66,7 @@ class _About:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self._name = answers.model.name
+        self._created = int(answers.model.weights.stat().st_mtime)  # they may be removed
         self.routes = [
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
@@ -96,9 +97,8 @@ class _About:
         return JSONResponse(self._about())
 
     def _about(self) -> dict[str, Any]:
-        created = int(self._answers.model.weights.stat().st_mtime)
         return {
-            "id": self._name, "object": "model", "created": created, "owned_by": "waferstream",
+            "id": self._name, "object": "model", "created": self._created, "owned_by": "waferstream",
             "context_length": self._answers.model.context,
         }  # fmt: skip
 

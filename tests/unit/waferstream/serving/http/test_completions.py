@@ -267,3 +267,15 @@ def test_refusal_tells_the_rule_that_is_broken(
     asked = {"model": "model_dir", "prompt": PROMPT}
     answer = client.post("/v1/completions", json=asked | changes)
     assert answer.json()["error"]["message"].startswith(rule)
+
+
+def test_model_is_described_once_its_file_is_gone(client: TestClient, answers: Answers) -> None:
+    """A training that goes on removes old checkpoints."""
+    before = client.get("/v1/models").json()
+    weights = answers.model.weights
+    aside = weights.rename(weights.with_suffix(".aside"))
+    try:
+        assert client.get("/v1/models").json() == before
+        assert complete(client)["choices"][0]["text"]
+    finally:
+        aside.rename(weights)
