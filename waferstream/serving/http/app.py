@@ -98,8 +98,8 @@ class _About:
 
     def _about(self) -> dict[str, Any]:
         return {
-            "id": self._name, "object": "model", "created": self._created, "owned_by": "waferstream",
-            "context_length": self._answers.model.context,
+            "id": self._name, "object": "model", "created": self._created,
+            "owned_by": "waferstream", "context_length": self._answers.model.context,
         }  # fmt: skip
 
 
