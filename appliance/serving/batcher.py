@@ -24,7 +24,7 @@ from appliance.serving.limits import Limits
 from appliance.serving.pace import Pace
 from appliance.serving.sampling import draw
 from appliance.serving.sequence import Sequence
-from waferstream.core.errors import ApplianceRuntimeJobTimeoutError, ConfigError
+from waferstream.core.errors import ApplianceRuntimeJobTimeoutError, WaferStreamError
 from waferstream.core.serving import (
     AnswerEnded,
     AnswerFailed,
@@ -188,8 +188,8 @@ class Batcher:
             events.append(PromptRead(request.name, each.found or 0))
         try:
             return [*events, *self._answer(each, scores)]
-        except ConfigError as error:  # of its guide: others go on
-            self._leave(each)
+        except WaferStreamError as error:  # of its guide or its scores: others go on
+            self._leave(each, keeps=False)
             return [*events, AnswerFailed(request.name, error)]
 
     def _answer(self, each: Sequence, scores: np.ndarray) -> list[Event]:
@@ -265,11 +265,11 @@ class Batcher:
         self._leave(each)
         self._waiting.put(each)
 
-    def _leave(self, each: Sequence) -> None:
-        """Let a sequence neither wait nor run; its beginning is kept for others."""
+    def _leave(self, each: Sequence, *, keeps: bool = True) -> None:
+        """Let a sequence neither wait nor run; its beginning is kept for others, if it may be."""
         if each.cache is None:
             self._waiting.remove(each)
         else:
-            self.cache.close(each.cache, each.request.sharing.life_s)
+            self.cache.close(each.cache, each.request.sharing.life_s if keeps else 0.0)
             self._running.remove(each)
             each.cache, each.num_cached = None, 0

@@ -83,7 +83,8 @@ class Draft:
         for each in asked:
             self._held.setdefault(each.request.name, _Held()).keep(each.tokens)
         while asked:
-            ready = self._extend({each: drawn[each] for each in asked})
+            found = self._extend({each: drawn[each] for each in asked})
+            ready = {each: scores for each, scores in found.items() if np.isfinite(scores).all()}
             for each, scores in ready.items():
                 drawn[each].append(draw(scores, each.request, drawn[each]).token)
             asked = {each: asked[each] - 1 for each in ready if asked[each] > 1}

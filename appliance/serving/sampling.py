@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from waferstream.core.errors import ConfigError
+from waferstream.core.errors import ApplianceNanError, ConfigError
 from waferstream.core.rng import stream_key
 from waferstream.core.serving import Request, Sampling, TokenDrawn
 
@@ -37,7 +37,17 @@ def draw(
         request: What is asked.
         tokens: The prompt, and the answer so far.
         allowed: Whether each token may come, (vocabulary,), as one of them may; None for all.
+
+    Raises:
+        ApplianceNanError: A score is not finite.
     """
+    if not np.isfinite(scores).all():
+        raise ApplianceNanError(
+            "the scores of a model must be finite",
+            code="scores-not-finite",
+            where=request.name,
+            remedy="check the weights: a training that diverged leaves such",
+        )
     exact = scores.astype(np.float64)
     shifted = exact - exact.max()
     log_sum = np.log(np.exp(shifted).sum())

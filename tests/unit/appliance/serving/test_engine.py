@@ -13,6 +13,7 @@ import torch
 
 from appliance.serving.batcher import Batcher
 from appliance.serving.cache_directory import BLOCK, Change
+from appliance.serving.draft import Draft
 from appliance.serving.engine import Engine
 from appliance.serving.limits import Limits
 from appliance.serving.pipeline import Pipeline
@@ -190,11 +191,47 @@ def test_closed_engine_refuses() -> None:
         engine.submit(asked("a", 1), lambda _: None)
 
 
-@pytest.mark.parametrize("code", ["scores-not-finite", "serving-failed"])
-def test_failure_reaches_every_request(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+class NanAfter(HashingStage):
+    """Its scores are no numbers once a sequence has some token."""
+
+    def __init__(self, token: int) -> None:
+        super().__init__()
+        self._token = token
+
+    def extend(self, parts: Sequence[Part]) -> torch.Tensor:
+        scores, row = super().extend(parts), 0
+        for part in parts:
+            if self._token in self.sequences[part.sequence]:
+                scores[row : row + part.num_scores] = math.nan
+            row += part.num_scores
+        return scores
+
+
+def test_scores_that_are_no_numbers_end_one_answer() -> None:
+    """Of all others, also those that begin with the same tokens, nothing changes."""
+    batcher, stage = Batcher(Limits(300, cache_tokens=900)), NanAfter(7)
+    engine = Engine(stage, batcher, Draft(NanAfter(7), 300, 900))
+    good = [replace(asked(f"{n}", n), prompt=(0,) * (BLOCK + n), max_tokens=2) for n in (1, 2)]
+    bad = replace(good[0], name="bad", prompt=(*good[0].prompt, 7))
+    try:
+        failed, heard = Heard(), [Heard() for _ in good]
+        engine.submit(bad, failed.events.put)
+        for request, each in zip(good, heard, strict=True):
+            engine.submit(request, each.events.put)
+        assert [each.tokens() for each in heard] == list(map(answer_alone, good))
+        assert failed.events.get(timeout=WAIT_S) == PromptRead("bad", 0)
+        event = failed.events.get(timeout=WAIT_S)
+        assert isinstance(event, AnswerFailed)
+        assert event.error.code == "scores-not-finite"
+        assert engine.is_alive
+    finally:
+        engine.close()
+
+
+def test_failure_reaches_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """None waits for ever."""
     pipeline = make_pipeline()
-    monkeypatch.setattr(pipeline, "rows", _nan if code == "scores-not-finite" else _fails)
+    monkeypatch.setattr(pipeline, "rows", _fails)
     engine = make_engine(pipeline)
     heard = [Heard() for _ in range(3)]
     try:
@@ -203,18 +240,16 @@ def test_failure_reaches_every_request(code: str, monkeypatch: pytest.MonkeyPatc
                 engine.submit(asked(f"{number}", 1), each.events.put)
             except ApplianceRuntimeServerError:  # it has failed before
                 each.events.put(
-                    AnswerFailed(f"{number}", ApplianceRuntimeServerError("x", code=code))
+                    AnswerFailed(
+                        f"{number}", ApplianceRuntimeServerError("x", code="serving-ended")
+                    )
                 )
         for each in heard:
             event = each.events.get(timeout=WAIT_S)
             assert isinstance(event, AnswerFailed)
-            assert event.error.code in (code, "serving-ended")
+            assert event.error.code in ("serving-failed", "serving-ended")
     finally:
         engine.close()
-
-
-def _nan(parts: Sequence[Part]) -> torch.Tensor:
-    return torch.full((sum(len(part.tokens) for part in parts), VOCABULARY), math.nan)
 
 
 def _fails(_: Sequence[Part]) -> torch.Tensor:
