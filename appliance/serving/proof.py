@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import cycle
 
 import torch
 
-from appliance.serving.pipeline import Pipeline
-from waferstream.core.errors import ConfigError
-from waferstream.core.serving import Part
+from appliance.serving.pipeline import LOSSES, Pipeline
+from waferstream.core.errors import ClusterJobInitError, ConfigError
+from waferstream.core.serving import CacheLostError, Part
 
 Scores = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Tokens and positions, int64 (B, T), to scores of the next tokens (B, T, vocabulary)."""
@@ -48,10 +49,24 @@ def prove(
 
     Raises:
         ConfigError: They differ.
+        ClusterJobInitError: Wafers are lost again and again.
     """
     length = min(context, probe_tokens)
     tokens = tuple((7 * i + 3) % vocabulary for i in range(length))
     plain = scores(torch.tensor([tokens]), torch.arange(length)[None])[0]
+    for _ in range(LOSSES):
+        with suppress(CacheLostError):  # a wafer was replaced
+            return _compare(pipeline, tokens, plain)
+    raise ClusterJobInitError(
+        "wafers must stay while a service starts",
+        code="wafers-lost-at-start",
+        value=f"{LOSSES} were lost",
+        remedy="look at the memory of the hosts",
+    )
+
+
+def _compare(pipeline: Pipeline, tokens: tuple[int, ...], plain: torch.Tensor) -> None:
+    """Raise ConfigError unless a sequence has the scores of the model, however it is computed."""
     whole = pipeline.rows([Part("whole", 0, tokens)])
     if not are_close(whole, plain):
         raise ConfigError(

@@ -12,6 +12,7 @@ from torch import nn
 
 from appliance.local import LocalRoles
 from appliance.serving.pipeline import LOSSES, Pipeline, wafer_specs
+from appliance.serving.proof import prove
 from csnode.engine.spec import EngineName, EngineSpec
 from csnode.inference.cache import BLOCK
 from csnode.micro_batch import SramLedger
@@ -228,6 +229,13 @@ def test_wafers_that_are_lost_one_after_the_other_are_replaced(num_losses: int) 
     with pytest.raises(CacheLostError):
         pipeline.extend([Part("a", 6, (7,))])
     assert torch.equal(pipeline.extend([Part("b", 0, tokens)]), expected)
+
+
+def test_wafer_that_is_lost_before_the_first_request_is_replaced() -> None:
+    memory = SramLedger("a pipeline", 1000)
+    pipeline, roles = pipeline_that_loses_wafers(memory)
+    roles.losses = ["wafer-1"]
+    prove(pipeline, Decoder(), VOCABULARY, CONTEXT)
 
 
 def test_wafers_that_are_always_lost_end_the_service() -> None:
