@@ -75,7 +75,13 @@ def run_accounts(words: Sequence[str]) -> int:
         parser.error("list takes no name" if is_list else f"{given.action} takes a name")
     is_new = command == "keys" and given.action == "create"
     if not is_new and not given.accounts.exists():
-        raise FileNotFoundError(2, "there is no such file of accounts", str(given.accounts))
+        raise ConfigError(
+            "the file of keys must exist",
+            code="accounts-missing",
+            where="--accounts",
+            value=given.accounts,
+            remedy="waferstream serve keys create NAME makes it",
+        )
     try:
         with closing(Store(given.accounts)) as store:
             result = _usage(store, given) if command == "usage" else _keys(store, given)

@@ -56,8 +56,11 @@ def test_usage_is_a_table_by_day(file: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("words", [("keys", "list"), ("keys", "revoke", "anne"), ("usage",)])
-def test_file_that_is_not_there_is_not_made(file: Path, words: tuple[str, ...]) -> None:
+def test_file_that_is_not_there_is_not_made(
+    file: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(file, *words) == 1
+    assert "accounts-missing" in capsys.readouterr().err
     assert not file.exists()
 
 
