@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,14 +127,21 @@ def _latents() -> list[bytes]:
     return written
 
 
+def _weights(name: str) -> dict[str, torch.Tensor]:
+    """Return weights of a family as transformers names them."""
+    family = DECODERS[name]
+    section = family.section(_config(name))
+    ours = {name: torch.zeros(shape) for name, shape in parameter_shapes(section).items()}
+    return family.to_theirs(ours, section)
+
+
 def conversion_targets(folder: Path) -> tuple[Target, ...]:
     """Return the readers of configurations, of weights, and of the index of their parts."""
     parts, configs = folder / "parts", [_config(name) for name in DECODERS]
     parts.mkdir()
-    family, config = DECODERS["gpt2"], _config("gpt2")
-    section = family.section(config)
-    ours = {name: torch.zeros(shape) for name, shape in parameter_shapes(section).items()}
-    weights = family.to_theirs(ours, section)
+    family, section = DECODERS["gpt2"], DECODERS["gpt2"].section(_config("gpt2"))
+    theirs = {name: _weights(name) for name in DECODERS}
+    weights = theirs["gpt2"]
     names = [f"pytorch_model-0000{part}-of-00002.bin" for part in (1, 2)]
     halves = [dict(list(weights.items())[part::2]) for part in range(2)]
     for name, half in zip(names, halves, strict=True):
@@ -145,8 +153,9 @@ def conversion_targets(folder: Path) -> tuple[Target, ...]:
 
     def convert_config(path: Path) -> object:
         found = read_json(path)
-        own = DECODERS.get(str(found.get("model_type")), family)
-        return own.to_ours(dict(weights), own.section(found))
+        kind = str(found.get("model_type"))
+        own = DECODERS.get(kind, family)
+        return own.to_ours(dict(theirs.get(kind, weights)), own.section(found))
 
     return (
         Target(
@@ -170,13 +179,29 @@ def conversion_targets(folder: Path) -> tuple[Target, ...]:
     )
 
 
+_HEADS = {"num_key_value_heads": 2, "head_dim": 2}
+_MORE: Mapping[str, Mapping[str, Any]] = {
+    "gptj": {"rotary_dim": 2},
+    "gpt_neox": {"rotary_pct": 1.0},
+    "gemma2": {**_HEADS, "query_pre_attn_scalar": 2},
+    "gemma3_text": {**_HEADS, "query_pre_attn_scalar": 2},
+    **dict.fromkeys(("mistral", "mixtral", "qwen3_moe", "gpt_oss"), _HEADS),
+}
+"""What a family needs besides the sizes, so that its layers fit them."""
+
+
 def _config(model_type: str) -> dict[str, Any]:
     """Return a small config.json of a family."""
     family = DECODERS[model_type]
     sizes = {family.keys[ours]: value for ours, value in _SIZES.items()}
-    more = {"head_dim": 2, "query_pre_attn_scalar": 2} if model_type == "gemma2" else {}
     positions = {family.keys["max_position_embeddings"]: 8}
-    return {"model_type": model_type, **family.required, **sizes, **positions, **more}
+    return {
+        "model_type": model_type,
+        **family.required,
+        **sizes,
+        **positions,
+        **_MORE.get(model_type, {}),
+    }
 
 
 def _saved(weights: Weights) -> bytes:

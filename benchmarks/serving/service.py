@@ -90,7 +90,8 @@ def _post(port: int, model: str, tokens: int, seed: int) -> Stream:
     connection = HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     body = {"model": model, "prompt": "def f", "max_tokens": tokens, "seed": seed, "stream": True}
     begun_s, times = perf_counter(), []
-    connection.request("POST", "/v1/completions", json.dumps(body))
+    headers = {"content-type": "application/json"}
+    connection.request("POST", "/v1/completions", json.dumps(body), headers)
     response = connection.getresponse()
     while line := response.readline():
         if line.startswith(b"data: {"):

@@ -180,7 +180,9 @@ def test_other_packages_of_the_namespace_come_from_the_path(
 def test_uninstall_leaves_no_module_behind() -> None:
     importlib.import_module("cerebras.pytorch.optim.lr_scheduler")
     import_hook.uninstall()
-    assert not [name for name in sys.modules if name.startswith("cerebras")]
+    clients = "cerebras.cloud"  # the SDK of the vendor's service, which other tests import
+    left = [name for name in sys.modules if name.startswith("cerebras")]
+    assert not [name for name in left if not name.startswith(clients)]
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("cerebras.pytorch")
 
