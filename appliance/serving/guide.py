@@ -7,6 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
+from waferstream.core.errors import ConfigError
+
 
 class Guide(Protocol):
     """A grammar that follows the tokens of one answer.
@@ -32,4 +34,9 @@ MakeGuide = Callable[[str], Guide]
 
 def no_guide(grammar: str) -> Guide:
     """Refuse a grammar: for batchers whose requests have none."""
-    raise NotImplementedError(grammar)
+    raise ConfigError(
+        "a batcher must be given what keeps answers to grammars",
+        code="grammar-without-guide",
+        value=grammar[:80],
+        remedy="pass make_guide to Batcher",
+    )

@@ -94,6 +94,11 @@ def test_prompt_runs_in_pieces_of_a_step() -> None:
     assert lengths == [6, 12]
 
 
+def test_grammar_without_a_guide_is_refused() -> None:
+    with raises(ConfigError, "grammar-without-guide"):
+        Batcher(LIMITS).submit(replace(request("a"), grammar="start: /a/"))
+
+
 def test_answers_come_before_prompts() -> None:
     batcher = Batcher(LIMITS)
     batcher.submit(request("a", length=2))
