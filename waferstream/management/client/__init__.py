@@ -1,0 +1,1 @@
+"""Operations of the management, asked for over the network or over the store of this user."""

@@ -1,0 +1,1 @@
+"""How users come in: operations over gRPC and HTTP, under tokens and TLS."""

@@ -1,0 +1,1 @@
+"""Workflows, jobs, events, inventory and operations: frozen plain data, no I/O."""

@@ -1,0 +1,1 @@
+"""Events and the views that follow from them, in SQLite or PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Operations as messages of gRPC."""
