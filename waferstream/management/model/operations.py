@@ -1,0 +1,227 @@
+"""Operations of the management, as data: one class for each, generic in its result.
+
+They travel as JSON through both doors, and ``Manager.do`` has a ``case`` for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import Field, TypeAdapter
+
+from waferstream.core.config import Config
+from waferstream.management.model.event import Event, Fact
+from waferstream.management.model.inventory import Inventory, NodeState, Session
+from waferstream.management.model.workflow import Submission, Workflow
+
+Result = TypeVar("Result")
+
+Role = Literal["user", "administrator", "run"]
+"""``run`` is a launched process, which speaks for its own workflow alone."""
+
+
+class Caller(Config):
+    """Who asks."""
+
+    user: str
+    role: Role = "user"
+    groups: tuple[str, ...] = ()
+    workflow: str = ""
+    """The workflow that a ``run`` speaks for."""
+
+
+class Operation(Config, Generic[Result]):
+    """Something that the management does for those who may ask for it."""
+
+    roles: ClassVar[frozenset[Role]] = frozenset({"user", "administrator"})
+    """Who may ask."""
+
+    result: ClassVar[TypeAdapter[Any]] = TypeAdapter(None)
+    """What the answer is, for JSON."""
+
+
+class _OfRun(Operation[Result], Generic[Result]):
+    roles = frozenset({"run"})
+
+
+class _OfAdministrator(Operation[Result], Generic[Result]):
+    roles = frozenset({"administrator"})
+
+
+class Version(Config):
+    """What a client must fit."""
+
+    version: str
+    """The release of the management, such as ``0.9.0``."""
+
+
+class ReadVersion(Operation[Version]):
+    """Return the release of the management."""
+
+    roles = frozenset({"user", "administrator", "run"})
+    result = TypeAdapter(Version)
+
+
+class Submit(Operation[Workflow]):
+    """Take a workflow in."""
+
+    submission: Submission
+    result = TypeAdapter(Workflow)
+
+
+class ListWorkflows(Operation[list[Workflow]]):
+    """Return workflows by priority and age: unfinished ones, or all of the past week."""
+
+    all_states: bool = False
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    user: str | None = None
+    limit: int = Field(default=10_000, ge=1, le=100_000)
+    result = TypeAdapter(list[Workflow])
+
+
+class ReadWorkflow(Operation[Workflow]):
+    """Return a workflow by its name or that of one of its jobs."""
+
+    name: str
+    result = TypeAdapter(Workflow)
+
+
+class Explanation(Config):
+    """Why a workflow waits, and when it is expected to start."""
+
+    workflow: str
+    reason: str
+    place: int
+    """In the queue, from 1; 0 where it does not wait."""
+
+    start_s: float | None = None
+    """Expected start, in seconds since 1970; None where nothing can be said."""
+
+    earliest_s: float | None = None
+    latest_s: float | None = None
+    sooner: tuple[str, ...] = ()
+    """What would start it sooner."""
+
+
+class Explain(Operation[Explanation]):
+    """Return why a workflow waits, when it will start, and what would start it sooner."""
+
+    name: str
+    result = TypeAdapter(Explanation)
+
+
+class Cancel(Operation[Workflow]):
+    """End a workflow; its run saves a checkpoint first."""
+
+    name: str
+    result = TypeAdapter(Workflow)
+
+
+class Label(Operation[Workflow]):
+    """Set labels of a workflow, and remove those whose value is null."""
+
+    name: str
+    labels: dict[str, str | None]
+    result = TypeAdapter(Workflow)
+
+
+class SetPriority(Operation[Workflow]):
+    """Change the priority of a workflow and of its later jobs."""
+
+    name: str
+    priority: int = Field(ge=0, le=399)
+    result = TypeAdapter(Workflow)
+
+
+class Detach(Operation[Workflow]):
+    """Let a workflow go on without its client."""
+
+    name: str
+    result = TypeAdapter(Workflow)
+
+
+class Beat(Operation[None]):
+    """Say that the client of a workflow, or its run, is there; without beats it ends."""
+
+    name: str
+    roles = frozenset({"user", "administrator", "run"})
+
+
+class ReadEvents(Operation[list[Event]]):
+    """Return the events after a number, in order: of one workflow, or of all."""
+
+    name: str = ""
+    after: int = 0
+    limit: int = Field(default=1000, ge=1, le=10_000)
+    result = TypeAdapter(list[Event])
+
+
+class ClusterView(Config):
+    """The inventory, its sessions, and who holds what."""
+
+    inventory: Inventory
+    sessions: tuple[Session, ...]
+    holders: Mapping[str, str]
+    """Workflow by system and by MemoryX group."""
+
+
+class ReadCluster(Operation[ClusterView]):
+    """Return systems, groups and sessions, and the workflows that hold them."""
+
+    result = TypeAdapter(ClusterView)
+
+
+class FileEntry(Config):
+    """A file of a run."""
+
+    path: str
+    """Below the folder of the run."""
+
+    size_bytes: int
+    changed_s: float
+
+
+class ListFiles(Operation[list[FileEntry]]):
+    """Return the files that a run has written, checkpoints among them."""
+
+    name: str
+    result = TypeAdapter(list[FileEntry])
+
+
+class NoteFact(_OfRun[Workflow]):
+    """Note what has happened in a run: its jobs, phases, predictions and progress."""
+
+    name: str
+    fact: Fact
+    result = TypeAdapter(Workflow)
+
+
+class PutSession(_OfAdministrator[None]):
+    """Create a session, or give it another size while its jobs run."""
+
+    session: Session
+
+
+class DeleteSession(_OfAdministrator[None]):
+    """Delete a session; its running jobs end as they are."""
+
+    name: str
+
+
+class SetNode(_OfAdministrator[None]):
+    """Drain, taint or restore a system or MemoryX group."""
+
+    name: str
+    state: NodeState
+
+
+OPERATIONS: Mapping[str, type[Operation[Any]]] = {
+    each.__name__: each
+    for each in (
+        ReadVersion, Submit, ListWorkflows, ReadWorkflow, Explain, Cancel, Label, SetPriority,
+        Detach, Beat, ReadEvents, ReadCluster, ListFiles, NoteFact, PutSession, DeleteSession,
+        SetNode,
+    )
+}  # fmt: skip
+"""Every operation by its name."""
