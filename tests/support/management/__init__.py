@@ -1,0 +1,1 @@
+"""Managements that tests run, and what looks at them."""
