@@ -49,6 +49,25 @@ def test_slices_of_a_step_sum_to_its_attribution(
     assert all(timing.attribution.weights for timing in timings)
 
 
+@pytest.mark.parametrize("waits_for_all", [False, True])
+def test_parts_of_the_last_round_are_those_of_the_record(waits_for_all: bool) -> None:
+    """The backward pass ends with the last kernel; then the first weights are updated."""
+    record = Record()
+    program = make_program(layers=3, elements=MEGA, flops=GIGA, micro_batches=5)
+    cluster = make_timing(program, num_nodes=2, waits_for_all=waits_for_all, record=record)
+    for timing in run(cluster, steps=2):
+        last = [
+            work for work in record.occupancies
+            if work.timeline == ATTRIBUTION and work.place.step == timing.step
+            and work.place.round == 2 and work.place.phase
+        ]  # fmt: skip
+        computed_ps = last[-1].end_ps
+        begin_ps = min(work.start_ps for work in last if work.place.phase == "backward")
+        assert timing.update_ps == timing.end_ps - computed_ps
+        assert timing.backward_ps == computed_ps - begin_ps
+        assert timing.update_ps > 0
+
+
 def test_a_full_record_changes_no_time() -> None:
     """What follows its last activity is computed as without a record."""
     program = make_program(layers=3, micro_batches=5)

@@ -110,6 +110,8 @@ class StepTiming:
 
     ``attribution`` holds for the systems that have a micro-batch in every round, which determine
     the length of the step; ``spare`` for the systems without one in the last round.
+    ``backward_ps`` is the backward pass of the last round, ``update_ps`` the time from its last
+    kernel to the end of the step.
     """
 
     step: int
@@ -119,6 +121,8 @@ class StepTiming:
     num_busy: int  # systems with a micro-batch in the last round
     attribution: Attribution
     spare: Attribution
+    backward_ps: int = 0
+    update_ps: int = 0
 
     def __post_init__(self) -> None:
         for attribution in (self.attribution, self.spare):

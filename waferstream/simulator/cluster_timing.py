@@ -145,9 +145,9 @@ class ClusterTiming:
         before_last_round = self._node.attribution()
         last = self._of_step(kind, step, rounds, rounds.count - 1)
         if self._executes_all:
-            self._rounds.execute(costed, last)
+            passes = self._rounds.execute(costed, last)
         else:
-            self._advance(costed, last)
+            passes = self._advance(costed, last).passes
         end_ps = self._now_ps
         if self.record is not None:
             self.record.enter_round(kind, step)
@@ -162,6 +162,8 @@ class ClusterTiming:
             num_busy=last.num_busy,
             attribution=self._node.attribution(),
             spare=before_last_round.then_idle(end_ps - start_ps),
+            backward_ps=passes.backward_ps,
+            update_ps=passes.update_ps,
         )
 
     def _facts(self, program: Program) -> list[SegmentFacts]:
@@ -210,9 +212,9 @@ class ClusterTiming:
     def _execute(self, costed: CostedProgram, this: Round) -> Effect:
         self._catch_up()
         start_ps, before = self._now_ps, self._node.attribution()
-        self._rounds.execute(costed, this)
+        passes = self._rounds.execute(costed, this)
         spent = self._node.attribution().since(before)
-        effect = Effect(self._now_ps - start_ps, spent, self.state)
+        effect = Effect(self._now_ps - start_ps, spent, self.state, passes)
         self._ahead = _Moment(self._now_ps, effect.state)
         return effect
 

@@ -131,6 +131,10 @@ class CostedProgram:
         )
         return tuple(tuple(steps) for _, steps in runs)
 
+    def is_backward(self, step: SegmentStep) -> bool:
+        """Return whether a step computes gradients."""
+        return self.program.segments[step.segment].phase == "backward"
+
     def _mask_bytes_of(self, step: SegmentStep) -> tuple[int, ...]:
         return tuple(map(self.sparsity.mask_bytes_of, step.gradients))
 

@@ -72,12 +72,23 @@ class Snapshot(NamedTuple):
     spent: Attribution
 
 
+class Passes(NamedTuple):
+    """The last parts of a round, in ps: its backward pass, and what follows the last kernel."""
+
+    backward_ps: int = 0
+    update_ps: int = 0
+
+
 class Effect(NamedTuple):
-    """What a repetition does: the time it takes, where this time goes, the state it leaves."""
+    """What a repetition does: the time it takes, where this time goes, the state it leaves.
+
+    ``passes`` are those of a round.
+    """
 
     duration_ps: int
     attribution: Attribution
     state: State
+    passes: Passes = Passes()
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> Effect:

@@ -30,7 +30,7 @@ from waferstream.machine.jitter import Jitter
 from waferstream.machine.record import Record
 from waferstream.machine.timeline import resume, state_of
 from waferstream.simulator.costed_program import CostedProgram
-from waferstream.simulator.periodicity import Effect, Snapshot, run_until_periodic
+from waferstream.simulator.periodicity import Effect, Passes, Snapshot, run_until_periodic
 
 FEWEST_ALIKE = 6
 """Shorter runs are executed: the state needs a few steps to settle, and comparing takes time."""
@@ -74,12 +74,15 @@ class RoundTiming:
             *memoryx.stream_resources,
         )
 
-    def execute(self, costed: CostedProgram, this: Round) -> None:
+    def execute(self, costed: CostedProgram, this: Round) -> Passes:
         """Execute a round: one micro-batch on each system that is busy in it."""
         if self._record is not None:
             self._record.enter_round(this.kind, this.step, this.index)
         self._node.receive_batch(costed.input_bytes, costed.load_ps)
+        backward_ps = None
         for alike in costed.repeated_runs:
+            if backward_ps is None and costed.is_backward(alike[0]):
+                backward_ps = self._node.free_ps
             if self.executes_all or len(alike) < FEWEST_ALIKE:
                 for step in alike:
                     self._run_step(costed, step, this)
@@ -88,10 +91,13 @@ class RoundTiming:
         if self._record is not None:
             self._record.leave_segment()
         self._node.release_batch()
+        computed_ps = self._node.free_ps
         if this.is_last and costed.waits_for_all:
             self._update_all(costed)
         if this.is_last:
             self._node.idle_until("reduce", self._memoryx.updated_ps(costed.first_weights))
+        backward_ps = computed_ps if backward_ps is None else backward_ps
+        return Passes(computed_ps - backward_ps, self._node.free_ps - computed_ps)
 
     def _execute_alike(
         self, costed: CostedProgram, alike: Sequence[SegmentStep], this: Round
