@@ -53,7 +53,8 @@ WORKFLOW_METRICS: Mapping[str, Metric] = {
     "energy_joules_total": Metric("Energy of the emulated systems.", kind="counter"),
     "iteration_seconds": Metric("Emulated time of a step.", ("role",)),
     "cross_iteration_seconds": Metric(
-        "Emulated time from the last kernel of a step to the first one of the next.", ("role",)
+        "Emulated time from the last kernel of a step to the update of its first weights.",
+        ("role",),
     ),
     "backward_iteration_seconds": Metric(
         "Emulated time of the backward pass of the last round of a step.", ("role",)
@@ -64,7 +65,10 @@ WORKFLOW_METRICS: Mapping[str, Metric] = {
     "role_seconds_total": Metric(
         "Emulated time by cause; all causes but compute are stalls.", ("role", "cause"), "counter"
     ),
-    "utilisation_ratio": Metric("Share of the emulated time in which a role works.", ("role",)),
+    "utilisation_ratio": Metric(
+        "Share of the emulated time in which a system computes, or a server or switch sends.",
+        ("role",),
+    ),
     "power_watts": Metric("Power of an emulated system.", ("role",)),
 }
 """Numbers of a running workflow by name; all get the label ``workflow`` before these labels."""
