@@ -1,0 +1,170 @@
+"""What is written to a store, in one transaction that nobody else writes in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+from sqlalchemy import Table, delete, func, insert, select, update
+
+from waferstream.core.config import Config
+from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.management.model.event import Fact, JobCreated, Submitted, after, submitted
+from waferstream.management.model.inventory import (
+    Inventory,
+    MemoryXGroup,
+    NodeState,
+    Session,
+    System,
+)
+from waferstream.management.model.operations import Caller
+from waferstream.management.model.workflow import Stage, Workflow
+from waferstream.management.store import tables
+from waferstream.management.store.views import INVENTORY, SqlViews
+
+Node = TypeVar("Node", System, MemoryXGroup)
+
+POINTS = 256
+"""Events of a kind that repeats, such as progress, which a workflow keeps at least."""
+
+_REPEATED = frozenset({"progressed", "waits", "predicted"})
+"""Kinds of events whose last one says all: earlier ones are points of a curve."""
+
+
+class SqlChanges(SqlViews):
+    """A change of a database, over a connection within an exclusive transaction."""
+
+    def note(self, workflow: str, fact: Fact, time_s: float) -> Workflow:
+        before = self.workflow(workflow)
+        if before is not None and before.stage is Stage.ENDED:
+            return before
+        view = _next(before, workflow, fact, time_s)
+        self._add_event(view.name, fact, time_s)
+        if isinstance(fact, JobCreated):
+            row = {"name": fact.job, "workflow": view.name}
+            self._connection.execute(insert(tables.jobs).values(row))
+        self._put(tables.workflows, {"name": view.name}, _columns(view))
+        return view
+
+    def beat(self, workflow: str, who: str, time_s: float) -> None:
+        self._put(tables.beats, {"workflow": workflow, "who": who}, {"time_s": time_s})
+
+    def put_inventory(self, inventory: Inventory) -> None:
+        before = self.inventory()
+        if before is not None:
+            inventory = _with_states(inventory, _states(before))
+        self._put_body(tables.settings, INVENTORY, inventory)
+
+    def set_node(self, name: str, state: NodeState) -> None:
+        inventory = self.inventory()
+        known = {} if inventory is None else _states(inventory)
+        if inventory is None or name not in known:
+            raise ConfigError(
+                "no system or group has this name",
+                code="unknown-node",
+                value=name,
+                remedy=did_you_mean(name, known),
+            )
+        self._put_body(tables.settings, INVENTORY, _with_states(inventory, {name: state}))
+
+    def put_session(self, session: Session) -> None:
+        self._put_body(tables.sessions, session.name, session)
+
+    def delete_session(self, name: str) -> None:
+        table = tables.sessions
+        if not self._connection.execute(delete(table).where(table.c.name == name)).rowcount:
+            names = (each.name for each in self.sessions())
+            raise ConfigError(
+                "no session has this name",
+                code="unknown-session",
+                value=name,
+                remedy=did_you_mean(name, names),
+            )
+
+    def put_user(self, user: Caller) -> None:
+        self._put_body(tables.users, user.user, user)
+
+    def add_token(self, digest: str, user: str, time_s: float, workflow: str = "") -> None:
+        row = {"digest": digest, "user": user, "workflow": workflow, "created_s": time_s}
+        self._connection.execute(insert(tables.tokens).values(row))
+
+    def revoke(self, user: str, time_s: float, workflow: str | None = None) -> int:
+        token = tables.tokens.c
+        statement = update(tables.tokens).where(token.user == user, token.revoked_s.is_(None))
+        if workflow is not None:
+            statement = statement.where(token.workflow == workflow)
+        return self._connection.execute(statement.values(revoked_s=time_s)).rowcount
+
+    def forget(self, before_s: float) -> Collection[str]:
+        row = tables.workflows.c
+        names = self._connection.scalars(select(row.name).where(row.ended_s < before_s)).all()
+        for table in (tables.events, tables.jobs, tables.beats, tables.tokens):
+            self._connection.execute(delete(table).where(table.c.workflow.in_(names)))
+        self._connection.execute(delete(tables.workflows).where(row.name.in_(names)))
+        return names
+
+    def _add_event(self, workflow: str, fact: Fact, time_s: float) -> None:
+        row = {"time_s": time_s, "workflow": workflow, "kind": fact.kind}
+        row["body"] = fact.model_dump_json()
+        self._connection.execute(insert(tables.events).values(row))
+        if fact.kind in _REPEATED:
+            self._fold(workflow, fact.kind)
+
+    def _fold(self, workflow: str, kind: str) -> None:
+        """Delete every second event of a kind, but not the last, once there are too many."""
+        row = tables.events.c
+        is_it = (row.workflow == workflow) & (row.kind == kind)
+        count = self._connection.scalar(select(func.count()).where(is_it))
+        if count is None or count <= 2 * POINTS:
+            return
+        numbers = self._connection.scalars(select(row.number).where(is_it).order_by(row.number))
+        folded = numbers.all()[-2::-2]
+        self._connection.execute(delete(tables.events).where(row.number.in_(folded)))
+
+    def _put_body(self, table: Table, name: str, content: Config) -> None:
+        self._put(table, {"name": name}, {"body": content.model_dump_json()})
+
+    def _put(self, table: Table, key: dict[str, str], values: dict[str, object]) -> None:
+        """Replace a row, or insert it; nobody else writes meanwhile."""
+        changed = self._connection.execute(update(table).filter_by(**key).values(values))
+        if not changed.rowcount:
+            self._connection.execute(insert(table).values({**key, **values}))
+
+
+def _next(before: Workflow | None, name: str, fact: Fact, time_s: float) -> Workflow:
+    """Return a workflow as an event leaves it, be it the first."""
+    if before is not None:
+        return after(before, fact, time_s)
+    if isinstance(fact, Submitted):
+        return submitted(name, time_s, fact)
+    raise ConfigError("no workflow or job has this name", code="unknown-job", value=name)
+
+
+def _columns(view: Workflow) -> dict[str, object]:
+    """Return the row of a workflow, apart from its name."""
+    return {
+        "user": view.user,
+        "priority": view.submission.priority,
+        "submitted_s": view.submitted_s,
+        "ended_s": view.ended_s,
+        "body": view.model_dump_json(),
+    }
+
+
+def _states(inventory: Inventory) -> dict[str, NodeState]:
+    nodes: tuple[System | MemoryXGroup, ...] = (*inventory.systems, *inventory.groups)
+    return {node.name: node.state for node in nodes}
+
+
+def _with_states(inventory: Inventory, states: dict[str, NodeState]) -> Inventory:
+    """Return an inventory with the states of some nodes by name."""
+    return inventory.model_copy(
+        update={
+            "systems": tuple(_in_state(system, states) for system in inventory.systems),
+            "groups": tuple(_in_state(group, states) for group in inventory.groups),
+        }
+    )
+
+
+def _in_state(node: Node, states: dict[str, NodeState]) -> Node:
+    return node.model_copy(update={"state": states.get(node.name, node.state)})

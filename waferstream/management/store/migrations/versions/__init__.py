@@ -1,0 +1,1 @@
+"""Steps from one version of the tables to the next."""
