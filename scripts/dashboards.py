@@ -141,13 +141,18 @@ ML_ADMIN: Rows = {
         Panel(
             "Time of a decision",
             "s",
-            {
-                f"{share:.0%}": f"histogram_quantile({share}, sum by (le) "
-                "(rate(waferstream_decision_seconds_bucket[$__rate_interval])))"
-                for share in (0.5, 0.99)
-            },
+            {"{{quantile}}": "waferstream_decision_seconds"},
+            width=8,
         ),
-        Panel("Events", "cps", {"events": "rate(waferstream_events_total[$__rate_interval])"}),
+        Panel(
+            "Decisions",
+            "cps",
+            {"decisions": "rate(waferstream_decisions_total[$__rate_interval])"},
+            width=8,
+        ),
+        Panel(
+            "Events", "cps", {"events": "rate(waferstream_events_total[$__rate_interval])"}, width=8
+        ),
     ),
 }
 

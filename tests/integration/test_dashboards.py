@@ -12,11 +12,12 @@ import pytest
 
 from scripts.dashboards import DASHBOARDS
 from tests.support.management.prometheus import NEEDS_PROMETHEUS, prometheus
-from waferstream.management.door.metrics import CONTENT_TYPE, Metrics, Numbers
+from waferstream.management.door.metrics import CONTENT_TYPE, exposition
 from waferstream.management.model.telemetry import (
     MANAGEMENT_METRICS,
     WORKFLOW_METRICS,
     Metric,
+    Numbers,
     Sample,
     Telemetry,
 )
@@ -36,20 +37,18 @@ def _numbers() -> Numbers:
     told = Telemetry(samples=tuple(_sample(*each) for each in WORKFLOW_METRICS.items()))
     stalled = Sample(metric="role_seconds_total", value=time.monotonic(), labels=(ROLE, "input"))
     told = told.model_copy(update={"samples": (*told.samples, stalled)})
-    return Numbers([_sample(*each) for each in MANAGEMENT_METRICS.items()], {WORKFLOW: told})
+    of_management = tuple(_sample(*each) for each in MANAGEMENT_METRICS.items())
+    return Numbers(management=of_management, workflows={WORKFLOW: told})
 
 
 @pytest.fixture
 def target() -> Iterator[str]:
-    metrics = Metrics(_numbers)
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            metrics.decision_s.observe(0.001)
             self.send_response(200)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.end_headers()
-            self.wfile.write(metrics.text())
+            self.wfile.write(exposition(_numbers()))
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

@@ -9,7 +9,7 @@ from typing import Any
 from scripts.dashboards import DASHBOARDS, DEPLOY, texts
 from waferstream.management.model.telemetry import MANAGEMENT_METRICS, WORKFLOW_METRICS
 
-KNOWN = {*MANAGEMENT_METRICS, *WORKFLOW_METRICS, "decision_seconds_bucket"}
+KNOWN = {*MANAGEMENT_METRICS, *WORKFLOW_METRICS}
 
 
 def test_files_are_what_the_code_makes() -> None:

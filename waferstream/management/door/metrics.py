@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -14,63 +13,32 @@ from waferstream.management.model.telemetry import (
     MANAGEMENT_METRICS,
     WORKFLOW_METRICS,
     Metric,
+    Numbers,
     Sample,
-    Telemetry,
 )
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-_DECISION_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
-
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
-class Numbers(NamedTuple):
-    """The numbers of a management at a moment, and those of its running workflows by name."""
-
-    management: Iterable[Sample]
-    workflows: Mapping[str, Telemetry]
-
-
-class Metrics:
-    """All numbers of a management, in a registry of its own.
-
-    Those of a workflow are gone as soon as ``look`` does not return it any more.
-
-    Attributes:
-        decision_s: Seconds of this host that decisions of the schedule have taken.
-    """
-
-    def __init__(self, look: Callable[[], Numbers]) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_Numbers(look))
-        self.decision_s = Histogram(
-            "waferstream_decision_seconds",
-            "Time to decide what runs next, of this host.",
-            buckets=_DECISION_S,
-            registry=self._registry,
-        )
-
-    def text(self) -> bytes:
-        """Return all numbers in the text format."""
-        return generate_latest(self._registry)
+def exposition(numbers: Numbers) -> bytes:
+    """Return numbers in the text format of Prometheus."""
+    registry = CollectorRegistry()
+    registry.register(_Collected(numbers))
+    return generate_latest(registry)
 
 
-class _Numbers(Collector):
-    """The families of what is seen at the moment of a collection."""
+class _Collected(Collector):
+    """Numbers as families of metrics."""
 
-    def __init__(self, look: Callable[[], Numbers]) -> None:
-        self._look = look
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
 
     def collect(self) -> Iterator[Family]:
-        numbers = self._look()
-        yield from _families(MANAGEMENT_METRICS, (), [((), numbers.management)])
-        told = [((name,), told.samples) for name, told in numbers.workflows.items()]
+        yield from _families(MANAGEMENT_METRICS, (), [((), self._numbers.management)])
+        told = [((name,), told.samples) for name, told in self._numbers.workflows.items()]
         yield from _families(WORKFLOW_METRICS, ("workflow",), told)
-
-    def describe(self) -> Iterator[Family]:
-        """Name nothing in advance: ``look`` may not be ready at registration."""
-        return iter(())
 
 
 def _families(

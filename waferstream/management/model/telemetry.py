@@ -6,7 +6,7 @@ all of them to Prometheus. A new number is a row of one of the two tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -34,6 +34,10 @@ MANAGEMENT_METRICS: Mapping[str, Metric] = {
     "systems": Metric("Systems of the inventory.", ("state",)),
     "groups": Metric("MemoryX groups of the inventory.", ("state",)),
     "system_busy": Metric("1 while a system belongs to a workflow, else 0.", ("system",)),
+    "decisions_total": Metric("Decisions of the schedule.", kind="counter"),
+    "decision_seconds": Metric(
+        "Time of this host that the newest decisions took, by quantile.", ("quantile",)
+    ),
     "events_total": Metric("Events that have happened.", kind="counter"),
     "expected_start_error_seconds": Metric(
         "Mean distance of expected from real starts, of the workflows that started last."
@@ -87,6 +91,10 @@ class Telemetry(Config):
 
     samples: Annotated[tuple[Sample, ...], Field(max_length=MOST_SAMPLES)] = ()
 
+    def of(self, metric: str) -> Iterator[Sample]:
+        """Return the samples of a metric."""
+        return (sample for sample in self.samples if sample.metric == metric)
+
     @model_validator(mode="after")
     def _is_known(self) -> Self:
         for sample in self.samples:
@@ -96,3 +104,10 @@ class Telemetry(Config):
             if len(sample.labels) != len(metric.labels):
                 raise ValueError(f"labels of {sample.metric} must be {metric.labels}")
         return self
+
+
+class Numbers(Config):
+    """The numbers of a management at a moment, and those of its running workflows by name."""
+
+    management: tuple[Sample, ...] = ()
+    workflows: Mapping[str, Telemetry] = Field(default_factory=dict)
