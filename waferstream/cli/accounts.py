@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from waferstream.core.errors import ConfigError
+from waferstream.core.secrets import digest_of, new_secret
 from waferstream.host.files import json_text
-from waferstream.serving.accounts.keys import NANODOLLARS, Key, RateLimits, digest_of, new_secret
+from waferstream.serving.accounts.keys import NANODOLLARS, PREFIX, Key, RateLimits
 from waferstream.serving.accounts.store import Store, not_open
 
 COMMANDS = ("keys", "usage")
@@ -129,7 +130,7 @@ def _create(store: Store, given: argparse.Namespace) -> dict[str, Any]:
                 f"--{name} must be at least {least}", code="out-of-range", value=value
             )
     paid = None if given.balance is None else _nanodollars(given.balance)
-    secret = new_secret()
+    secret = new_secret(PREFIX)
     key = Key(
         given.name, digest_of(secret), time.time(), RateLimits(**limits),
         given.reserved_tokens_per_s, paid,

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from waferstream.core.bucket import Bucket
 from waferstream.core.errors import RequestRefused
 from waferstream.core.serving import Tier, Usage
-from waferstream.serving.accounts.buckets import MINUTE_S, Bucket, Buckets, Shortage
+from waferstream.serving.accounts.buckets import MINUTE_S, Buckets, Shortage
 from waferstream.serving.accounts.keys import NANODOLLARS, Key
 from waferstream.serving.accounts.prices import Price
 from waferstream.serving.accounts.store import AnswerRow

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Self
 
 from waferstream.core.errors import ConfigError, RequestRefused
+from waferstream.core.secrets import digest_of
 from waferstream.host.locks import locked
 from waferstream.serving.accounts.account import Account
 from waferstream.serving.accounts.buckets import DAY_S
 from waferstream.serving.accounts.callers import KeyCaller
-from waferstream.serving.accounts.keys import Key, digest_of
+from waferstream.serving.accounts.keys import Key
 from waferstream.serving.accounts.prices import Price
 from waferstream.serving.accounts.store import Store, not_open
 from waferstream.serving.accounts.writer import Writer

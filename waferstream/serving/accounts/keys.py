@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from dataclasses import dataclass, field
 
 NANODOLLARS = 10**9
@@ -29,8 +27,7 @@ class Key:
 
     name: str
     digest: str
-    """SHA-256 of its secret, as hexadecimal digits. The secret has 256 random bits, so that no
-    slower hash is needed."""
+    """Of its secret (``waferstream.core.secrets``)."""
     created_s: float
     limits: RateLimits = field(default_factory=RateLimits)
     reserved_tokens_per_s: int = 0
@@ -38,13 +35,3 @@ class Key:
     paid_nanodollars: int | None = None
     """What has been paid for it in advance; None for a key that is billed later."""
     revoked_s: float | None = None
-
-
-def new_secret() -> str:
-    """Return the secret of a new key."""
-    return PREFIX + secrets.token_urlsafe(32)
-
-
-def digest_of(secret: str) -> str:
-    """Return what the store keeps of a secret."""
-    return hashlib.sha256(secret.encode()).hexdigest()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from waferstream.cli.main import main
+from waferstream.core.secrets import digest_of
 from waferstream.core.serving import Usage
-from waferstream.serving.accounts.keys import digest_of
 from waferstream.serving.accounts.store import AnswerRow, Store
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waferstream.serving.accounts.buckets import Bucket, Buckets
+from waferstream.core.bucket import Bucket
+from waferstream.serving.accounts.buckets import Buckets
 from waferstream.serving.accounts.keys import RateLimits
 
 ASKED = st.lists(

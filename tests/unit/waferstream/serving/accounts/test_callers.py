@@ -14,12 +14,13 @@ import pytest
 
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError, RequestRefused
+from waferstream.core.secrets import digest_of
 from waferstream.core.serving import Usage
 from waferstream.serving.accounts import store as store_module
 from waferstream.serving.accounts.account import Demand
 from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.accounts.callers import Bill
-from waferstream.serving.accounts.keys import Key, RateLimits, digest_of
+from waferstream.serving.accounts.keys import Key, RateLimits
 from waferstream.serving.accounts.prices import Price
 from waferstream.serving.accounts.store import Store
 

@@ -12,8 +12,9 @@ import pytest
 
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
+from waferstream.core.secrets import digest_of, new_secret
 from waferstream.core.serving import Usage
-from waferstream.serving.accounts.keys import Key, RateLimits, digest_of, new_secret
+from waferstream.serving.accounts.keys import PREFIX, Key, RateLimits
 from waferstream.serving.accounts.store import AnswerRow, Store
 
 KEY = Key("one", "digest", 1.5, RateLimits(tokens_per_day=7), 3, 10**9)
@@ -43,7 +44,7 @@ def test_keys_come_back_as_they_were(store: Store, file: Path) -> None:
 
 
 def test_file_is_for_its_user_and_has_no_secret(store: Store, file: Path) -> None:
-    secret = new_secret()
+    secret = new_secret(PREFIX)
     store.add(Key("two", digest_of(secret), 2.0))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     files = [each.read_bytes() for each in file.parent.iterdir()]

@@ -19,11 +19,12 @@ from starlette.testclient import TestClient
 
 from tests.support.runs.served_folder import LOCAL
 from waferstream.core.errors import RequestRefused
+from waferstream.core.secrets import digest_of, new_secret
 from waferstream.core.serving import Usage
 from waferstream.serving.accounts import writer
 from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.accounts.callers import Anybody, Bill
-from waferstream.serving.accounts.keys import Key, RateLimits, digest_of, new_secret
+from waferstream.serving.accounts.keys import PREFIX, Key, RateLimits
 from waferstream.serving.accounts.prices import Price
 from waferstream.serving.accounts.store import Store
 from waferstream.serving.answers import Answers
@@ -52,7 +53,7 @@ def client(file: Path, tmp_path: Path, answers: Answers) -> Iterator[TestClient]
 
 def key_of(file: Path, **terms: Any) -> dict[str, str]:
     """Make a key; return the headers of its requests."""
-    secret = new_secret()
+    secret = new_secret(PREFIX)
     with closing(Store(file)) as store:
         assert store.add(replace(KEY, digest=digest_of(secret), **terms))
     return {"authorization": f"Bearer {secret}"}
