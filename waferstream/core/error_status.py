@@ -59,11 +59,17 @@ OF_CODE: Mapping[str, str] = {
     "key-missing": "UNAUTHENTICATED", "key-unknown": "UNAUTHENTICATED",
     "key-revoked": "PERMISSION_DENIED", "host-not-loopback": "PERMISSION_DENIED",
     "tier-not-reserved": "INVALID_ARGUMENT",
+    "token-missing": "UNAUTHENTICATED", "token-unknown": "UNAUTHENTICATED",
+    "management-slow": "DEADLINE_EXCEEDED", "unknown-path": "NOT_FOUND",
+    "too-many-followed": "RESOURCE_EXHAUSTED", "package-too-large": "RESOURCE_EXHAUSTED",
     "rate-limit-exceeded": "RESOURCE_EXHAUSTED", "balance-empty": "RESOURCE_EXHAUSTED",
 }  # fmt: skip
 """The gRPC name by code, where it is not that of the class."""
 
-_HTTP_OF_CODE: Mapping[str, int] = {"balance-empty": 402, "deadline-passed": 408}
+_HTTP_OF_CODE: Mapping[str, int] = {
+    "balance-empty": 402, "deadline-passed": 408, "package-too-large": 413, "body-too-large": 413,
+    "body-of-other-type": 415,
+}  # fmt: skip
 """The status in HTTP by code, where gRPC has no name for the case."""
 
 

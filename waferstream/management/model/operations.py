@@ -152,7 +152,7 @@ class ReadEvents(Operation[list[Event]]):
     """Return the events after a number, in order: of one workflow, or of all."""
 
     name: str = ""
-    after: int = 0
+    after: int = Field(default=0, ge=0, lt=2**63)
     limit: int = Field(default=1000, ge=1, le=10_000)
     result = TypeAdapter(list[Event])
 
