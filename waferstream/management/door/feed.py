@@ -1,0 +1,89 @@
+"""Who follows which workflow, and that something is new there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from waferstream.core.errors import RequestRefused, WaferStreamError
+from waferstream.management.model.event import Event
+
+log = logging.getLogger("waferstream")
+
+LOOK_S = 0.1
+"""Between two looks at the number of the newest event, which are one for all followers."""
+
+MOST_FOLLOWED = 256
+"""What one caller may follow at a time."""
+
+_AGAIN_S = 2.0  # after the store has failed
+
+
+class Feed:
+    """Wakes followers when something is new.
+
+    Args:
+        newest_event: Returns the number of the newest event.
+        events_after: Returns the next events after a number.
+    """
+
+    def __init__(
+        self,
+        newest_event: Callable[[], Awaitable[int]],
+        events_after: Callable[[int], Awaitable[list[Event]]],
+    ) -> None:
+        self._newest_event, self._events_after = newest_event, events_after
+        self._listening: dict[str, set[asyncio.Event]] = {}
+        self._followed: Counter[str] = Counter()
+
+    @contextmanager
+    def listening(self, user: str, workflow: str) -> Iterator[asyncio.Event]:
+        """Yield what is set when a workflow has a new event; any workflow, if none is named.
+
+        Raises:
+            RequestRefused: The user follows too much.
+        """
+        if self._followed[user] >= MOST_FOLLOWED:
+            raise RequestRefused(
+                "a user follows a limited number of workflows at a time",
+                code="too-many-followed",
+                where=user,
+                rule=f"at most {MOST_FOLLOWED}",
+                remedy="end a command that follows",
+            )
+        news = asyncio.Event()
+        self._followed[user] += 1
+        self._listening.setdefault(workflow, set()).add(news)
+        try:
+            yield news
+        finally:
+            self._followed -= Counter({user: 1})
+            self._listening[workflow].discard(news)
+            if not self._listening[workflow]:
+                del self._listening[workflow]
+
+    async def run(self) -> None:
+        """Look for events until it is cancelled."""
+        newest = -1
+        while True:
+            try:
+                newest = await self._look(newest)
+                await asyncio.sleep(LOOK_S)
+            except WaferStreamError as error:
+                log.warning("Followers wait: %s", error)
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _look(self, seen: int) -> int:
+        """Wake those for whom something is new; return the number of the newest event."""
+        newest = await self._newest_event()
+        if seen < 0:
+            return newest
+        while seen < newest and (events := await self._events_after(seen)):
+            for name in {"", *(event.workflow for event in events)}:
+                for news in self._listening.get(name, ()):
+                    news.set()
+            seen = events[-1].number
+        return newest
