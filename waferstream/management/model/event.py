@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Tag
 
-from waferstream.core.config import Config
+from waferstream.core.config import Record
 from waferstream.management.model.job import Condition, Job, Kind, Phase
 from waferstream.management.model.workflow import (
     Aim,
@@ -26,7 +26,7 @@ Changes = Mapping[str, object]
 """Fields of a workflow with other values."""
 
 
-class Submitted(Config):
+class Submitted(Record):
     """A user has submitted a workflow; the first of its events."""
 
     kind: Literal["submitted"] = "submitted"
@@ -38,7 +38,7 @@ class Submitted(Config):
         return {}
 
 
-class JobCreated(Config):
+class JobCreated(Record):
     """The program of a workflow has begun a job."""
 
     kind: Literal["job created"] = "job created"
@@ -53,7 +53,7 @@ class JobCreated(Config):
         return {"jobs": (*workflow.jobs, job)}
 
 
-class JobMoved(Config):
+class JobMoved(Record):
     """A job has reached a phase, or has another reason to wait."""
 
     kind: Literal["job moved"] = "job moved"
@@ -70,7 +70,7 @@ class JobMoved(Config):
         return {"jobs": jobs}
 
 
-class Waits(Config):
+class Waits(Record):
     """The workflow waits for another reason than before."""
 
     kind: Literal["waits"] = "waits"
@@ -81,7 +81,7 @@ class Waits(Config):
         return {"reason": self.reason}
 
 
-class CompileStarted(Config):
+class CompileStarted(Record):
     """A process compiles while the workflow waits for systems."""
 
     kind: Literal["compile started"] = "compile started"
@@ -91,7 +91,7 @@ class CompileStarted(Config):
         return {"stage": Stage.COMPILING, "attempt": workflow.attempt + 1}
 
 
-class Placed(Config):
+class Placed(Record):
     """The workflow has systems and a MemoryX group, and its process starts."""
 
     kind: Literal["placed"] = "placed"
@@ -110,7 +110,7 @@ class Placed(Config):
         }
 
 
-class Asked(Config):
+class Asked(Record):
     """The process of the workflow is asked to save and to end."""
 
     kind: Literal["asked"] = "asked"
@@ -122,7 +122,7 @@ class Asked(Config):
         return {"stage": Stage.ENDING, "aim": self.aim, "next_csx": self.next_csx}
 
 
-class Released(Config):
+class Released(Record):
     """The process has ended before its run has; the workflow waits again."""
 
     kind: Literal["released"] = "released"
@@ -133,7 +133,7 @@ class Released(Config):
         return {"stage": Stage.WAITING, "reason": self.reason, **_released(workflow, time_s)}
 
 
-class Predicted(Config):
+class Predicted(Record):
     """A compile has said how long the run takes."""
 
     kind: Literal["predicted"] = "predicted"
@@ -144,7 +144,7 @@ class Predicted(Config):
         return {"prediction": self.prediction}
 
 
-class Progressed(Config):
+class Progressed(Record):
     """A run has got further."""
 
     kind: Literal["progressed"] = "progressed"
@@ -155,7 +155,7 @@ class Progressed(Config):
         return {"progress": self.progress}
 
 
-class Labelled(Config):
+class Labelled(Record):
     """Labels were set; those with null were removed."""
 
     kind: Literal["labelled"] = "labelled"
@@ -168,7 +168,7 @@ class Labelled(Config):
         return _resubmitted(workflow, labels=kept)
 
 
-class Prioritized(Config):
+class Prioritized(Record):
     """The priority was changed."""
 
     kind: Literal["prioritized"] = "prioritized"
@@ -179,7 +179,7 @@ class Prioritized(Config):
         return _resubmitted(workflow, priority=self.priority)
 
 
-class Detached(Config):
+class Detached(Record):
     """The client has left; the workflow goes on."""
 
     kind: Literal["detached"] = "detached"
@@ -189,7 +189,7 @@ class Detached(Config):
         return _resubmitted(workflow, is_detached=True)
 
 
-class Ended(Config):
+class Ended(Record):
     """The workflow has ended, and holds nothing any more."""
 
     kind: Literal["ended"] = "ended"
@@ -232,7 +232,7 @@ Fact = Annotated[
 """What an event says."""
 
 
-class Event(Config):
+class Event(Record):
     """One thing that has happened."""
 
     number: int

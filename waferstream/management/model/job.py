@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from waferstream.core.config import Config
+from waferstream.core.config import Record
 
 Kind = Literal["compile", "execute"]
 
@@ -43,7 +43,7 @@ class Phase(StrEnum):
         return self in (Phase.SCHEDULED, Phase.INITIALIZING, Phase.RUNNING, Phase.FAILING)
 
 
-class Condition(Config):
+class Condition(Record):
     """A phase that a job has reached, and why."""
 
     phase: Phase
@@ -53,7 +53,7 @@ class Condition(Config):
     message: str = ""
 
 
-class Job(Config):
+class Job(Record):
     """A job of a workflow."""
 
     name: str

@@ -8,12 +8,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from waferstream.core.config import Config
+from waferstream.core.config import Record
 from waferstream.management.model.inventory import DEFAULT_SESSION, MOST_SYSTEMS, SystemKind
 from waferstream.management.model.job import PRIORITIES, Job, Phase
 
 
-class Process(Config):
+class Process(Record):
     """The process that runs an embedded workflow."""
 
     host: str
@@ -22,7 +22,7 @@ class Process(Config):
     """Start of the process, which tells it from a later one with the same number."""
 
 
-class Submission(Config):
+class Submission(Record):
     """What a user asks for.
 
     A workflow without ``words`` is embedded: its program runs already, in ``process``.
@@ -38,8 +38,8 @@ class Submission(Config):
     """Packages for pip, which are installed beside those of the appliance."""
 
     process: Process | None = None
-    num_csx: int = Field(default=1, ge=1, le=MOST_SYSTEMS)
-    min_num_csx: int | None = Field(default=None, ge=1, le=MOST_SYSTEMS)
+    num_csx: int = Field(default=1, ge=1, le=MOST_SYSTEMS, strict=True)
+    min_num_csx: int | None = Field(default=None, ge=1, le=MOST_SYSTEMS, strict=True)
     """The least number of systems that the job runs on; None: it does not breathe."""
 
     system: SystemKind | None = None
@@ -49,9 +49,9 @@ class Submission(Config):
     """Number and kind of the systems, such as ``4 x CS-2``, as lists show it."""
 
     session: str = DEFAULT_SESSION
-    priority: int = Field(default=PRIORITIES["p2"], ge=0, le=399)
+    priority: int = Field(default=PRIORITIES["p2"], ge=0, le=399, strict=True)
     labels: Mapping[str, str] = Field(default_factory=dict)
-    limit_s: float | None = Field(default=None, gt=0)
+    limit_s: float | None = Field(default=None, gt=0, strict=True)
     """End the workflow so long after its start; the time in the queue does not count."""
 
     is_service: bool = False
@@ -86,14 +86,14 @@ Aim = Literal["resize", "pause", "cancel"]
 """What a running workflow is asked to end for."""
 
 
-class Placement(Config):
+class Placement(Record):
     """The systems and the MemoryX group that a workflow holds."""
 
     systems: tuple[str, ...]
     group: str
 
 
-class Prediction(Config):
+class Prediction(Record):
     """How long the whole run takes on the emulated machine."""
 
     seconds: Mapping[int, float]
@@ -103,7 +103,7 @@ class Prediction(Config):
     """The relative error of these times on the real machine (docs/fidelity.md)."""
 
 
-class Progress(Config):
+class Progress(Record):
     """How far a run is."""
 
     step: int = Field(ge=0)
@@ -115,7 +115,7 @@ class Progress(Config):
     """Wall-clock seconds until the run ends on the systems that it has."""
 
 
-class Workflow(Config):
+class Workflow(Record):
     """A workflow as it is stored: what follows from its events so far."""
 
     name: str

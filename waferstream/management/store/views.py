@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Connection, Table, select
 
-from waferstream.core.config import Config
+from waferstream.core.config import Record
 from waferstream.core.errors import ConfigError
 from waferstream.management.model.event import Event, Fact
 from waferstream.management.model.inventory import Inventory, Session
@@ -16,7 +16,7 @@ from waferstream.management.model.operations import Caller
 from waferstream.management.model.workflow import Workflow
 from waferstream.management.store import tables
 
-Body = TypeVar("Body", bound=Config)
+Body = TypeVar("Body", bound=Record)
 
 INVENTORY = "inventory"
 """The setting with what the appliance has."""
