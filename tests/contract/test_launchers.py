@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.host.ray_head import ray_head
 from waferstream.management.launch.launcher import Ended, Launch, Launcher, Running
 from waferstream.management.launch.process import ProcessLauncher
 
@@ -27,11 +28,25 @@ STAYS = SAVES.replace("sys.exit(4)", "").replace(
 )
 
 
-@pytest.fixture(scope="module")
-def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+@pytest.fixture(
+    scope="module",
+    params=[
+        "process",
+        pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(300)]),
+    ],
+)
+def make(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Make]:
     """What a management makes when it starts: the launcher of the launches there are."""
-    kept = tmp_path_factory.mktemp("launches")
-    return lambda: ProcessLauncher(kept)
+    if request.param == "process":
+        kept = tmp_path_factory.mktemp("launches")
+        yield lambda: ProcessLauncher(kept)
+        return
+    from waferstream.management.launch.ray import RayLauncher
+
+    with ray_head(2) as address:
+        yield lambda: RayLauncher(address)
 
 
 @pytest.fixture
