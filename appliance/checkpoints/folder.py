@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import AwareDatetime, NonNegativeInt
@@ -146,13 +147,16 @@ class CheckpointFolder:
         """Return the number of the checkpoint that was saved last, 0 if there is none."""
         return max((entry.number for entry in self.entries()), default=0)
 
-    def newest(self, after: int | None = None) -> Path | None:
+    def newest(
+        self, after: int | None = None, among: Callable[[Mapping[str, Any]], bool] | None = None
+    ) -> Path | None:
         """Return the newest good checkpoint; skip damaged and NaN ones with a warning.
 
         Every byte of it is checked, so that a run does not start from it and fail later.
 
         Args:
             after: Leave out those up to this number.
+            among: Says by its states, without tensors, whether a checkpoint is looked at.
         """
         for entry in reversed(self.entries()):
             if after is not None and entry.number <= after:
@@ -160,6 +164,8 @@ class CheckpointFolder:
             path = self.path / entry.file
             try:
                 reader = Reader(path)
+                if among is not None and not among(reader.objects):
+                    continue
                 reader.verify()
             except CheckpointError as error:
                 log.warning("Skipping checkpoint %s: %s", path, error)
@@ -169,6 +175,14 @@ class CheckpointFolder:
             names = ", ".join(reader.not_finite[:_NUM_SHOWN])
             log.warning("Skipping checkpoint %s: NaN or infinity in %s", path, names)
         return None
+
+    def remove(self, among: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Remove checkpoints of which a function says so by their states; damaged ones stay."""
+        for entry in self.entries():
+            path = self.path / entry.file
+            with suppress(CheckpointError):
+                if among(Reader(path).objects):
+                    path.unlink()
 
     def _name(self, step: int, now: datetime) -> Path:
         """Return a path that does not exist: the plain one, or one with the time appended."""

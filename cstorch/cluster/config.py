@@ -31,6 +31,10 @@ class ClusterConfig(Config):
     num_csx: PositiveInt = 1
     """CS systems for the job."""
 
+    cut_for_csx: PositiveInt = 1
+    """Systems that each batch is cut for, where they are more than ``num_csx``: a run that goes on
+    with fewer systems so has the micro-batches, and the weights, that it has on all."""
+
     max_wgt_servers: int = Field(default=0, ge=0, le=MOST_SERVERS)
     """Weight servers; 0 takes the number that cluster.yaml gives."""
 
@@ -62,6 +66,11 @@ class ClusterConfig(Config):
     def trace_limit(self) -> int:
         """Most activities of each clock that are recorded; 0 if none are."""
         return self.record_limit if self.record else 0
+
+    @property
+    def cut_csx(self) -> int:
+        """The systems that each batch is cut for."""
+        return max(self.num_csx, self.cut_for_csx)
 
     @property
     def machine_name(self) -> str:

@@ -53,7 +53,7 @@ def recorded_size(session: Session, tensors: Sequence[torch.Tensor]) -> tuple[in
     size is taken because the first one does not fit. Nothing follows from a single group of
     samples. Raises ConfigError where the batch cannot be cut as the policy asks.
     """
-    policy, num_csx = flags.csx.performance.policy, session.settings.cluster_config.num_csx
+    policy, num_csx = flags.csx.performance.policy, session.settings.cluster_config.cut_csx
     batch_size, group = tensors[0].shape[0], group_of_samples(model_of(session))
     if policy.range is not None:
         explored_sizes(batch_size, policy.range, num_csx, group)
@@ -93,7 +93,7 @@ def first_cut(session: Session, batch_size: int, compile_at: CompileAt, loading:
 
     Raises ConfigError where the batch cannot be cut as the policy asks.
     """
-    policy, num_csx = flags.csx.performance.policy, session.settings.cluster_config.num_csx
+    policy, num_csx = flags.csx.performance.policy, session.settings.cluster_config.cut_csx
     if policy.range is None:
         size = policy.size(batch_size, num_csx)
     else:
@@ -119,8 +119,8 @@ def fit_to_wafer(session: Session, program: Program) -> Fit:
     largest = largest_with_recompute(program, wafer)
     if policy.depends_on_wafer and 0 < largest < cut.size:
         log.info("Micro-batches of %d samples do not fit a %s", cut.size, wafer.name)
-        size = policy.size(cut.batch_size, config.num_csx, largest)
-        cut = _of_whole_groups(session, Cut.of(cut.batch_size, size, config.num_csx))
+        size = policy.size(cut.batch_size, config.cut_csx, largest)
+        cut = _of_whole_groups(session, Cut.of(cut.batch_size, size, config.cut_csx))
     sram_plan = plan_sram(replace(program, micro_batch_size=cut.size), wafer)
     layers = tuple(program.segments[index].layer for index in sram_plan.recomputed)
     if layers:

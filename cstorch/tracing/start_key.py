@@ -64,7 +64,7 @@ def start_key(session: Session, model: nn.Module, call: Call, forward: Forward) 
         (VERSION, torch.__version__, sys.version),
         (forward.identity, call.function.__qualname__, bool(while_traced)),
         (stream_precision(model), flags.amp, flags.csx.model_dump(exclude=_WITHOUT_EFFECT)),
-        (flags.csx.performance.policy.systems_key(batch_size, config.num_csx), system),
+        (flags.csx.performance.policy.systems_key(batch_size, config.cut_csx), system),
         (call.structure, [outline(leaf) for leaf in call.leaves]),
         (list(outlines(model)), values),
     )

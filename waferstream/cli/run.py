@@ -168,6 +168,7 @@ def _run_phases(
 
     log_to_terminal(phases[0].trainer.init.logging.log_level)
     with spinning("Loading PyTorch (3 to 10 s)"):
+        from waferstream.training.launch import Launch  # noqa: PLC0415
         from waferstream.training.session import run_session  # noqa: PLC0415
 
     summaries = []
@@ -177,8 +178,9 @@ def _run_phases(
         if len(phases) > 1:
             log.info("Phase %d of %d", number, len(phases))
             trace = trace and trace.of_phase(number)
+        launch = Launch.of_environment(number, len(phases))
         summaries.append(
-            run_session(params, arguments.mode, cluster, trace, arguments.faults, command)
+            run_session(params, arguments.mode, cluster, trace, arguments.faults, command, launch)
         )
     return summaries
 

@@ -6,7 +6,7 @@ Steps count from 1; an action that is due at step s happens after step s.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from waferstream.config.sections.init import LoopConfig
 from waferstream.core.errors import ConfigError
@@ -30,9 +30,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Steps of a run and their actions, from ``start`` (already done) exclusive to ``end``."""
+    """Steps of a run and their actions, from ``start`` (already done) exclusive to ``end``.
+
+    Those up to ``done`` were done by an earlier launch of the same run.
+    """
 
     start: int
+    done: int
     end: int
     stages: tuple[Stage, ...]
     log_steps: frozenset[int]
@@ -47,24 +51,28 @@ def plan_run(
     log_every: int,
     checkpoint_every: int,
     evaluates: bool,
+    done: int | None = None,
 ) -> RunPlan:
-    """Lay out a run that continues after step ``start``.
+    """Lay out a run that began after step ``start``, and that goes on after step ``done``.
 
-    Values are logged after the run's first step, after every multiple of ``log_every``, and at the
+    Values are logged after the first step, after every multiple of ``log_every``, and at the
     end of each stage; checkpoints are written after multiples of ``checkpoint_every`` (0: never)
-    and after the last step.
+    and after the last step. An evaluation after step ``done`` is due: whoever was ended in it, or
+    before it, has saved that step.
     """
+    done = start if done is None else done
     end = run_end(loop, start, steps_in_epoch)
-    due = range(start + 1, end + 1)
+    due = range(done + 1, end + 1)
     saved = {step for step in due if step % checkpoint_every == 0} if checkpoint_every else set()
     if checkpoint_every:
         saved.add(end)
     every = _eval_interval(loop, end - start) if evaluates else 0
-    stages = tuple(_stages(start, end, every))
+    stages = tuple(_left(_stages(start, end, every), done))
     logged = {step for step in due if step % log_every == 0}
-    logged |= {start + 1, *(stage.last for stage in stages)}
+    logged |= {done + 1, *(stage.last for stage in stages)}
     return RunPlan(
         start=start,
+        done=done,
         end=end,
         stages=stages,
         log_steps=frozenset(logged & set(due)),
@@ -108,3 +116,10 @@ def _stages(start: int, end: int, every: int) -> Iterator[Stage]:
         last = min(end, first + every - 1) if every else end
         yield Stage(first, last, evaluates=bool(every))
         first = last + 1
+
+
+def _left(stages: Iterator[Stage], done: int) -> Iterator[Stage]:
+    """Yield what is left of stages after a step; an evaluation alone is a stage without steps."""
+    for stage in stages:
+        if stage.last > done or (stage.evaluates and stage.last == done):
+            yield replace(stage, first=max(stage.first, done + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from waferstream.core.config import validate
 from waferstream.core.roles.installation import Installation
 from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
+from waferstream.training.launch import Launch
 from waferstream.training.observers.events import Events
 from waferstream.training.observers.history import History, Recorder
 from waferstream.training.observers.observer import Observer
@@ -39,6 +41,7 @@ def run_session(
     trace: TraceRequest | None = None,
     faults: Sequence[str] = (),
     command: str = "",
+    launch: Launch | None = None,
 ) -> RunSummary:
     """Train or evaluate, write the results, print ``Weights SHA-256: <hex>``.
 
@@ -49,6 +52,7 @@ def run_session(
         trace: The Perfetto trace of emulated and measured time to write.
         faults: Further faults (see appliance.faults.plan), as a user writes them.
         command: The command line, for the log of the run.
+        launch: The launch of a workflow that the run is; None where nobody manages it.
 
     Returns:
         The summary, which is also in the folder of the run unless that had nothing to do.
@@ -61,9 +65,10 @@ def run_session(
     torch.set_num_threads(1)  # the cores belong to the cluster
     model_dir = params.trainer.init.model_dir
     outputs = model_dir if mode in _TRAINING else writable_or_temporary(model_dir)
-    with RunFolder(outputs, command) as folder:
+    with RunFolder(outputs, command, launch.folder_name if launch else None) as folder:
         machine = _with_role_logs(cluster or ClusterSpec(), params, folder)
-        session = _Session(params, mode, _with_faults(machine, faults, model_dir), folder)
+        machine = _with_faults(machine, faults, model_dir)
+        session = _Session(params, mode, machine, folder, launch)
         try:
             return session.run(trace, command)
         finally:  # also when files about the run cannot be written any more
@@ -73,7 +78,15 @@ def run_session(
 class _Session:
     """One run of a configuration, from its claim on the folder of the model to its results."""
 
-    def __init__(self, params: Params, mode: Mode, cluster: ClusterSpec, folder: RunFolder) -> None:
+    def __init__(
+        self,
+        params: Params,
+        mode: Mode,
+        cluster: ClusterSpec,
+        folder: RunFolder,
+        launch: Launch | None,
+    ) -> None:
+        self._launch = launch
         self._params = params
         self._mode = mode
         self._cluster = cluster
@@ -97,6 +110,8 @@ class _Session:
             self._params, self._cluster, self._mode, trainer.model, outcome, self._history, session
         )
         if outcome.has_steps:
+            if self._launch is not None:
+                summary = replace(summary, **vars(self._losses.recorded(summary.first_step)))
             self._write(summary, session.execution.training, command)
         else:
             self._folder.discard()
@@ -125,7 +140,13 @@ class _Session:
     def _backend(self, stack: ExitStack, trace: TraceRequest | None) -> Backend:
         """Make the backend; it ends with the stack, and its jobs are written then."""
         folder = self._folder
-        backend = make_backend(self._params, self._cluster, trace, folder.model_dir / COMPILED)
+        backend = make_backend(
+            self._params,
+            self._cluster,
+            trace,
+            folder.model_dir / COMPILED,
+            self._launch.num_csx if self._launch else 1,
+        )
         backend.artifact_dir = folder.path
         stack.callback(lambda: folder.save_jobs(backend.session.execution.jobs))
         stack.callback(backend.shutdown)
@@ -138,7 +159,7 @@ class _Session:
         observers: Sequence[Observer] = (self._history, recorder, *configured)
         for observer in observers:
             stack.enter_context(closing(observer))
-        trainer = Trainer(self._params, backend, observers)
+        trainer = Trainer(self._params, backend, observers, self._launch)
         for logger in trainer.loggers:
             stack.enter_context(closing(logger))
         return trainer

@@ -37,6 +37,7 @@ from waferstream.training.checkpoints.provenance import record_of
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
+from waferstream.training.launch import Launch
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers.listeners import listening, make_input_logs, make_listeners
 from waferstream.training.observers.logger import Logger
@@ -71,12 +72,19 @@ class Outcome:
 class Trainer:
     """Run of one configuration on one backend."""
 
-    def __init__(self, params: Params, backend: Backend, observers: Sequence[Observer]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        backend: Backend,
+        observers: Sequence[Observer],
+        launch: Launch | None = None,
+    ) -> None:
         self._trainer = params.trainer
         self._init: InitConfig = params.trainer.init
         self.backend = backend
         """The backend that trains."""
         self.session = backend.session
+        self._launch = launch if backend.session.settings.is_e2e_execution else None
         self._folder = CheckpointFolder(
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
@@ -114,7 +122,8 @@ class Trainer:
         assert fit is not None, "checked"
         self._folder.prepare()
         self._record = record_of(self._init, self.model, fit.train_dataloader)
-        self._restorer.start_from(fit.ckpt_path, self._record)
+        if self._launch is None or not self._restorer.go_on_with(self._launch):
+            self._restorer.start_from(fit.ckpt_path, self._record)
         loader = make_loader(
             self._init, fit.train_dataloader, "train", "trainer.fit.train_dataloader"
         )
@@ -122,17 +131,20 @@ class Trainer:
             fit.val_dataloader if evaluates else (), "trainer.fit.val_dataloader"
         )
         plan = self._plan(loader, bool(evaluations))
-        if not plan.stages:
+        if not plan.stages or self._restorer.is_run_over:
             return self._nothing_left(plan)
         loop = self._make_loop(loader, plan)
         listeners = make_listeners(self._init, self._observers)
-        with self._saver, self._fitting(loader, evaluations):
+        with self._saver, loop.giving_grace(), self._fitting(loader, evaluations):
             for number, stage in enumerate(plan.stages):
-                about = (self, self.model)
-                with scoped_flags(self._init, "train"), listening(listeners):
-                    self._callbacks.call("on_train_start", *about, loader, self._init.loop, number)
-                    loop.train(stage, self._profiler)
-                    self._callbacks.call("on_train_end", *about, self._init.loop, number)
+                if stage:
+                    about = (self, self.model)
+                    with scoped_flags(self._init, "train"), listening(listeners):
+                        self._callbacks.call(
+                            "on_train_start", *about, loader, self._init.loop, number
+                        )
+                        loop.train(stage, self._profiler)
+                        self._callbacks.call("on_train_end", *about, self._init.loop, number)
                 if stage.evaluates:
                     with loop.saving_when_asked(stage) as is_ending:
                         self._evaluator.evaluate_all(evaluations, is_ending)
@@ -143,7 +155,7 @@ class Trainer:
             log.info("Steps that were not finite: %d", self._not_finite.num_steps)
         log.info(Milestone.TRAINED)
         unwritten = self._saver.unwritten
-        return Outcome(plan.start + 1, plan.end, digest, self._checkpoint, unwritten)
+        return Outcome(plan.start + 1, plan.end, digest, self._kept_checkpoint(), unwritten)
 
     @property
     def global_step(self) -> int:
@@ -168,9 +180,11 @@ class Trainer:
 
     def _plan(self, loader: DataLoader, evaluates: bool) -> RunPlan:
         """Plan the steps from the checkpoint that was restored."""
+        done, start = self.session.global_step, self._restorer.run_start
         return plan_run(
             self._init.loop,
-            start=self.session.global_step,
+            start=done if start is None else start,
+            done=done,
             steps_in_epoch=length_of(loader),
             log_every=self._init.logging.log_steps,
             checkpoint_every=self._init.checkpoint.steps or 0,
@@ -190,7 +204,9 @@ class Trainer:
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, self._rate(), self._observers, logs_scale)
         work = Work(loader, step, plan, reporter, self.schedulers, self._scaler, self._record)
-        return TrainingLoop(self._run, self._saver, self._restorer, self._not_finite, work)
+        return TrainingLoop(
+            self._run, self._saver, self._restorer, self._not_finite, work, self._launch
+        )
 
     def _log_sparsity(self, optimizer: Optimizer) -> None:
         """Let the callback ``LogSparsity`` see the shares of zeros after activation steps."""
@@ -289,13 +305,24 @@ class Trainer:
 
     def _nothing_left(self, plan: RunPlan) -> Outcome:
         """Report that the checkpoint is at the last step, with the digest of its weights."""
-        log.info("Nothing left to train: %s is at step %d", self._checkpoint, plan.start)
+        log.info("Nothing left to train: %s is at step %d", self._checkpoint, plan.done)
         if self._checkpoint is None:
-            return Outcome(plan.start + 1, plan.start, None, None)
+            return Outcome(plan.done + 1, plan.done, None, None)
         reader = Reader(self._checkpoint)
         names = [name for name, _ in self.model.named_parameters()]  # no buffers, none twice
-        masters = ((name, reader[f"model.{name}"]) for name in names)
-        return Outcome(plan.start + 1, plan.start, weights_digest(masters), self._checkpoint)
+        digest = weights_digest((name, reader[f"model.{name}"]) for name in names)
+        first = 1 + (plan.done if self._restorer.is_run_over else plan.start)
+        return Outcome(first, plan.done, digest, self._kept_checkpoint())
+
+    def _kept_checkpoint(self) -> Path | None:
+        """Return the newest checkpoint of a run that ends.
+
+        Those that only the ends of earlier launches have left are removed.
+        """
+        if self._launch is not None:
+            self._folder.remove(self._launch.has_paused)
+        path = self._checkpoint
+        return path if path and path.exists() else None
 
     def _evaluated(self) -> Outcome:
         step = self.session.global_step

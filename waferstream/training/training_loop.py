@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,10 +16,12 @@ from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES
 from waferstream.core.errors import NotFiniteStepError
-from waferstream.host.interrupts import Grace
+from waferstream.host.interrupts import Grace, end_quietly
 from waferstream.training.checkpoints.provenance import STATE
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
+from waferstream.training.launch import STATE as WORKFLOW
+from waferstream.training.launch import Launch
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers.observer import TrainingReporter
 from waferstream.training.run import Run
@@ -52,6 +54,7 @@ class TrainingLoop:
         restorer: Takes it back to one.
         not_finite: What it does about steps that are not finite.
         work: What it trains.
+        launch: The launch of a workflow that the run is; None where nobody manages it.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class TrainingLoop:
         restorer: Restorer,
         not_finite: NotFiniteRule,
         work: Work,
+        launch: Launch | None = None,
     ) -> None:
         self._run = run
         self._init = run.init
@@ -68,6 +72,24 @@ class TrainingLoop:
         self._restorer = restorer
         self._not_finite = not_finite
         self._work = work
+        self._launch = launch
+        seconds = self._init.checkpoint.grace_s
+        self._grace = Grace(seconds, partial(_warn_of_grace, seconds))
+        self._saves_when_ended = bool(work.plan.checkpoint_steps) or launch is not None
+        self._completes = launch is not None and launch.is_last_phase
+
+    @contextmanager
+    def giving_grace(self) -> Iterator[None]:
+        """Let a signal in the block, which trains all stages, end it after a checkpoint.
+
+        A workflow that has nothing left to compute is not ended any more.
+        """
+        with self._grace.given():
+            yield
+        if self._completes:
+            end_quietly(self._init.checkpoint.grace_s)
+        else:
+            self._grace.end()
 
     def train(self, stage: Stage, profiler: Profiler) -> None:
         """Train all steps of a stage; go back as often as a step is not finite, if asked for.
@@ -116,38 +138,39 @@ class TrainingLoop:
             checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
         )
         executor.profiler = profiler
-        grace = self._grace()
-        if plan.checkpoint_steps:
-            executor.is_ending = lambda: grace.is_asked
+        if self._saves_when_ended:
+            executor.is_ending = self._is_asked
 
         @cstorch.step_closure
         def report(_loss: object, position: int) -> None:
+            is_asked = self._is_asked()
             self._not_finite.take(executor.results)
-            self._work.reporter.take(executor.results, stage, position)
+            self._work.reporter.take(executor.results, stage, position, is_last=is_asked)
             self._saver.check()
-            grace.begin()
-            if grace.is_asked and not executor.is_checkpoint_step:
+            if self._saves_when_ended:
+                self._grace.begin()
+            if is_asked and not executor.is_checkpoint_step:
                 save_now()
 
         def save_now() -> None:
-            self._save(self._objects(stage.first + executor.iteration))
-            grace.end()
+            step = stage.first + executor.iteration
+            self._save(self._objects(step))
+            if not self._completes or step < plan.end or stage.evaluates:
+                self._grace.end()
 
         save = cstorch.checkpoint_closure(save_now)
         initial = self._objects(plan.start) if self._saves_initially else {}
 
         about = self._run.about
-        with grace.given() if plan.checkpoint_steps else nullcontext():
-            for index, batch in enumerate(executor):
-                self._run.callbacks.call("on_train_batch_start", *about, batch, index)
-                loss = self._work.step(batch)  # the first call installs the program
-                if self._saves_initially:
-                    self._save(initial)
-                report(loss, loss.position)  # closures run when the step is done
-                outputs = {"loss": loss}
-                self._run.callbacks.call("on_train_batch_end", *about, outputs, batch, index)
-                save()
-        grace.end()
+        for index, batch in enumerate(executor):
+            self._run.callbacks.call("on_train_batch_start", *about, batch, index)
+            loss = self._work.step(batch)  # the first call installs the program
+            if self._saves_initially:
+                self._save(initial)
+            report(loss, loss.position)  # closures run when the step is done
+            outputs = {"loss": loss}
+            self._run.callbacks.call("on_train_batch_end", *about, outputs, batch, index)
+            save()
 
     @contextmanager
     def saving_when_asked(self, stage: Stage) -> Iterator[Callable[[], bool] | None]:
@@ -156,20 +179,17 @@ class TrainingLoop:
         Yields:
             What says whether a signal has arrived; None where the run saves nothing.
         """
-        if not self._work.plan.checkpoint_steps:
+        if not self._saves_when_ended:
             yield None
             return
-        grace = self._grace()
-        with grace.given():
-            grace.begin()
-            yield lambda: grace.is_asked
-            if grace.is_asked and stage.last not in self._work.plan.checkpoint_steps:
-                self._save(self._objects(stage.last))
-        grace.end()
+        yield self._is_asked
+        if self._is_asked() and stage.last not in self._work.plan.checkpoint_steps:
+            self._save(self._objects(stage.last))
+        self._grace.end()
 
-    def _grace(self) -> Grace:
-        seconds = self._init.checkpoint.grace_s
-        return Grace(seconds, partial(_warn_of_grace, seconds))
+    def _is_asked(self) -> bool:
+        """Return whether a signal has asked for the end of the run, which is to be saved."""
+        return self._grace.is_asked
 
     @property
     def _saves_initially(self) -> bool:
@@ -199,6 +219,9 @@ class TrainingLoop:
         }
         if work.scaler.dynamic:
             objects["grad_scaler"] = work.scaler.state_dict()
+        if self._launch is not None:
+            is_planned = step in work.plan.checkpoint_steps
+            objects[WORKFLOW] = self._launch.state(work.plan.start, is_planned=is_planned)
         return objects
 
 

@@ -11,14 +11,16 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import from_json, to_json
 
 from waferstream.host.files import naming, open_regular
-from waferstream.reports.run.summary import Loss
+from waferstream.reports.run.summary import Evaluation, Loss, Rates
 
 HISTORY_NAME = "history.jsonl"
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,15 @@ class Curves:
 
     train: tuple[Loss, ...] = ()
     evaluation: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What all launches of one run have recorded; fields as of ``RunSummary``."""
+
+    train: tuple[Loss, ...]
+    eval: tuple[Evaluation, ...]
+    rates: tuple[Rates, ...]
 
 
 class HistoryFile:
@@ -69,6 +80,29 @@ class HistoryFile:
                 evaluation[step] = float(line["eval_loss"])
         return Curves(tuple(train.items()), tuple(sorted(evaluation.items())))
 
+    def recorded(self, first_step: int) -> Recorded:
+        """Return what the launches of the newest run have recorded, from its first step on."""
+        train: dict[int, float] = {}
+        evaluations: list[Evaluation] = []
+        rates: dict[int, tuple[float, float]] = {}
+        for line in self._lines():
+            match line:
+                case {"run": _}:  # which may repeat the evaluation that the one before was ended in
+                    newest = max(train, default=0)
+                    evaluations = [each for each in evaluations if each[0] < newest]
+                case {"step": int(step), "loss": loss} if step >= first_step:
+                    if next(reversed(train), 0) >= step:  # a run that goes back
+                        train, rates = _before(train, step), _before(rates, step)
+                        evaluations = [each for each in evaluations if each[0] < step]
+                    train[step] = float(loss)
+                    if "rate" in line:
+                        rates[step] = (float(line["rate"]), float(line.get("emulated_rate", 0)))
+                case {"step": int(step), "eval_loss": loss, **metrics} if step >= first_step:
+                    numbers = {name: float(value) for name, value in metrics.items()}
+                    evaluations.append((step, float(loss), numbers))
+        curve = tuple((step, *each) for step, each in rates.items())
+        return Recorded(tuple(train.items()), tuple(evaluations), curve)
+
     def _lines(self) -> Iterable[Mapping[str, Any]]:
         if not self.path.exists():
             return
@@ -82,5 +116,5 @@ class HistoryFile:
                     yield line
 
 
-def _before(losses: Mapping[int, float], step: int) -> dict[int, float]:
-    return {earlier: loss for earlier, loss in losses.items() if earlier < step}
+def _before(values: Mapping[int, Value], step: int) -> dict[int, Value]:
+    return {earlier: value for earlier, value in values.items() if earlier < step}

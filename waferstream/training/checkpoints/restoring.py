@@ -20,7 +20,9 @@ from cstorch.utils.data.dataloader import BATCHES, SAMPLES
 from waferstream.checkpoint.reader import Reader
 from waferstream.config.sections.callbacks import LoadCheckpointStates, SkipSamples
 from waferstream.core.errors import CheckpointError
+from waferstream.training import launch
 from waferstream.training.checkpoints.provenance import check_changes
+from waferstream.training.launch import Launch
 from waferstream.training.run import Run
 
 log = logging.getLogger("waferstream")
@@ -46,6 +48,20 @@ class Restorer:
         """Whether the run has taken all states of that checkpoint."""
         self.path: Path | None = None
         """The checkpoint that was restored last, None before the first."""
+        self.run_start: int | None = None
+        """Steps before the run that this one goes on with; None where it is a run of its own."""
+        self.is_run_over = False
+        """Whether a later phase of the same run has begun already."""
+
+    def go_on_with(self, own: Launch) -> bool:
+        """Restore what an earlier launch of the same workflow has saved; return whether it has."""
+        path = self._folder.newest(among=own.has_written)
+        if path is None:
+            return False
+        self.restore(path)
+        objects = Reader(path).objects
+        self.run_start, self.is_run_over = launch.start_of(objects), own.is_over(objects)
+        return True
 
     def start_from(self, path: Path | str | None, record: Mapping[str, Any]) -> None:
         """Restore the named or the newest checkpoint, or start from initial weights.

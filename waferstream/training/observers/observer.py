@@ -130,13 +130,23 @@ class TrainingReporter:
         self._position = 0  # of the loss among the results
         self._reported_s = 0.0  # of the profiler's time
         for observer in observers:
-            observer.began(plan.start + 1, plan.end)
+            observer.began(plan.done + 1, plan.end)
 
-    def take(self, results: Sequence[StepResult], stage: Stage, position: int = 0) -> None:
-        """Take the results of the newest steps of ``stage``; ``position`` is that of the loss."""
+    def take(
+        self,
+        results: Sequence[StepResult],
+        stage: Stage,
+        position: int = 0,
+        *,
+        is_last: bool = False,
+    ) -> None:
+        """Take the results of the newest steps of ``stage``; ``position`` is that of the loss.
+
+        The last ones, of a run that is about to be ended, are told to observers at once.
+        """
         self._position = position
         self._unreported.extend(results)
-        if self._unreported[-1].step not in self._plan.log_steps:
+        if not is_last and self._unreported[-1].step not in self._plan.log_steps:
             return
         log = self._log(stage)
         self._unreported.clear()

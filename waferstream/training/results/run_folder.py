@@ -89,14 +89,16 @@ class RunFolder:
     Args:
         model_dir: The folder of the model, in which the new folder lies.
         command: The command line of the run, the first line of its log.
+        link: The name of a link to the folder, which a run of several launches goes on with; none
+            for a run that is a process of its own.
     """
 
-    def __init__(self, model_dir: Path, command: str = "") -> None:
+    def __init__(self, model_dir: Path, command: str = "", link: str | None = None) -> None:
         self.model_dir = model_dir
         self._is_discarded = False
         self._links: dict[Path, Path | None] = {}  # what they led to before
         try:
-            self.path = _new_folder(model_dir)
+            self.path = _new_folder(model_dir) if link is None else _linked(model_dir / link)
             (self.path / "run.log").touch()
         except OSError as error:
             raise _not_writable(model_dir, error) from error
@@ -203,6 +205,13 @@ def _not_writable(model_dir: Path, error: OSError) -> ConfigError:
         value=error.strerror,
         remedy=remedy_of(error),
     )
+
+
+def _linked(link: Path) -> Path:
+    """Return the folder that a link leads to; without a link create both."""
+    if not link.is_dir():
+        _replace_link(link, Path(_new_folder(link.parent).name))
+    return link.parent / link.readlink()
 
 
 def _new_folder(model_dir: Path) -> Path:

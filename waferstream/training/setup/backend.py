@@ -32,6 +32,7 @@ def make_backend(
     cluster: ClusterSpec,
     trace: TraceRequest | None = None,
     compile_dir: Path | None = None,
+    cut_for_csx: int = 1,
 ) -> Backend:
     """Build the backend of a configuration.
 
@@ -40,12 +41,13 @@ def make_backend(
         cluster: The machine.
         trace: What activities are recorded for, if they are.
         compile_dir: The compile cache, unless the configuration names one.
+        cut_for_csx: The systems that batches are cut for, where they are more than the run has.
     """
     init = params.trainer.init
     _set_precision(init.precision)
     backend = cstorch.backend(
         init.backend.backend_type,
-        cluster_config=_cluster_config(init, cluster, trace),
+        cluster_config=_cluster_config(init, cluster, trace, cut_for_csx),
         compile_dir=init.backend.compile_dir or compile_dir or init.model_dir / COMPILED,
         compile_only=init.backend.compile_only,
         validate_only=init.backend.validate_only,
@@ -69,12 +71,13 @@ def _set_precision(precision: PrecisionConfig) -> None:
 
 
 def _cluster_config(
-    init: InitConfig, cluster: ClusterSpec, trace: TraceRequest | None
+    init: InitConfig, cluster: ClusterSpec, trace: TraceRequest | None, cut_for_csx: int
 ) -> cstorch.ClusterConfig:
     """Return the job's share of the cluster."""
     job = init.backend.cluster_config
     return cstorch.ClusterConfig(
         num_csx=job.num_csx,
+        cut_for_csx=cut_for_csx,
         max_wgt_servers=job.max_wgt_servers,
         num_workers_per_csx=job.num_workers_per_csx,
         job_labels=job.job_labels,

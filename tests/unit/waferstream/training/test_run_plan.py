@@ -35,6 +35,21 @@ def test_a_resumed_plan_keeps_the_rhythm_of_the_steps() -> None:
     assert made.checkpoint_steps == {6, 9, 10}
 
 
+def test_a_later_launch_keeps_the_plan_of_the_first() -> None:
+    """Length and evaluations count from the start of the run; one that may be missing is due."""
+    loop = LoopConfig(num_steps=6, eval_frequency=0.5)
+
+    def left(done: int) -> RunPlan:
+        every = {"log_every": 4, "checkpoint_every": 0}
+        return plan_run(loop, start=2, done=done, steps_in_epoch=7, evaluates=True, **every)
+
+    assert left(2).stages == (Stage(3, 5, True), Stage(6, 8, True))
+    assert left(4).stages == (Stage(5, 5, True), Stage(6, 8, True))
+    assert left(5).stages == (Stage(6, 5, True), Stage(6, 8, True))
+    assert left(8).stages == (Stage(9, 8, True),)
+    assert left(6).log_steps == {7, 8}
+
+
 def test_nothing_is_left_at_the_end() -> None:
     """A run that starts at its last step, or beyond, has no stage."""
     assert plan(start=10).stages == plan(start=11).stages == ()
