@@ -20,6 +20,7 @@ from waferstream.core.errors import (
     RequestRefused,
     WaferStreamError,
 )
+from waferstream.core.traveling_errors import error_of
 from waferstream.management.client import remote
 from waferstream.management.client.remote import RemoteClient
 from waferstream.management.door import service
@@ -29,7 +30,6 @@ from waferstream.management.model.event import Ended, Event, Waits
 from waferstream.management.model.job import Phase
 from waferstream.management.model.operations import Caller, Operation
 from waferstream.management.model.workflow import Submission
-from waferstream.management.wire.errors import error_of
 
 Result = TypeVar("Result")
 

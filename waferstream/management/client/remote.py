@@ -15,11 +15,11 @@ from waferstream.core.errors import (
     ApplianceUnknownError,
     WaferStreamError,
 )
+from waferstream.core.traveling_errors import ERROR_KEY, decode_error
 from waferstream.core.units import MIB
 from waferstream.management.client.credentials import channel_to
 from waferstream.management.model.event import Event
 from waferstream.management.model.operations import Operation
-from waferstream.management.wire.errors import ERROR_KEY, decode_error
 from waferstream.management.wire.management_pb2 import (  # type: ignore[attr-defined]  # made at import
     Call,
     Chunk,

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from waferstream.core.error_status import status_of
 from waferstream.core.errors import ConfigError, RequestRefused, WaferStreamError
+from waferstream.core.traveling_errors import error_fields
 from waferstream.host.loopback import is_loopback
 from waferstream.management.door.authentication import Shown
 from waferstream.management.door.calls import typed
@@ -23,7 +24,6 @@ from waferstream.management.door.handlers import json_object
 from waferstream.management.door.http_routes import ROUTES, Route, described, result_type, schemas
 from waferstream.management.door.service import Service
 from waferstream.management.model.event import Event
-from waferstream.management.wire.errors import error_fields
 from waferstream.management.wire.service import MOST_QUESTION_BYTES, VERSION_KEY
 from waferstream.version import VERSION
 

@@ -15,8 +15,8 @@ from waferstream.core.errors import (
     RequestRefused,
     WaferStreamError,
 )
+from waferstream.core.traveling_errors import decode_error, encode_error
 from waferstream.management.wire import management_pb2
-from waferstream.management.wire.errors import decode_error, encode_error
 
 TEXT = st.none() | st.text(max_size=1000)
 

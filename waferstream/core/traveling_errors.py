@@ -1,4 +1,4 @@
-"""Typed errors on the wire: the same class, code and fields on both sides."""
+"""Typed errors between processes: the same class, code and fields on both sides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from waferstream.core import errors
-from waferstream.core.errors import ApplianceUnknownError, RequestRefused, WaferStreamError
+from waferstream.core.errors import (
+    ApplianceUnknownError,
+    NotFiniteStepError,
+    RequestRefused,
+    WaferStreamError,
+)
 
 ERROR_KEY = "waferstream-error-bin"
 """Trailing metadata of a call that has failed."""
@@ -26,6 +31,8 @@ def error_fields(error: WaferStreamError) -> dict[str, Any]:
     }
     if isinstance(error, RequestRefused) and error.retry_after_s is not None:
         fields["retry_after_s"] = error.retry_after_s
+    if isinstance(error, NotFiniteStepError):
+        fields["step"] = error.step
     return fields
 
 
@@ -45,13 +52,16 @@ def decode_error(encoded: bytes) -> WaferStreamError:
 def error_of(fields: object) -> WaferStreamError:
     """Return the error with these fields, whatever they are."""
     if not isinstance(fields, dict) or not isinstance(fields.get("what"), str):
-        return ApplianceUnknownError("the management has failed", code="management-failed")
+        return ApplianceUnknownError("the other side has failed", code="other-side-failed")
     kind = _KINDS.get(str(fields.get("kind")), ApplianceUnknownError)
     texts = {name: str(fields[name]) for name in _FIELDS if fields.get(name) is not None}
-    error = kind(fields["what"], **{"code": "management-failed", **texts})
+    error = kind(fields["what"], **{"code": "other-side-failed", **texts})
     after_s = fields.get("retry_after_s")
     if isinstance(error, RequestRefused) and isinstance(after_s, int | float):
         error.until(float(after_s))
+    step = fields.get("step")
+    if isinstance(error, NotFiniteStepError) and isinstance(step, int):
+        error.step = step
     return error
 
 
