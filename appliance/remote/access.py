@@ -1,0 +1,78 @@
+"""What a program needs in order to reach a cluster: address, token and certificate, in one file."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from pydantic import Field
+
+from swarmx.links.certificates import Credentials, certificate_of_role
+from waferstream.core.config import Config, load_yaml, validate
+from waferstream.core.errors import ConfigError
+from waferstream.host.files import json_text
+from waferstream.host.user_state import make_private, open_private, state_folder
+
+SERVER = "attached-cluster"
+"""The name in the certificate of a server, whatever its address is."""
+
+_TOKEN_BYTES = 32
+_OTHERS = 0o077
+
+
+class Access(Config):
+    """The right to use one server. Whoever has it may run code there."""
+
+    address: str
+    """Where the server listens, ``host:port``."""
+
+    token: str = Field(min_length=_TOKEN_BYTES, repr=False)
+    certificate: str
+    """The certificate of the server (PEM): no other is accepted at this address."""
+
+    def write(self, path: Path) -> None:
+        """Write the file, which only its user can read."""
+        path.unlink(missing_ok=True)
+        with open(path, "x", encoding="utf-8", opener=open_private) as file:
+            file.write(json_text(self.model_dump()))
+
+
+def new_access(address: str) -> tuple[Access, Credentials]:
+    """Make token and certificate of a new server; return them, and the key of the certificate."""
+    own = certificate_of_role(SERVER)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    return Access(address=address, token=token, certificate=own.certificate.decode()), own
+
+
+def access_path(address: str) -> Path:
+    """Return where a server of this user on this host keeps the file, in a private folder."""
+    folder = state_folder() / "clusters"
+    make_private(folder)
+    return folder / f"{address}.json"
+
+
+def read_access(address: str, path: Path | None) -> Access:
+    """Return the access to a server from a file, by default that of this user's own servers.
+
+    Raises:
+        ConfigError: There is no such file, others can read it, or it is damaged.
+    """
+    path = path or access_path(address)
+    if not path.is_file():
+        raise ConfigError(
+            "the access to a cluster must be in a file",
+            code="cluster-access-missing",
+            where=str(path),
+            value=address,
+            rule="the file of `waferstream cluster serve`, which its user alone can read",
+            remedy="copy it from where the cluster runs, and name it as credentials_path",
+        )
+    if path.stat().st_mode & _OTHERS:
+        raise ConfigError(
+            "the access to a cluster must be readable by its owner alone",
+            code="key-readable-by-others",
+            where=str(path),
+            value=f"mode {path.stat().st_mode & 0o777:o}",
+            remedy=f"chmod 600 {path}",
+        )
+    return validate(Access, load_yaml(path), str(path)).model_copy(update={"address": address})
