@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.jobs.job import PRIORITIES, Request
+from appliance.remote.access import Access, read_access
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
 from cstorch.witness import Witness
 from waferstream.core.config import Config, validate
@@ -55,6 +56,13 @@ class ClusterConfig(Config):
 
     autorestart: AutoRestart | None = None
     """Whether and how often a run goes on after it has lost processes; None: never."""
+
+    mgmt_address: str | None = None
+    """``host:port`` of a cluster that runs elsewhere (``waferstream cluster serve``): its machine
+    counts, and this process needs no Ray. None runs the cluster from here."""
+
+    credentials_path: Path | None = None
+    """The file that the server of ``mgmt_address`` has written; by default that of this user."""
 
     record: bool = False
     """Record the activities of every role, for ``Backend.write_trace``."""
@@ -105,6 +113,30 @@ class ClusterConfig(Config):
                 return self.model_copy(update={"cluster": load_cluster(path)})
         return self
 
+    @property
+    def access(self) -> Access | None:
+        """The server whose cluster the program uses; None for a cluster of its own.
+
+        Raises:
+            ConfigError: The right to use it is missing.
+        """
+        if self.mgmt_address is None:
+            return None
+        return read_access(self.mgmt_address, self.credentials_path)
+
+    def with_remote_machine(self) -> ClusterConfig:
+        """Return the settings with the machine of the server, if the cluster is there.
+
+        Raises:
+            ClusterJobInitError: The server does not answer.
+        """
+        access = self.access
+        if access is None:
+            return self
+        from appliance.remote.connection import described  # noqa: PLC0415  (gRPC: slow)
+
+        return self.model_copy(update={"cluster": described(access).cluster})
+
     def with_system(self, name: str) -> ClusterConfig:
         """Return the settings with another kind of system, ``CS-2`` or ``CS-3``.
 
@@ -121,7 +153,8 @@ class ClusterConfig(Config):
         """Return the settings with all roles of the cluster in this process."""
         runtime = self.cluster.runtime.model_copy(update={"kind": "local"})
         cluster = self.cluster.model_copy(update={"runtime": runtime})
-        return self.model_copy(update={"cluster": cluster, "autorestart": None})
+        changes = {"cluster": cluster, "autorestart": None, "mgmt_address": None}
+        return self.model_copy(update=changes)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from waferstream.core.config import validate
 class ClusterConfig:
     """Job settings of the real machine; ``cstorch.backend`` accepts them.
 
-    Sizes, labels and the time limit take effect, and ``python_paths`` is added to the search path
-    of this process and the input workers, as are those of the site (``appliance.site``). The other
-    fields have no counterpart here.
+    Sizes, labels, the time limit and the address of the cluster with its credentials take effect,
+    and ``python_paths`` is added to the search path of this process and the input workers, as are
+    those of the site (``appliance.site``). The other fields have no counterpart here.
     """
 
     mgmt_address: str | None = None
@@ -59,5 +59,7 @@ class ClusterConfig:
             "job_labels": dict(label.partition("=")[::2] for label in self.job_labels or ()),
             "job_priority": self.job_priority or "p2",
             "job_time_sec": self.job_time_sec,
+            "mgmt_address": self.mgmt_address,
+            "credentials_path": self.credentials_path,
         }
         return validate(cluster.ClusterConfig, taken, "ClusterConfig")

@@ -15,6 +15,7 @@ from appliance.placement.placer import (
     check_gpus_of_hosts,
 )
 from appliance.plan import ClusterPlan
+from appliance.remote.cluster import start_remote
 from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
@@ -61,23 +62,23 @@ def start_filled(
         ApplianceResourceExhausted: A host has too little memory for its roles.
         ClusterJobInitError: A host has too few GPUs for its systems.
     """
-    size, runtime = size_of(config), config.cluster.runtime
-    if runtime.kind == "local" or runtime.address == "local":  # all roles are on this host
+    size, runtime, access = size_of(config), config.cluster.runtime, config.access
+    is_here = access is None and (runtime.kind == "local" or runtime.address == "local")
+    if is_here:  # all roles are on this host
         check_host(installation, size)
         check_gpus(runtime.device, size.num_csx)
     parameters = installation.program.parameters
     log.info(RolesAwaited("Weight", size.num_servers))
     log.info(RolesAwaited("Worker", size.num_workers))
     log.info(Milestone.STARTING)
-    what = "roles in this process"
-    if runtime.kind == "ray":
-        what = "Ray (5 to 20 s)" if runtime.address == "local" else "roles on the Ray cluster"
+    what = _started(config)
     log.info("Starting %s", what)
     with spinning(f"Starting {what}"):
         plan = ClusterPlan(
             parameters, size, config.cluster, seed, config.trace_limit, config.autorestart
         )
-        cluster = start_cluster(plan, partial(_check_placement, installation, size))
+        check = partial(_check_placement, installation, size)
+        cluster = start_cluster(plan, check) if access is None else start_remote(access, plan)
     log.info(Milestone.STARTED)
     log.info("Preparing to execute using %d CSX", size.num_csx)
     try:
@@ -90,6 +91,16 @@ def start_filled(
         cluster.shutdown()
         raise
     return cluster
+
+
+def _started(config: ClusterConfig) -> str:
+    """Return what starts with a cluster, in words."""
+    runtime = config.cluster.runtime
+    if config.mgmt_address is not None:
+        return f"the cluster at {config.mgmt_address}"
+    if runtime.kind == "local":
+        return "roles in this process"
+    return "Ray (5 to 20 s)" if runtime.address == "local" else "roles on the Ray cluster"
 
 
 def _check_placement(installation: Installation, size: ClusterSize, placement: Placement) -> None:

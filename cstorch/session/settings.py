@@ -81,8 +81,10 @@ class ProgramSettings:
             asked = asked.for_cluster()
         config, command = asked or ClusterConfig(), launch.get()
         if command is not None:
-            return command.applied_to(config)
-        return config.with_found_machine() if self.backend_type.is_csx else config
+            config = command.applied_to(config)
+        elif self.backend_type.is_csx:
+            config = config.with_found_machine()
+        return config.with_remote_machine() if self.backend_type.is_csx else config
 
     @property
     def cache(self) -> ArtifactCache | None:

@@ -1,6 +1,6 @@
-"""``waferstream cluster``: nodes, nodegroups, volumes, worker-cache, clear-worker-cache, plan.
+"""``waferstream cluster``: views of its machine and its host, a plan of hosts, and a server.
 
-All views but ``plan`` are those of the vendor's ``csctl get`` (ALCF user guides,
+All views but ``plan`` and ``serve`` are those of the vendor's ``csctl get`` (ALCF user guides,
 job-queuing-and-submission), of the emulated machine of cluster.yaml and of this host, on which its
 roles run.
 """
@@ -21,6 +21,7 @@ from appliance.jobs.job import ClusterJob
 from appliance.jobs.queue import MOST_SYSTEMS, running
 from appliance.jobs.store import JobStore
 from appliance.placement.placer import Host, Placement, Placer
+from appliance.remote.access import access_path
 from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed
@@ -177,6 +178,48 @@ _PLAN_FLAGS = (
 PLAN = Command("plan", "show which role would run on which host", _plan, _PLAN_FLAGS)
 
 
+def _serve(given: argparse.Namespace) -> int:
+    """Lend a cluster to programs, one after the other, until a signal comes."""
+    from appliance.remote.host import ClusterHost  # noqa: PLC0415  (torch)
+    from appliance.remote.server import serving  # noqa: PLC0415  (gRPC)
+
+    spec = machine_of(given)
+    host = ClusterHost(spec, given.lease_s)
+    with serving(host, f"{given.host}:{given.port}", given.lease_s) as access:
+        path: Path = given.credentials or access_path(access.address)
+        access.write(path)
+        try:
+            tell(given, f"{access.address}  credentials: {path}", ADDRESS=access.address, PATH=path)
+            sys.stdout.flush()
+            host.serve()
+        finally:
+            path.unlink(missing_ok=True)
+    return 0
+
+
+SERVE = Command(
+    "serve",
+    "lend a cluster of this computer to programs elsewhere, one at a time",
+    _serve,
+    (
+        CLUSTER_FLAG,
+        argument("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)"),
+        argument("--port", type=int, default=0, help="port; 0 takes a free one (default: 0)"),
+        argument(
+            "--credentials",
+            type=Path,
+            help="file to write, whose owner may use the cluster (default: in the state folder)",
+        ),
+        argument(
+            "--lease_s",
+            type=float,
+            default=30.0,
+            help="a program that is silent for longer loses its cluster (default: 30)",
+        ),
+    ),
+)
+
+
 def _nodes(given: argparse.Namespace) -> int:
     spec, jobs = machine_of(given), running(JobStore().jobs())
     return show(given, [_host_row(jobs), *system_rows(spec, jobs)])
@@ -297,4 +340,5 @@ COMMANDS = (
     Command("worker-cache", "show copies of data on this host", _worker_cache, TABLE_FLAGS),
     Command("clear-worker-cache", "delete the copies of data", _clear_worker_cache),
     PLAN,
+    SERVE,
 )
