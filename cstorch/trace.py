@@ -233,6 +233,8 @@ class TracedStep:
         compiling = session.execution.trace.log.during("compile")
         with session.job_client.compiling(), compiling:
             fitted = fit_step(session, call, loop, self._forward, recordings)
+        if session.when_compiled is not None:
+            session.when_compiled(fitted.compiled, fitted.optimizer, loop.loading)
         self._check_counts(session, call, fitted)
         self._put_on_cluster(session, loop, call, fitted)
 

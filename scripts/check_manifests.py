@@ -1,9 +1,9 @@
-"""Check the manifests of `deploy/kubernetes` against the schemas of a checkout of KubeRay.
+"""Check the manifests of `deploy/kubernetes` against the schemas of checkouts of KubeRay and Kueue.
 
-    python -m scripts.check_manifests --kuberay DIR
+    python -m scripts.check_manifests --kuberay DIR --kueue DIR
 
 Unknown fields are refused, too, as `kubectl apply --validate=strict` does.
-Exit codes: 0 all manifests of KubeRay's kinds are valid, 1 one is not, or there are none.
+Exit codes: 0 all manifests of their kinds are valid, 1 one is not, or there are none.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import jsonschema
 import yaml
 
 MANIFESTS = Path(__file__).parents[1] / "deploy" / "kubernetes"
+_KUBERAY, _KUEUE = "ray-operator/config/crd/bases", "config/components/crd/bases"
 _KEEPS_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
 
 Kind = tuple[str, str]  # apiVersion and kind
@@ -30,10 +31,10 @@ def documents(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield path, document
 
 
-def schemas(kuberay: Path) -> dict[Kind, Any]:
-    """Return the strict schemas of all versions of KubeRay's kinds."""
+def schemas(folder: Path) -> dict[Kind, Any]:
+    """Return the strict schemas of all versions of the kinds that a folder defines."""
     found = {}
-    for _, definition in documents(kuberay / "ray-operator" / "config" / "crd" / "bases"):
+    for _, definition in documents(folder):
         spec = definition["spec"]
         for version in spec["versions"]:
             schema = _strict(version["schema"]["openAPIV3Schema"])
@@ -66,10 +67,12 @@ def fault(manifest: dict[str, Any], schema: Any) -> str | None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Print the state of every manifest of KubeRay's kinds; return the exit code."""
+    """Print the state of every manifest of known kinds; return the exit code."""
     parser = argparse.ArgumentParser(description="Check the manifests of deploy/kubernetes.")
     parser.add_argument("--kuberay", type=Path, required=True, help="checkout of KubeRay")
-    known = schemas(parser.parse_args(words).kuberay)
+    parser.add_argument("--kueue", type=Path, required=True, help="checkout of Kueue")
+    given = parser.parse_args(words)
+    known = schemas(given.kuberay / _KUBERAY) | schemas(given.kueue / _KUEUE)
     faults = []
     for path, manifest in documents(MANIFESTS):
         kind = (manifest["apiVersion"], manifest["kind"])

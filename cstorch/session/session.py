@@ -6,7 +6,7 @@ per process (``cstorch.current``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from cstorch.terminal import report_text
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError, ProgramOrderError
 from waferstream.core.optimizer import LossScale, OptimizerSpec
-from waferstream.core.program.program import ProgramKind
+from waferstream.core.program.program import Loading, ProgramKind
 from waferstream.core.roles.activities import Place
 from waferstream.core.roles.installation import InputFeed
 from waferstream.machine.attribution import TimedSteps
@@ -72,6 +72,8 @@ class Session:
         self.is_reading_noted = False  # the log says what reading results in a loop costs
         self.timed = TimedSteps()
         """Emulated time of all steps of training."""
+        self.when_compiled: Callable[[Compiled, OptimizerSpec | None, Loading], None] | None = None
+        """Hears of each compiled step: its program, its update, and the loader of its batches."""
         self.program_reports: list[ProgramReport] = []
         """What was compiled or validated where nothing is executed."""
 

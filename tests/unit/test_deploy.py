@@ -15,6 +15,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from appliance.spec import load_cluster
 from scripts.check_manifests import documents
 from waferstream.cli.main import main as waferstream
+from waferstream.management.model.job import PRIORITIES
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -50,6 +51,35 @@ def test_job_runs_a_command_that_exists(tmp_path: Path, capsys: pytest.CaptureFi
     assert load_cluster(cluster).runtime.address == "auto"
     words = [str(ROOT / params), "--num_csx=4", "--cluster", str(cluster), "--validate_only"]
     assert waferstream(["fit", *words, f"--model_dir={tmp_path}"]) == 0, capsys.readouterr().err
+
+
+def test_job_waits_in_a_queue_with_room_for_it() -> None:
+    job, queue = _manifest("RayJob"), _manifest("ClusterQueue")["spec"]
+    labels = {key.rpartition("/")[2]: name for key, name in job["metadata"]["labels"].items()}
+    assert labels["queue-name"] == _manifest("LocalQueue")["metadata"]["name"]
+    assert _manifest("LocalQueue")["spec"]["clusterQueue"] == "waferstream"
+    (group,) = queue["resourceGroups"]
+    (flavor,) = group["flavors"]
+    assert flavor["name"] == _manifest("ResourceFlavor")["metadata"]["name"]
+    quota = {each["name"]: each["nominalQuota"] for each in flavor["resources"]}
+    spec = CLUSTERS["job.yaml"]
+    pods = [spec["headGroupSpec"], *(2 * spec["workerGroupSpecs"])]
+    needs = [pod["template"]["spec"]["containers"][0]["resources"]["requests"] for pod in pods]
+    assert 4 * sum(int(each["cpu"]) for each in needs) < int(quota["cpu"])
+    assert 4 * sum(int(each["memory"].removesuffix("Gi")) for each in needs) < int(
+        quota["memory"].removesuffix("Gi")
+    )
+
+
+def test_priorities_of_the_queue_are_in_the_order_of_the_command() -> None:
+    kind = "WorkloadPriorityClass"
+    found = [content for _, content in MANIFESTS if content["kind"] == kind]
+    values = {each["metadata"]["name"]: each["value"] for each in found}
+    assert sorted(values, key=lambda name: -values[name]) == [
+        f"waferstream-{name}" for name in PRIORITIES if name != "p0"
+    ]
+    labels = _manifest("RayJob")["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/priority-class"] in values
 
 
 def test_hosts_of_the_launcher_are_accepted_by_ray() -> None:

@@ -171,16 +171,16 @@ def _run_phases(
         from waferstream.training.launch import Launch  # noqa: PLC0415
         from waferstream.training.session import run_session  # noqa: PLC0415
 
-    summaries = []
+    launch, summaries = Launch.of_environment(), []
     for number, params in enumerate(phases, start=1):
         log_to_terminal(params.trainer.init.logging.log_level)
         trace = arguments.trace
         if len(phases) > 1:
             log.info("Phase %d of %d", number, len(phases))
             trace = trace and trace.of_phase(number)
-        launch = Launch.of_environment(number, len(phases))
+        part = launch and launch.in_phase(number, len(phases))
         summaries.append(
-            run_session(params, arguments.mode, cluster, trace, arguments.faults, command, launch)
+            run_session(params, arguments.mode, cluster, trace, arguments.faults, command, part)
         )
     return summaries
 

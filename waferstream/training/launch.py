@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from waferstream.management.model.workflow import Prediction, Progress
 
 WORKFLOW = "WAFERSTREAM_WORKFLOW"
 """The environment variable with the name of the workflow that a process is launched for."""
@@ -22,6 +24,16 @@ STATE = "workflow"
 """The state of a checkpoint that says which run wrote it, and why."""
 
 
+class Reporter(Protocol):
+    """The way from a launch to the management; a call returns at once and never fails."""
+
+    def progressed(self, progress: Progress) -> None:
+        """Tell how far the run is."""
+
+    def predicted(self, prediction: Prediction) -> None:
+        """Tell how long the run takes on the emulated machine."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """A launch of a workflow, in one of the phases of its params file.
@@ -31,18 +43,24 @@ class Launch:
         num_csx: Systems that the workflow asks for; batches are cut for them in each launch.
         phase: The phase, counted from 1.
         num_phases: The phases of the file.
+        reporter: Whom it tells what happens; None where nobody listens.
     """
 
     workflow: str
     num_csx: int = 1
     phase: int = 1
     num_phases: int = 1
+    reporter: Reporter | None = None
 
     @classmethod
-    def of_environment(cls, phase: int = 1, num_phases: int = 1) -> Launch | None:
+    def of_environment(cls, reporter: Reporter | None = None) -> Launch | None:
         """Return the launch that this process is; None where nobody manages it."""
         workflow, systems = os.environ.get(WORKFLOW), os.environ.get(SYSTEMS, "1")
-        return cls(workflow, int(systems), phase, num_phases) if workflow else None
+        return cls(workflow, int(systems), reporter=reporter) if workflow else None
+
+    def in_phase(self, phase: int, num_phases: int) -> Launch:
+        """Return the launch in one of the phases of its params file, counted from 1."""
+        return replace(self, phase=phase, num_phases=num_phases)
 
     @property
     def folder_name(self) -> str:

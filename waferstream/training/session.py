@@ -25,6 +25,7 @@ from waferstream.training.observers.events import Events
 from waferstream.training.observers.history import History, Recorder
 from waferstream.training.observers.observer import Observer
 from waferstream.training.observers.progress import Progress
+from waferstream.training.observers.reporting import Reporting
 from waferstream.training.results.run_folder import RunFolder, claimed, writable_or_temporary
 from waferstream.training.results.summary import log_places, log_throughput, summarize
 from waferstream.training.setup.backend import COMPILED, global_flags, make_backend
@@ -156,7 +157,8 @@ class _Session:
         """Build the trainer; observers and loggers are closed with the stack."""
         recorder = Recorder(self._losses, self._about())
         configured = _configured_observers(self._params, self._cluster, self._folder, backend)
-        observers: Sequence[Observer] = (self._history, recorder, *configured)
+        told = _reporting(self._params, self._launch)
+        observers: Sequence[Observer] = (self._history, recorder, *configured, *told)
         for observer in observers:
             stack.enter_context(closing(observer))
         trainer = Trainer(self._params, backend, observers, self._launch)
@@ -210,6 +212,13 @@ def _configured_observers(
         elif isinstance(logger, TensorBoardLogger):
             observers.append(Events((logger.summary_dir or folder.path) / (logger.run_name or "")))
     return observers
+
+
+def _reporting(params: Params, launch: Launch | None) -> Sequence[Observer]:
+    """Return the observer that tells the management of a launch, if it has one."""
+    if launch is None or launch.reporter is None or params.trainer.fit is None:
+        return ()
+    return (Reporting(launch.reporter, params.trainer.fit.train_dataloader.batch_size),)
 
 
 def _with_role_logs(cluster: ClusterSpec, params: Params, folder: RunFolder) -> ClusterSpec:

@@ -42,6 +42,7 @@ from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers.listeners import listening, make_input_logs, make_listeners
 from waferstream.training.observers.logger import Logger
 from waferstream.training.observers.observer import Observer, TrainingReporter
+from waferstream.training.prediction import predict_when_compiled
 from waferstream.training.run import Run
 from waferstream.training.run_plan import RunPlan, plan_run
 from waferstream.training.setup.backend import scoped_flags
@@ -85,6 +86,7 @@ class Trainer:
         """The backend that trains."""
         self.session = backend.session
         self._launch = launch if backend.session.settings.is_e2e_execution else None
+        self._reporter = None if launch is None else launch.reporter
         self._folder = CheckpointFolder(
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
@@ -133,6 +135,8 @@ class Trainer:
         plan = self._plan(loader, bool(evaluations))
         if not plan.stages or self._restorer.is_run_over:
             return self._nothing_left(plan)
+        if self._reporter is not None and plan.done == plan.start:
+            predict_when_compiled(self.session, plan, self._reporter)
         loop = self._make_loop(loader, plan)
         listeners = make_listeners(self._init, self._observers)
         with self._saver, loop.giving_grace(), self._fitting(loader, evaluations):

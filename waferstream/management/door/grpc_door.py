@@ -89,37 +89,42 @@ class GrpcDoor:
                 remedy="port 0 takes a free one",
             ) from error
 
-    async def _do(self, call: Any, context: grpc.aio.ServicerContext) -> Any:
+    async def _do(self, encoded: bytes, context: grpc.aio.ServicerContext) -> Any:
         async with _answering(context):
+            call = DO.read(encoded)
             given = json_object(call.json)
-            done = await self._service.do(_shown(context), call.operation, given)
-            return Answer(json=done)
+            return Answer(json=await self._service.do(_shown(context), call.operation, given))
 
-    async def _follow(self, question: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-        parts = self._service.follow(
-            _shown(context), question.workflow, question.after_event, question.log_offset
-        )
-        async with _answering(context), aclosing(parts):
-            async for part in parts:
-                if isinstance(part, Event):
-                    yield Followed(event=part.model_dump_json())
-                else:
-                    yield Followed(log=part)
-
-    async def _upload(self, chunks: AsyncIterator[Any], context: grpc.aio.ServicerContext) -> Any:
+    async def _follow(
+        self, encoded: bytes, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[Any]:
         async with _answering(context):
-            contents = (chunk.content async for chunk in chunks)
+            question = FOLLOW.read(encoded)
+            place = question.after_event, question.log_offset
+            parts = self._service.follow(_shown(context), question.workflow, *place)
+            async with aclosing(parts):
+                async for part in parts:
+                    if isinstance(part, Event):
+                        yield Followed(event=part.model_dump_json())
+                    else:
+                        yield Followed(log=part)
+
+    async def _upload(self, chunks: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> Any:
+        async with _answering(context):
+            contents = (UPLOAD.read(chunk).content async for chunk in chunks)
             return Uploaded(digest=await self._service.upload(_shown(context), contents))
 
     async def _download(
-        self, question: Any, context: grpc.aio.ServicerContext
+        self, encoded: bytes, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[Any]:
-        contents = self._service.download(
-            _shown(context), question.workflow, question.path, question.offset
-        )
-        async with _answering(context), aclosing(contents):
-            async for content in contents:
-                yield Chunk(content=content)
+        async with _answering(context):
+            wanted = DOWNLOAD.read(encoded)
+            contents = self._service.download(
+                _shown(context), wanted.workflow, wanted.path, wanted.offset
+            )
+            async with aclosing(contents):
+                async for content in contents:
+                    yield Chunk(content=content)
 
 
 def _shown(context: grpc.aio.ServicerContext) -> Shown:

@@ -97,7 +97,7 @@ class Prediction(Record):
     """How long the whole run takes on the emulated machine."""
 
     seconds: Mapping[int, float]
-    """Emulated seconds from the first to the last step, by number of systems."""
+    """Emulated seconds by number of systems: start-up without compiling, steps, checkpoints."""
 
     error: float = 0.0
     """The relative error of these times on the real machine (docs/fidelity.md)."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
+from waferstream.core.errors import ApplianceCorruptionError
 from waferstream.core.units import MIB
 from waferstream.management.wire.management_pb2 import (  # type: ignore[attr-defined]  # made at import
     Answer,
@@ -76,12 +78,23 @@ class Method:
         )
 
     def handler(self, behaviour: Any) -> grpc.RpcMethodHandler:
-        """Return what answers the method by a function."""
+        """Return what answers the method by a function, which gets messages as bytes."""
         return getattr(grpc, f"{self.shape}_rpc_method_handler")(
-            behaviour,
-            request_deserializer=self.question.FromString,
-            response_serializer=self.answer.SerializeToString,
+            behaviour, response_serializer=self.answer.SerializeToString
         )
+
+    def read(self, encoded: bytes) -> Any:
+        """Return a message to the server.
+
+        Raises:
+            ApplianceCorruptionError: The bytes are none.
+        """
+        try:
+            return self.question.FromString(encoded)
+        except DecodeError as error:
+            raise ApplianceCorruptionError(
+                "a message must be one of the service", code="message-damaged", where=self.name
+            ) from error
 
 
 DO = Method("Do", Call, Answer, "unary_unary")
