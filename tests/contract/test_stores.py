@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from tests.support.errors import raises
-from tests.support.host.postgres import PostgresServer, running_postgres
 from waferstream.core.errors import ConfigError
 from waferstream.management.model.event import (
     Ended,
@@ -23,33 +17,10 @@ from waferstream.management.model.job import Phase
 from waferstream.management.model.operations import Caller
 from waferstream.management.model.workflow import Progress, Submission
 from waferstream.management.store.changes import POINTS
-from waferstream.management.store.opening import open_store
 from waferstream.management.store.store import Changes, Store
 
 NAME = "wflow-" + "a" * 22
 SUBMITTED = Submitted(user="alice", submission=Submission())
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with running_postgres() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return where an empty store is."""
-    if request.param == "sqlite":
-        return str(tmp_path / "management" / "store.db")
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.new_database()
-
-
-@pytest.fixture
-def store(place: str) -> Iterator[Store]:
-    store = open_store(place)
-    yield store
-    store.close()
 
 
 def submit(changes: Changes, name: str, *, user: str = "alice", priority: int = 299) -> None:

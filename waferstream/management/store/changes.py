@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
-from sqlalchemy import Table, delete, func, insert, select, update
+from sqlalchemy import Table, Update, bindparam, delete, func, insert, select, update
 
 from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError, did_you_mean
@@ -31,6 +32,15 @@ _REPEATED = frozenset({"progressed", "waits", "predicted"})
 """Kinds of events whose last one says all: earlier ones are points of a curve."""
 
 
+# As in views.py, statements of what happens often are built once.
+_ADD_EVENT = insert(tables.events)
+_ADD_JOB = insert(tables.jobs)
+_event = tables.events.c
+_OF_KIND = (_event.workflow == bindparam("of")) & (_event.kind == bindparam("of_kind"))
+_COUNT = select(func.count(_event.number)).where(_OF_KIND)
+_NUMBERS = select(_event.number).where(_OF_KIND).order_by(_event.number)
+
+
 class SqlChanges(SqlViews):
     """A change of a database, over a connection within an exclusive transaction."""
 
@@ -41,9 +51,10 @@ class SqlChanges(SqlViews):
         view = _next(before, workflow, fact, time_s)
         self._add_event(view.name, fact, time_s)
         if isinstance(fact, JobCreated):
-            row = {"name": fact.job, "workflow": view.name}
-            self._connection.execute(insert(tables.jobs).values(row))
-        self._put(tables.workflows, {"name": view.name}, _columns(view))
+            self._connection.execute(_ADD_JOB, {"name": fact.job, "workflow": view.name})
+        columns = _columns(view)
+        self._put(tables.workflows, {"name": view.name}, columns)
+        self._memory.keep(view, columns["body"])
         return view
 
     def beat(self, workflow: str, who: str, time_s: float) -> None:
@@ -106,29 +117,35 @@ class SqlChanges(SqlViews):
     def _add_event(self, workflow: str, fact: Fact, time_s: float) -> None:
         row = {"time_s": time_s, "workflow": workflow, "kind": fact.kind}
         row["body"] = fact.model_dump_json()
-        self._connection.execute(insert(tables.events).values(row))
+        self._connection.execute(_ADD_EVENT, row)
         if fact.kind in _REPEATED:
             self._fold(workflow, fact.kind)
 
     def _fold(self, workflow: str, kind: str) -> None:
         """Delete every second event of a kind, but not the last, once there are too many."""
-        row = tables.events.c
-        is_it = (row.workflow == workflow) & (row.kind == kind)
-        count = self._connection.scalar(select(func.count()).where(is_it))
-        if count is None or count <= 2 * POINTS:
+        which = {"of": workflow, "of_kind": kind}
+        if (self._connection.scalar(_COUNT, which) or 0) <= 2 * POINTS:
             return
-        numbers = self._connection.scalars(select(row.number).where(is_it).order_by(row.number))
-        folded = numbers.all()[-2::-2]
-        self._connection.execute(delete(tables.events).where(row.number.in_(folded)))
+        folded = self._connection.scalars(_NUMBERS, which).all()[-2::-2]
+        self._connection.execute(delete(tables.events).where(_event.number.in_(folded)))
 
     def _put_body(self, table: Table, name: str, content: Config) -> None:
         self._put(table, {"name": name}, {"body": content.model_dump_json()})
 
     def _put(self, table: Table, key: dict[str, str], values: dict[str, object]) -> None:
         """Replace a row, or insert it; nobody else writes meanwhile."""
-        changed = self._connection.execute(update(table).filter_by(**key).values(values))
-        if not changed.rowcount:
-            self._connection.execute(insert(table).values({**key, **values}))
+        keys = {f"its_{name}": value for name, value in key.items()}
+        if not self._connection.execute(_replace(table), {**keys, **values}).rowcount:
+            self._connection.execute(insert(table), {**key, **values})
+
+
+@lru_cache
+def _replace(table: Table) -> Update:
+    """Return the statement that replaces a row, whose key is ``its_NAME`` for each column."""
+    statement = update(table)
+    for column in table.primary_key:
+        statement = statement.where(column == bindparam(f"its_{column.name}"))
+    return statement
 
 
 def _next(before: Workflow | None, name: str, fact: Fact, time_s: float) -> Workflow:
@@ -140,7 +157,7 @@ def _next(before: Workflow | None, name: str, fact: Fact, time_s: float) -> Work
     raise ConfigError("no workflow or job has this name", code="unknown-job", value=name)
 
 
-def _columns(view: Workflow) -> dict[str, object]:
+def _columns(view: Workflow) -> dict[str, Any]:
     """Return the row of a workflow, apart from its name."""
     return {
         "user": view.user,

@@ -29,6 +29,7 @@ def sqlite_engine(path: Path) -> Engine:
 
     Raises:
         OSError: The file cannot be made.
+        DBAPIError: It is no database.
     """
     make_private(path.parent)
     engine = create_engine(
@@ -38,11 +39,7 @@ def sqlite_engine(path: Path) -> Engine:
     event.listen(engine, "begin", _begin_sqlite)
     with locked(path.with_name(f"{path.name}.lock")):
         open(path, "ab", opener=open_private).close()
-        connection = engine.raw_connection()
-        try:
-            connection.cursor().execute("PRAGMA journal_mode = WAL")
-        finally:
-            connection.close()
+        engine.connect().close()
     return engine
 
 
@@ -58,7 +55,8 @@ def postgres_engine(url: URL) -> Engine:
 
 def _connected(connection: SqliteConnection, _record: object) -> None:
     connection.isolation_level = None  # transactions begin as _begin_sqlite says
-    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA journal_mode = WAL")  # who reads and who writes do not wait
+    connection.execute("PRAGMA synchronous = NORMAL")  # a power failure may lose the last changes
 
 
 def _begin_sqlite(connection: Connection) -> None:

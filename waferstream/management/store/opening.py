@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, insert, inspect, make_url, select
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from waferstream.core.errors import ConfigError
 from waferstream.management.store import tables
@@ -43,7 +43,7 @@ def open_store(place: str | Path) -> SqlStore:
 def _file(path: Path) -> Engine:
     try:
         return sqlite_engine(path)
-    except OSError as error:
+    except (OSError, DBAPIError) as error:
         raise unavailable(str(path), str(error)) from error
 
 
@@ -54,7 +54,7 @@ def _server(text: str) -> Engine:
         if url.get_backend_name() != "postgresql":
             raise _unusable(kind, _SERVER)
         return postgres_engine(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise _unusable(kind, _SERVER) from error
     except ImportError as error:
         raise _unusable(kind, "pip install 'waferstream[management]'") from error

@@ -11,8 +11,11 @@ from sqlalchemy import Engine, func, select
 from waferstream.management.store import tables
 from waferstream.management.store.changes import SqlChanges
 from waferstream.management.store.databases import WAIT_S
+from waferstream.management.store.memory import Memory
 from waferstream.management.store.transactions import place_of, transaction, unavailable
 from waferstream.management.store.views import SqlViews
+
+_NEWEST = select(func.max(tables.events.c.number))
 
 
 class SqlStore:
@@ -20,6 +23,7 @@ class SqlStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._memory = Memory()
         self._turn = threading.Lock()
         """Of the threads of this process, which so need not poll the database for theirs."""
 
@@ -30,18 +34,18 @@ class SqlStore:
             raise unavailable(place_of(self._engine), reason)
         try:
             with transaction(self._engine, writes=True) as connection:
-                yield SqlChanges(connection)
+                yield SqlChanges(connection, self._memory)
         finally:
             self._turn.release()
 
     @contextmanager
     def reading(self) -> Iterator[SqlViews]:
         with transaction(self._engine, writes=False) as connection:
-            yield SqlViews(connection)
+            yield SqlViews(connection, self._memory)
 
     def newest_event(self) -> int:
         with transaction(self._engine, writes=False) as connection:
-            return connection.scalar(select(func.max(tables.events.c.number))) or 0
+            return connection.scalar(_NEWEST) or 0
 
     def close(self) -> None:
         self._engine.dispose()

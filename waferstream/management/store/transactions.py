@@ -23,7 +23,10 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
         ConfigError: ``name-taken``: a row with this key is there.
     """
     try:
-        with engine.execution_options(**{WRITES: writes}).begin() as connection:
+        with (
+            engine.connect() as connection,
+            connection.execution_options(**{WRITES: writes}).begin(),
+        ):
             yield connection
     except IntegrityError as error:
         raise ConfigError(

@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table, Text, bindparam, select
 
-from waferstream.core.config import Record
-from waferstream.core.errors import ConfigError
-from waferstream.management.model.event import Event, Fact
+from waferstream.management.model.event import Event
 from waferstream.management.model.inventory import Inventory, Session
 from waferstream.management.model.operations import Caller
 from waferstream.management.model.workflow import Workflow
 from waferstream.management.store import tables
-
-Body = TypeVar("Body", bound=Record)
+from waferstream.management.store.bodies import Body, read_body, read_fact
+from waferstream.management.store.memory import Memory
 
 INVENTORY = "inventory"
 """The setting with what the appliance has."""
 
-_FACT: TypeAdapter[Fact] = TypeAdapter(Fact)
+# Statements are built once: SQLAlchemy takes longer for that than SQLite for their answers.
+_row, _job = tables.workflows.c, tables.jobs.c
+_NAMED = bindparam("name", type_=Text)
+_OF_JOB = select(_job.workflow).where(_job.name == _NAMED).scalar_subquery()
+_WORKFLOW = select(_row.name, _row.body).where((_row.name == _NAMED) | (_row.name == _OF_JOB))
+_WORKFLOWS = select(_row.name, _row.body).order_by(_row.priority, _row.submitted_s, _row.name)
+_event = tables.events.c
+_EVENTS = (
+    select(_event.number, _event.time_s, _event.workflow, _event.body)
+    .where(_event.number > bindparam("after"))
+    .order_by(_event.number)
+    .limit(bindparam("most"))
+)
+_EVENTS_OF_WORKFLOW = _EVENTS.where(_event.workflow == bindparam("of"))
 
 
 class SqlViews:
     """The views of a database, over a connection within a transaction."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, memory: Memory) -> None:
         self._connection = connection
+        self._memory = memory
 
     def workflow(self, name: str) -> Workflow | None:
-        row, job = tables.workflows.c, tables.jobs.c
-        of_job = select(job.workflow).where(job.name == name).scalar_subquery()
-        query = select(row.body).where((row.name == name) | (row.name == of_job))
-        body = self._connection.scalar(query)
-        return None if body is None else read_body(Workflow, body)
+        row = self._connection.execute(_WORKFLOW, {"name": name}).one_or_none()
+        return None if row is None else self._memory.workflow(row.name, row.body)
 
     def workflows(
         self,
@@ -45,26 +52,23 @@ class SqlViews:
         labels: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> list[Workflow]:
-        row = tables.workflows.c
-        query = select(row.body).order_by(row.priority, row.submitted_s, row.name)
+        query = _WORKFLOWS
         if unfinished:
-            query = query.where(row.ended_s.is_(None))
+            query = query.where(_row.ended_s.is_(None))
         if user is not None:
-            query = query.where(row.user == user)
+            query = query.where(_row.user == user)
         if not labels:
             query = query.limit(limit)
-        found = [read_body(Workflow, body) for body in self._connection.scalars(query)]
+        rows = self._connection.execute(query)
+        found = [self._memory.workflow(row.name, row.body) for row in rows]
         return [each for each in found if _has(each, labels or {})][:limit]
 
     def events(self, workflow: str = "", after: int = 0, limit: int = 1000) -> list[Event]:
-        row = tables.events.c
-        query = select(row.number, row.time_s, row.workflow, row.body)
-        query = query.where(row.number > after).order_by(row.number).limit(limit)
-        if workflow:
-            query = query.where(row.workflow == workflow)
+        query = _EVENTS_OF_WORKFLOW if workflow else _EVENTS
+        wanted = {"after": after, "most": limit} | ({"of": workflow} if workflow else {})
         return [
-            Event(number=number, time_s=time_s, workflow=of, fact=_fact(body))
-            for number, time_s, of, body in self._connection.execute(query)
+            Event(number=number, time_s=time_s, workflow=of, fact=read_fact(body))
+            for number, time_s, of, body in self._connection.execute(query, wanted)
         ]
 
     def beats(self, who: str) -> Mapping[str, float]:
@@ -104,37 +108,6 @@ class SqlViews:
         """Return all rows of a table of names and bodies, by name."""
         query = select(table.c.body).order_by(table.c.name)
         return [read_body(kind, body) for body in self._connection.scalars(query)]
-
-
-def read_body(kind: type[Body], body: str) -> Body:
-    """Return what a store has kept as JSON.
-
-    Raises:
-        ConfigError: ``store-damaged``: another program has written it.
-    """
-    try:
-        return kind.model_validate_json(body)
-    except ValidationError as error:
-        raise _damaged(kind.__name__, error) from error
-
-
-def _fact(body: str) -> Fact:
-    try:
-        return _FACT.validate_json(body)
-    except ValidationError as error:
-        raise _damaged("Fact", error) from error
-
-
-def _damaged(kind: str, error: ValidationError) -> ConfigError:
-    first = error.errors(include_url=False)[0]
-    return ConfigError(
-        f"a stored {kind} cannot be read",
-        code="store-damaged",
-        where=".".join(map(str, first["loc"])) or None,
-        value=first["msg"],
-        rule="only this package writes its store",
-        remedy="restore the store from a backup",
-    )
 
 
 def _has(workflow: Workflow, labels: Mapping[str, str]) -> bool:
