@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from tests.support.errors import raises
 from tests.support.management.fake_handlers import FakeHandlers
 from waferstream.core.errors import ApplianceResourceExhausted, WaferStreamError
+from waferstream.core.traveling_errors import ERROR_KEY, decode_error
 from waferstream.management.client.remote import RemoteClient
 from waferstream.management.door import feed
 from waferstream.management.door.doors import Doors, DoorSettings
 from waferstream.management.model.event import Event
 from waferstream.management.model.operations import OPERATIONS, Caller, ReadVersion, Submit
 from waferstream.management.model.workflow import Submission
-from waferstream.management.wire.errors import ERROR_KEY, decode_error
 from waferstream.management.wire.management_pb2 import (  # type: ignore[attr-defined]  # made at import
     Call,
     Chunk,
