@@ -95,12 +95,15 @@ class TelemetryMeter:
         self._timed = TimedSteps()
         self._streams: Streams | None = None
 
-    def read(self, log: TrainingLog, training: Installation | None) -> Telemetry:
-        """Count the steps of a log step; return all numbers after them.
+    def count(self, log: TrainingLog) -> None:
+        """Count the steps of a log step."""
+        self._timed.add(log.timings)
+
+    def telemetry(self, log: TrainingLog, training: Installation | None) -> Telemetry:
+        """Return all numbers after a log step that is counted.
 
         Without ``training``, on a CPU or GPU, nothing is emulated, and no role has numbers.
         """
-        self._timed.add(log.timings)
         samples = [*_of_run(log)]
         if log.timings and training is not None:
             samples += self._of_roles(log.timings[-1], self._streams_of(training))

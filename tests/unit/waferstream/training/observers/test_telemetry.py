@@ -44,8 +44,9 @@ def by_metric(telemetry: Telemetry) -> Numbers:
 @pytest.fixture(scope="module")
 def numbers() -> Numbers:
     meter = TelemetryMeter(make_machine(), SYSTEMS)
-    meter.read(log_of(STEPS[:2]), TRAINING)
-    return by_metric(meter.read(log_of(STEPS[2:]), TRAINING))
+    for log in (log_of(STEPS[:2]), log_of(STEPS[2:])):
+        meter.count(log)
+    return by_metric(meter.telemetry(log, TRAINING))
 
 
 def test_run_tells_every_number_once(numbers: Numbers) -> None:
@@ -93,7 +94,7 @@ def test_energy_is_power_over_the_emulated_time(numbers: Numbers) -> None:
 
 def test_without_an_emulated_machine_only_the_run_has_numbers() -> None:
     meter = TelemetryMeter(make_machine(), 1)
-    assert by_metric(meter.read(log_of([]), None)).keys() == {
+    assert by_metric(meter.telemetry(log_of([]), None)).keys() == {
         "step", "last_step", "loss", "measured_samples_per_second",
     }  # fmt: skip
 
@@ -101,5 +102,5 @@ def test_without_an_emulated_machine_only_the_run_has_numbers() -> None:
 def test_number_that_is_not_finite_is_left_out() -> None:
     meter = TelemetryMeter(make_machine(), 1)
     assert "measured_samples_per_second" not in by_metric(
-        meter.read(log_of([], rate=float("inf")), None)
+        meter.telemetry(log_of([], rate=float("inf")), None)
     )
