@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import uvicorn
@@ -42,14 +42,14 @@ class DoorSettings:
         port: Of gRPC; 0 takes a free one.
         http_port: Of HTTP; 0 takes a free one.
         tls: Certificates; None for loopback.
-        routers: Further paths of HTTP.
+        routers: Further paths of HTTP, made for what answers them.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
     http_port: int = 0
     tls: DoorTls | None = None
-    routers: Iterable[APIRouter] = field(default=())
+    routers: Iterable[Callable[[Service], APIRouter]] = ()
 
 
 class Ports(NamedTuple):
@@ -121,7 +121,8 @@ class Doors:
         with ThreadPoolExecutor(_THREADS, "door") as executor, self._bound() as listener:
             service = Service(self._handlers, self._authentication, executor)
             of_grpc = GrpcDoor(service, f"{self._host}:{self._settings.port}", tls)
-            of_http = HttpDoor(service, is_secret=tls is not None, routers=self._settings.routers)
+            routers = [make(service) for make in self._settings.routers]
+            of_http = HttpDoor(service, is_secret=tls is not None, routers=routers)
             server = uvicorn.Server(
                 uvicorn.Config(
                     of_http.app,

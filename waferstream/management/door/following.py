@@ -35,7 +35,7 @@ class Follower:
         call: Calls them.
         caller: Who follows.
         after: The number of the last event that it has.
-        offset: The bytes of the log that it has.
+        offset: The bytes of the log that it has; if negative, those at its end that it gets.
     """
 
     def __init__(
@@ -84,6 +84,8 @@ class Follower:
         self._name = workflow.name
         self._is_ended = workflow.stage is Stage.ENDED
         self._log = await self._call(self._handlers.log_path, self._caller, workflow.name)
+        if self._offset < 0:
+            self._offset = max(0, _size_of(self._log) + self._offset)
 
     async def _new_events(self, news: asyncio.Event) -> list[Event]:
         """Return the next events, if there are new ones."""
