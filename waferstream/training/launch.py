@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from waferstream.management.model.telemetry import Telemetry
 from waferstream.management.model.workflow import Prediction, Progress
 
 WORKFLOW = "WAFERSTREAM_WORKFLOW"
@@ -29,6 +30,9 @@ class Reporter(Protocol):
 
     def progressed(self, progress: Progress) -> None:
         """Tell how far the run is."""
+
+    def measured(self, telemetry: Telemetry) -> None:
+        """Tell the numbers of the run and of its roles."""
 
     def predicted(self, prediction: Prediction) -> None:
         """Tell how long the run takes on the emulated machine."""

@@ -26,6 +26,7 @@ from waferstream.training.observers.history import History, Recorder
 from waferstream.training.observers.observer import Observer
 from waferstream.training.observers.progress import Progress
 from waferstream.training.observers.reporting import Reporting
+from waferstream.training.observers.telemetry import TelemetryMeter
 from waferstream.training.results.run_folder import RunFolder, claimed, writable_or_temporary
 from waferstream.training.results.summary import log_places, log_throughput, summarize
 from waferstream.training.setup.backend import COMPILED, global_flags, make_backend
@@ -157,7 +158,7 @@ class _Session:
         """Build the trainer; observers and loggers are closed with the stack."""
         recorder = Recorder(self._losses, self._about())
         configured = _configured_observers(self._params, self._cluster, self._folder, backend)
-        told = _reporting(self._params, self._launch)
+        told = _reporting(self._params, self._cluster, self._launch, backend)
         observers: Sequence[Observer] = (self._history, recorder, *configured, *told)
         for observer in observers:
             stack.enter_context(closing(observer))
@@ -214,11 +215,17 @@ def _configured_observers(
     return observers
 
 
-def _reporting(params: Params, launch: Launch | None) -> Sequence[Observer]:
+def _reporting(
+    params: Params, cluster: ClusterSpec, launch: Launch | None, backend: Backend
+) -> Sequence[Observer]:
     """Return the observer that tells the management of a launch, if it has one."""
     if launch is None or launch.reporter is None or params.trainer.fit is None:
         return ()
-    return (Reporting(launch.reporter, params.trainer.fit.train_dataloader.batch_size),)
+    batch_size = params.trainer.fit.train_dataloader.batch_size
+    num_csx = params.trainer.init.backend.cluster_config.num_csx
+    meter = TelemetryMeter(cluster.machine, num_csx)
+    execution = backend.session.execution
+    return (Reporting(launch.reporter, batch_size, meter, lambda: execution.training),)
 
 
 def _with_role_logs(cluster: ClusterSpec, params: Params, folder: RunFolder) -> ClusterSpec:

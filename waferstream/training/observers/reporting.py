@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from waferstream.core.roles.installation import Installation
 from waferstream.management.model.workflow import Progress
 from waferstream.training.launch import Reporter
 from waferstream.training.observers.observer import EvaluationLog, TrainingLog
+from waferstream.training.observers.telemetry import TelemetryMeter
 
 _EVERY_S = 1.0
 
@@ -18,17 +20,28 @@ class Reporting:
     Args:
         reporter: What it tells.
         batch_size: Samples of a step.
+        meter: Knows what the roles of the run do.
+        training: Returns the program that trains; None where nothing is emulated.
     """
 
-    def __init__(self, reporter: Reporter, batch_size: int) -> None:
+    def __init__(
+        self,
+        reporter: Reporter,
+        batch_size: int,
+        meter: TelemetryMeter,
+        training: Callable[[], Installation | None],
+    ) -> None:
         self._reporter = reporter
         self._batch_size = batch_size
+        self._meter = meter
+        self._training = training
         self._told_at_s = 0.0  # of time.monotonic()
 
     def began(self, first_step: int, last_step: int) -> None:
         self._reporter.progressed(Progress(step=first_step - 1, total_steps=last_step))
 
     def trained(self, log: TrainingLog) -> None:
+        self._meter.count(log)
         now_s = time.monotonic()
         if log.steps_left and now_s - self._told_at_s < _EVERY_S:
             return
@@ -42,6 +55,7 @@ class Reporting:
             remaining_s=log.steps_left * self._batch_size / log.global_rate,
         )
         self._reporter.progressed(progress)
+        self._reporter.measured(self._meter.telemetry(log, self._training()))
 
     def evaluated(self, log: EvaluationLog) -> None:
         """Do nothing: an evaluation gets the run no further."""

@@ -11,6 +11,7 @@ from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.run import cluster_of
 from waferstream.config.phases import load_params
 from waferstream.core.units import seconds
+from waferstream.management.model.telemetry import WORKFLOW_METRICS, Telemetry
 from waferstream.management.model.workflow import Prediction, Progress
 from waferstream.reports.run.summary import RunSummary
 from waferstream.training.launch import Launch
@@ -30,9 +31,13 @@ class Told:
 
     progress: list[Progress] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
+    telemetry: list[Telemetry] = field(default_factory=list)
 
     def progressed(self, progress: Progress) -> None:
         self.progress.append(progress)
+
+    def measured(self, telemetry: Telemetry) -> None:
+        self.telemetry.append(telemetry)
 
     def predicted(self, prediction: Prediction) -> None:
         self.predictions.append(prediction)
@@ -76,6 +81,19 @@ def test_progress_is_that_of_the_log(tmp_path: Path) -> None:
     assert last.loss == summary.train[-1][1]
     assert last.remaining_s == 0
     assert last.emulated_samples_per_s > 0
+
+
+def test_numbers_of_roles_are_those_of_the_whole_run(tmp_path: Path) -> None:
+    """Also of steps between two reports."""
+    told, summary = run_told(tmp_path / "run", "--num_csx=2")
+    last = told.telemetry[-1]
+    assert {sample.metric for sample in last.samples} == set(WORKFLOW_METRICS)
+    assert [sample.value for sample in last.of("step")] == [5]
+    assert summary.emulated is not None
+    spent_s = [
+        sample.value for sample in last.of("role_seconds_total") if sample.labels[0] == "csx-0"
+    ]
+    assert sum(spent_s) == pytest.approx(seconds(summary.emulated.total_ps))
 
 
 def test_sizes_of_large_clusters_are_sampled() -> None:
