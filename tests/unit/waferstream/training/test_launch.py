@@ -128,3 +128,22 @@ def test_ended_launches_are_one_run(
     assert {key: found[key] for key in same} == {key: summary[key] for key in same}
     folders = {path.parent for path in (tmp_path / "model_dir").glob("2*/run.log")}
     assert len(folders) == 1
+
+
+@pytest.mark.usefixtures("launched")
+def test_lost_role_of_a_resized_launch_recovers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Restarts begin where the launch did, before it has a checkpoint of its own."""
+    keys = {**NEVER, "init__autorestart": {"max_num_restarts": 1}}
+    digest, summary, checkpoints = alone(tmp_path / "alone", capsys, monkeypatch, **keys)
+    flags = write_run(tmp_path, **keys)
+    with in_step(3):
+        code, out, err = run_here([*flags, "--num_csx=1"], capsys)
+    assert code == ENDED, out + err
+    code, out, err = run_here([*flags, "--num_csx=4", "--fault=csx-2@6:exception"], capsys)
+    assert code == 0, out + err
+    assert "csx-2" in out
+    assert digest_of(out) == digest
+    found, kept = left_by(tmp_path)
+    assert (found["train"], kept) == (summary["train"], checkpoints)
