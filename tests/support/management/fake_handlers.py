@@ -26,10 +26,11 @@ class FakeHandlers:
 
     def __init__(self, folder: Path) -> None:
         self._lock = threading.Lock()
+        self._newest = 0
         self.begin(folder)
 
     def begin(self, folder: Path) -> None:
-        """Forget everything, and keep files in a folder."""
+        """Forget everything but the number of the newest event, and keep files in a folder."""
         self.folder = folder
         self.workflows: dict[str, Workflow] = {}
         self.log: list[Event] = []
@@ -87,7 +88,7 @@ class FakeHandlers:
         return result
 
     def newest_event(self) -> int:
-        return self.log[-1].number if self.log else 0
+        return self._newest
 
     def log_path(self, caller: Caller, workflow: str) -> Path:
         self._own(caller, workflow)
@@ -134,7 +135,8 @@ class FakeHandlers:
         return self.workflows[name]
 
     def _keep(self, name: str, fact: Fact) -> None:
-        self.log.append(Event(number=len(self.log) + 1, time_s=0.0, workflow=name, fact=fact))
+        self._newest += 1
+        self.log.append(Event(number=self._newest, time_s=0.0, workflow=name, fact=fact))
 
     def _own(self, caller: Caller, name: str) -> None:
         user = self._found(name).user

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from waferstream.core.errors import RequestRefused, WaferStreamError
@@ -80,10 +80,14 @@ class Feed:
         """Wake those for whom something is new; return the number of the newest event."""
         newest = await self._newest_event()
         if seen < 0:
+            self._wake(self._listening)
             return newest
         while seen < newest and (events := await self._events_after(seen)):
-            for name in {"", *(event.workflow for event in events)}:
-                for news in self._listening.get(name, ()):
-                    news.set()
+            self._wake({"", *(event.workflow for event in events)})
             seen = events[-1].number
         return newest
+
+    def _wake(self, names: Iterable[str]) -> None:
+        for name in names:
+            for news in self._listening.get(name, ()):
+                news.set()

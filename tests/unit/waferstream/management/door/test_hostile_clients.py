@@ -21,7 +21,7 @@ from waferstream.management.client.remote import RemoteClient
 from waferstream.management.door import feed
 from waferstream.management.door.doors import Doors, DoorSettings
 from waferstream.management.model.event import Event
-from waferstream.management.model.operations import OPERATIONS, Caller, ReadVersion, Submit
+from waferstream.management.model.operations import OPERATIONS, Caller, Cancel, ReadVersion, Submit
 from waferstream.management.model.workflow import Submission
 from waferstream.management.wire.management_pb2 import (  # type: ignore[attr-defined]  # made at import
     Call,
@@ -215,7 +215,7 @@ def test_client_goes_on_when_the_management_is_back(tmp_path_factory: Any) -> No
         client = RemoteClient(doors.address, "wst-ann")
         parts = client.follow(name)
         numbers = [part.number for part in [next(parts)] if isinstance(part, Event)]
-    cancelled = OPERATIONS["Cancel"](name=name)
+    cancelled = Cancel(name=name)
     with Doors(handlers, handlers.authentication(), DoorSettings(port=port)):
         client.do(cancelled)
         numbers += [part.number for part in parts if isinstance(part, Event)]
