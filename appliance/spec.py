@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from appliance.faults.plan import FaultPlan
-from appliance.jobs.queue import QueueSpec
 from csnode.devices import DeviceName
 from csnode.engine.spec import TORCH, EngineName, EngineSpec
 from csnode.fabric.region import working_wafer
@@ -17,6 +16,7 @@ from swarmx.links.tls import TlsSpec
 from waferstream.core.config import Config, before, load_yaml, validate
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import MachineSpec
+from waferstream.management.model.inventory import QueueSpec
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 """How systems take hosts."""

@@ -10,9 +10,6 @@ import torch
 import yaml
 
 from appliance.checkpoints.folder import INDEX_NAME, CheckpointFolder
-from appliance.jobs.job import ClusterJob, Condition, Phase, Request
-from appliance.jobs.owner import Owner
-from appliance.jobs.store import FILE, JobStore
 from appliance.spec import load_cluster
 from benchmarks.fuzz.campaign import Target, through_file
 from benchmarks.fuzz.file_targets import conversion_targets, file_targets
@@ -46,6 +43,9 @@ from waferstream.core.messages.reduce_order import Subtree
 from waferstream.core.program.kernel_source import KernelSource
 from waferstream.core.program.program import Program, ProgramKind, TensorSpec
 from waferstream.host.user_state import sealed
+from waferstream.management.door.handlers import json_object, read_operation
+from waferstream.management.model.operations import Submit
+from waferstream.management.model.workflow import Submission
 
 _ROOT = Path(__file__).parents[2]
 _PAYLOAD_LIMIT = 4096
@@ -57,7 +57,8 @@ def all_targets(folder: Path) -> tuple[Target, ...]:
         *_messages(),
         *_configurations(folder),
         *file_targets(folder),
-        *_caches(folder),
+        *_caches(),
+        *_operations(),
         *conversion_targets(folder),
     )
 
@@ -127,19 +128,12 @@ def _configurations(folder: Path) -> tuple[Target, ...]:
     )
 
 
-def _caches(folder: Path) -> tuple[Target, ...]:
+def _caches() -> tuple[Target, ...]:
     """Return the readers of what earlier runs have left."""
     artifact = [json.loads(compiled_to_json(_compiled()))]
-    job = _job()
-    jobs = folder / "jobs" / job.name
-    jobs.mkdir(parents=True)
-    stored = [json.loads(job.model_dump_json())]
 
     def read_artifact(content: bytes) -> object:
         return compiled_from_json(content, "cs_0")
-
-    def read_jobs(_: Path) -> object:
-        return JobStore(folder).jobs()
 
     return (
         Target(
@@ -149,8 +143,18 @@ def _caches(folder: Path) -> tuple[Target, ...]:
             read_artifact,
             (DamagedArtifactError,),
         ),
-        Target("stored job", 4, of_trees(stored, _json), through_file(jobs / FILE, read_jobs)),
     )
+
+
+def _operations() -> tuple[Target, ...]:
+    """Return the parser of what comes through the doors of a management."""
+    submission = Submission(words=("--params", "p.yaml"), num_csx=4, labels={"a": "b"})
+    operation = json.loads(Submit(submission=submission).model_dump_json())
+
+    def read(content: bytes) -> object:
+        return read_operation("Submit", json_object(content))
+
+    return (Target("operation", 4, of_trees([operation], _json), read),)
 
 
 _CLUSTER = {
@@ -201,15 +205,3 @@ def _compiled() -> Compiled:
     program = Program(ProgramKind.TRAIN, "cs_0", (spec,), "float32", (spec,), 1, (), 2, 5)
     kernel = KernelSource("def forward(self, x):\n    return (x,)", {}, {"c": torch.ones(2, 2)})
     return Compiled(program, (), label_counts=kernel)
-
-
-def _job() -> ClusterJob:
-    return ClusterJob(
-        name="wsjob-1",
-        kind="execute",
-        workflow="wflow-1",
-        request=Request(labels={"a": "b"}),
-        owner=Owner(user="u", host="h", pid=1, started_ticks=1),
-        conditions=(Condition(phase=Phase.CREATED, time_s=1.0),),
-        log_path="logs",
-    )

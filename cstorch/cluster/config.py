@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from appliance.jobs.job import PRIORITIES, Request
 from appliance.remote.access import Access, read_access
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
 from cstorch.witness import Witness
 from waferstream.core.config import Config, validate
 from waferstream.machine.hardware.streams import MOST_SERVERS
 from waferstream.machine.record import DEFAULT_LIMIT
+from waferstream.management.model.job import PRIORITIES
+from waferstream.management.model.workflow import Submission
 
 log = logging.getLogger("waferstream")
 
@@ -86,9 +87,9 @@ class ClusterConfig(Config):
         return f"{self.num_csx} x {self.cluster.machine.system.name}"
 
     @property
-    def job_request(self) -> Request:
-        """What each job of the program asks for."""
-        return Request(
+    def submission(self) -> Submission:
+        """What the program asks for as a workflow."""
+        return Submission(
             num_csx=self.num_csx,
             machine=self.machine_name,
             priority=PRIORITIES[self.job_priority],

@@ -15,7 +15,6 @@ from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import LoadWeights, ReadWeights, Run, Settle
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize, plan_installation, start_up_of
-from appliance.jobs.client import JobClient
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords, JobTime, StepsUnderWay
@@ -34,6 +33,7 @@ from waferstream.core.roles.commands import FinishSaving, Install, TrainWith
 from waferstream.core.roles.installation import InputFeed, Installation
 from waferstream.core.units import format_ps
 from waferstream.machine.start_up import StartUp
+from waferstream.management.client.jobs import JobClient
 
 log = logging.getLogger("waferstream")
 

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from appliance.jobs.job import JobIds
 from waferstream.core.errors import ApplianceRuntimeJobTimeoutError
 from waferstream.core.program.program import ProgramKind
+from waferstream.management.client.jobs import JobIds
 
 
 def _now() -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
-
 from cstorch.checkpoints import S3Writer
 from cstorch.cluster.config import ClusterConfig
 from waferstream.core.errors import ConfigError
+from waferstream.management.model.job import new_workflow_name
 
 
 class ClusterManagement:
@@ -46,7 +45,7 @@ class ClusterManagement:
 
     def start_workflow(self, lock_resources: bool = False) -> bool:  # noqa: ARG002
         """Start a workflow if there is none; return True."""
-        self.workflow_id = self.workflow_id or f"wflow-{uuid.uuid4().hex[:12]}"
+        self.workflow_id = self.workflow_id or new_workflow_name()
         return True
 
     def stop_workflow(self) -> None:

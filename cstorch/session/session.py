@@ -16,7 +16,6 @@ from torch import nn
 
 from appliance.coordinator.commands import LoadWeights
 from appliance.coordinator.step_results import StepResult
-from appliance.jobs.client import JobClient
 from cstorch.cluster import job_settings
 from cstorch.cluster.execution import Execution
 from cstorch.cluster.restored import STATES
@@ -35,6 +34,7 @@ from waferstream.core.roles.activities import Place
 from waferstream.core.roles.installation import InputFeed
 from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.program_report import ProgramReport
+from waferstream.management.client.jobs import JobClient
 
 
 class Session:
@@ -133,7 +133,7 @@ class Session:
     def _new_client(self) -> JobClient:
         config, management = self.settings.cluster_config, self.settings.cluster
         queue = config.cluster.runtime.queue
-        return JobClient(config.job_request, queue, management.join_workflow)
+        return JobClient(config.submission, queue, management.join_workflow)
 
     def register(self, module: nn.Module) -> None:
         """Register the model whose weights MemoryX will hold; one per session."""

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, cast
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.flag import Flag
 from waferstream.cli.flags.run import RUN_COMMANDS, RUN_FLAGS
+from waferstream.cli.management import COMMAND as MANAGEMENT
 from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.tools.command import TOOLS
 from waferstream.config.overrides import Override
@@ -18,6 +19,7 @@ from waferstream.config.params import Mode
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError, nearest
 from waferstream.machine.record import DEFAULT_LIMIT
+from waferstream.management.model.inventory import DEFAULT_SESSION
 from waferstream.reports.economics import PriceSpec, check_tokens
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
 from waferstream.simulation.wafer_trace_request import FLAG as WAFER_TRACE_FLAG
@@ -27,7 +29,7 @@ from waferstream.version import VERSION
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
 
-_COMMANDS = (*RUN_COMMANDS, "exec", "check", *SERVING, *TOOLS)
+_COMMANDS = (*RUN_COMMANDS, "exec", "check", *SERVING, MANAGEMENT, *TOOLS)
 
 _NOT_OF_COMMANDS = ("params", "mode", "device")
 """Flags of ``run.py`` that a sub-command states otherwise."""
@@ -47,9 +49,20 @@ _SIMULATION_FLAGS = (
 
 
 @dataclass(frozen=True)
+class SubmitRequest:
+    """What flags say of a command that an appliance runs."""
+
+    min_num_csx: int | None = None
+    session: str = DEFAULT_SESSION
+    detaches: bool = False
+
+
+@dataclass(frozen=True)
 class Arguments:
     """Parsed command line."""
 
+    words: tuple[str, ...]
+    """What was parsed."""
     params: Path
     mode: Mode
     cluster: Path | None
@@ -65,6 +78,8 @@ class Arguments:
     """The request of ``--simulate``; None for a functional run."""
     wafer_trace: WaferTraceRequest | None
     """The request of ``--wafer_trace``, which takes the place of a run."""
+    submits: SubmitRequest
+    """How the command is submitted, where its configuration names an appliance."""
     typed: Mapping[str, Any]
     """Values of the typed flags by flag name."""
 
@@ -108,6 +123,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
     typed = {flag.name: flag.collect(given[flag.name]) for flag in flags if flag.name in given}
     mode = RUN_COMMANDS[command] if command else typed.get("mode", "train_and_eval")
     return Arguments(
+        words=tuple(argv),
         params=Path(typed["params"]),
         mode=cast("Mode", mode),
         cluster=cluster_file(typed.get("cluster"), (cwd or Path(), home)),
@@ -118,6 +134,9 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         prints_json="json" in typed,
         simulation=_simulation(parser, typed, mode),
         wafer_trace=_wafer_trace(parser, typed),
+        submits=SubmitRequest(
+            typed.get("min_num_csx"), typed.get("session", DEFAULT_SESSION), "detach" in typed
+        ),
         typed=typed,
     )
 

@@ -20,6 +20,8 @@ from waferstream.cli import UNREAD
 from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import CheckArguments, check_target, parse_check
 from waferstream.cli.execute import ExecArguments, check_exec, parse_exec
+from waferstream.cli.management import COMMAND as MANAGEMENT
+from waferstream.cli.management import run_management
 from waferstream.cli.run import log_to_terminal, run
 from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.serving import run_serving
@@ -88,6 +90,8 @@ def _dispatch(words: Sequence[str], home: Path) -> int:
         return _execute(parse_exec(words[1:], home))
     if words[:1] == ["check"]:
         return _check(parse_check(words[1:], home))
+    if words[:1] == [MANAGEMENT]:
+        return run_management(words[1:])
     if words and words[0] in SERVING:
         return run_serving(words)
     if words and words[0] in TOOLS:

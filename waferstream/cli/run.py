@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -20,6 +21,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.host.interrupts import ended_within
 from waferstream.host.standard_streams import outlasting_readers
+from waferstream.management.model.launched import RUNTIME_ADDRESS, is_launched
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 
@@ -46,6 +48,10 @@ def run(arguments: Arguments, command: str) -> None:
     """
     phases = _checked_phases(arguments)
     check_names(command)
+    job = phases[0].trainer.init.backend.cluster_config
+    if job.mgmt_address is not None and arguments.trains_or_evaluates and not is_launched():
+        _submit(phases, arguments)
+        return
     cluster = cluster_of(arguments)
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
     own = [path for job in jobs for path in search_path(job)]
@@ -60,6 +66,17 @@ def run(arguments: Arguments, command: str) -> None:
             result = _result(phases, arguments, cluster, command)
         if arguments.prints_json:
             print(json_text(result), flush=True)
+
+
+def _submit(phases: Sequence[Params], arguments: Arguments) -> None:
+    """Let the appliance that the configuration names run the command."""
+    from waferstream.cli.submitting import submit  # noqa: PLC0415  (gRPC)
+
+    log_to_terminal(phases[0].trainer.init.logging.log_level)
+    files = (arguments.params, *([arguments.cluster] if arguments.cluster else ()))
+    workflow = submit(arguments.words, phases, files, arguments.submits)
+    if arguments.prints_json:
+        print(json_text(workflow.model_dump(mode="json")), flush=True)
 
 
 def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
@@ -154,10 +171,13 @@ def _ray_starting(
 def cluster_of(arguments: Arguments) -> ClusterSpec:
     """Return the machine of a command line."""
     cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
-    if not arguments.is_local:
+    changes = {"kind": "local"} if arguments.is_local else {}
+    if address := os.environ.get(RUNTIME_ADDRESS):
+        changes["address"] = address
+    if not changes:
         return cluster
-    local = {**cluster.runtime.model_dump(exclude_unset=True), "kind": "local"}
-    runtime = validate(type(cluster.runtime), local, "--local")
+    changed = {**cluster.runtime.model_dump(exclude_unset=True), **changes}
+    runtime = validate(type(cluster.runtime), changed, "--local")
     return cluster.model_copy(update={"runtime": runtime})
 
 

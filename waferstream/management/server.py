@@ -1,1 +1,145 @@
 """A running management: its store, its launcher, its manager, its doors and its pages."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from waferstream.core.errors import WaferStreamError
+from waferstream.host.processes import user_name
+from waferstream.host.user_state import make_private, open_private
+from waferstream.management.door.authentication import TOKEN_PREFIX, Authentication
+from waferstream.management.door.doors import Doors, DoorSettings
+from waferstream.management.launch.launcher import Launcher
+from waferstream.management.launch.process import ProcessLauncher
+from waferstream.management.manager.folders import Folders
+from waferstream.management.manager.launches import Launches
+from waferstream.management.manager.manager import Manager
+from waferstream.management.manager.run_tokens import workflow_of
+from waferstream.management.model.inventory import Inventory
+from waferstream.management.model.operations import Caller
+from waferstream.management.store.opening import open_store
+from waferstream.management.store.store import Store
+
+log = logging.getLogger("waferstream")
+
+TURN_S = 0.5
+"""The longest time between two turns of the manager."""
+
+_AGAIN_S = 2.0  # after a turn has failed
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What a management is started with.
+
+    Attributes:
+        folder: Of all its files.
+        inventory: What it has.
+        store: Path or URL of its store; by default a file in the folder.
+        ray_address: Of the Ray cluster whose Jobs API starts workflows; None starts processes.
+        doors: Where it listens.
+    """
+
+    folder: Path
+    inventory: Inventory
+    store: str | None = None
+    ray_address: str | None = None
+    doors: DoorSettings = field(default_factory=DoorSettings)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A management that runs.
+
+    Attributes:
+        doors: Where it listens.
+        token: Of the administrator who has started it.
+    """
+
+    doors: Doors
+    token: str
+
+
+@contextmanager
+def running(settings: ServerSettings) -> Iterator[Running]:
+    """Run a management as long as the block lasts; what it has launched goes on after that.
+
+    Raises:
+        ConfigError: The store, a port or a certificate cannot be used.
+        ApplianceServiceInterrupted: The store does not answer.
+    """
+    make_private(settings.folder)
+    with ExitStack() as stack:
+        store = open_store(settings.store or settings.folder / "store.sqlite")
+        stack.callback(store.close)
+        token = _administrator(store, settings)
+        launcher = _launcher(settings)
+        stack.callback(launcher.close)
+        launches = Launches(launcher, Folders(settings.folder))
+        manager = Manager(store, launches)
+        authentication = Authentication(store.reading, workflow_of)
+        doors = stack.enter_context(Doors(manager, authentication, settings.doors))
+        launches.address = doors.address
+        stack.enter_context(_turning(manager))
+        yield Running(doors, token)
+
+
+def _launcher(settings: ServerSettings) -> Launcher:
+    if settings.ray_address is None:
+        return ProcessLauncher(settings.folder / "launches")
+    from waferstream.management.launch.ray import RayLauncher  # noqa: PLC0415  (only with Ray)
+
+    return RayLauncher(settings.ray_address)
+
+
+def _administrator(store: Store, settings: ServerSettings) -> str:
+    """Keep what the management has, and its first user; return that one's token."""
+    path = settings.folder / "administrator.token"
+    with store.change() as changes:
+        changes.put_inventory(settings.inventory)
+        changes.put_user(Caller(user=user_name(), role="administrator"))
+        if path.is_file():
+            token = path.read_text().strip()
+            if changes.caller_of(sha256(token.encode()).hexdigest()) is not None:
+                return token
+        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        changes.add_token(sha256(token.encode()).hexdigest(), user_name(), time.time())
+    with open(path, "w", encoding="utf-8", opener=open_private) as file:
+        file.write(token + "\n")
+    return token
+
+
+@contextmanager
+def _turning(manager: Manager) -> Iterator[None]:
+    """Let the manager take its turns in a thread."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_turn, args=(manager, ended), name="turns", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        manager.news.set()
+        thread.join()
+
+
+def _turn(manager: Manager, ended: threading.Event) -> None:
+    while not ended.is_set():
+        manager.news.wait(TURN_S)
+        manager.news.clear()
+        try:
+            manager.tick()
+        except (OSError, WaferStreamError) as error:
+            log.warning("The next turn comes later: %s", error)
+            ended.wait(_AGAIN_S)
+        except Exception:
+            log.exception("A turn of the management has failed")
+            ended.wait(_AGAIN_S)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from appliance.jobs.queue import MOST_SYSTEMS
 from waferstream.core.errors import ConfigError
+from waferstream.management.model.inventory import MOST_SYSTEMS
 from waferstream.reports.economics import PriceSpec
 
 _NUMBER = r"\d{1,9}"  # int() refuses thousands of digits

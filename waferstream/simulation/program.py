@@ -16,7 +16,6 @@ from torch.utils import _pytree as pytree
 
 import cstorch
 from appliance.input.batches import batch_leaves
-from appliance.jobs.queue import MOST_SYSTEMS
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.backend import Backend
 from cstorch.current import existing_backend
@@ -30,6 +29,7 @@ from waferstream.config.sections.init import LoopConfig
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.program import UNKNOWN_LOADING
 from waferstream.core.sparsity.spec import WeightSparsity
+from waferstream.management.model.inventory import MOST_SYSTEMS
 from waferstream.reports.curve.result import CurvePoint, CurveResult
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.capture import CapturedStep, captured_step, compile_at, with_rows

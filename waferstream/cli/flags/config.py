@@ -145,6 +145,22 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         how="prepend",
     ),
     key_flag(CLUSTER, "job_time_sec", "stop the run after this many seconds", options=NUMBER),
+    key_flag(
+        CLUSTER,
+        "mgmt_address",
+        "submit the command to the appliance at host:port, and follow it from here",
+    ),
+    key_flag(
+        CLUSTER,
+        "credentials_path",
+        "certificate of that appliance, or a folder of certificates make",
+    ),
+    key_flag(
+        CLUSTER,
+        "disable_version_check",
+        "skip the version check between client and appliance",
+        options=SWITCH,
+    ),
 )
 
 COMMAND_FLAGS: tuple[Flag, ...] = (
@@ -167,8 +183,6 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
         options=NUMBER,
         key="max_act_per_csx",
     ),
-    key_flag(CLUSTER, "credentials_path", "certificate for cluster access"),
-    key_flag(CLUSTER, "mgmt_address", "host:port of the cluster management"),
     key_flag(CLUSTER, "mgmt_namespace", "namespace of the cluster"),
     key_flag(CLUSTER, "cbcore_image", "image of the cluster's servers"),
     key_flag(
@@ -191,12 +205,6 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
         collect=dict,
         how="merge",
         key="csx.debug.ini",
-    ),
-    key_flag(
-        CLUSTER,
-        "disable_version_check",
-        "skip the version check between client and cluster",
-        options=SWITCH,
     ),
 )
 """Flags that are checked and accepted so that command lines of the real machine run unchanged.

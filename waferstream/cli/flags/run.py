@@ -35,6 +35,13 @@ RUN_FLAGS: tuple[Flag, ...] = (
         "let roles fail, such as csx-1@51:kill (ROLE@STEP[/MOMENT]:KIND[=SECONDS][*TIMES])",
         options=WORDS,
     ),
+    Flag(
+        "min_num_csx",
+        "let the appliance shrink the job to so many systems (default: --num_csx)",
+        options=NUMBER,
+    ),
+    Flag("session", "session of the appliance (default: default)"),
+    Flag("detach", "submit to the appliance, and return at once", options=SWITCH),
     Flag("trace", "write a Perfetto trace of emulated and measured time to this file"),
     Flag(
         "trace_limit",

@@ -27,7 +27,6 @@ TOOLS: Mapping[str, str] = {
     "model": "waferstream.cli.tools.model",
     "data_processor": "waferstream.cli.tools.data",
     "checkpoint": "waferstream.cli.tools.checkpoint.commands",
-    "job": "waferstream.cli.tools.job",
     "cluster": "waferstream.cli.tools.cluster",
     "certificates": "waferstream.cli.tools.certificates",
 }

@@ -25,12 +25,15 @@ from waferstream.management.model.workflow import (
 Changes = Mapping[str, object]
 """Fields of a workflow with other values."""
 
+_NOT_ASKED: Changes = {"aim": None, "asked_s": None, "next_placement": None}
+
 
 class Submitted(Record):
     """A user has submitted a workflow; the first of its events."""
 
     kind: Literal["submitted"] = "submitted"
     user: str
+    groups: tuple[str, ...] = ()
     submission: Submission
 
     def changes(self, _workflow: Workflow, _time_s: float) -> Changes:
@@ -100,12 +103,12 @@ class Placed(Record):
     def changes(self, workflow: Workflow, time_s: float) -> Changes:
         """Return what the workflow holds, and the number of the process."""
         return {
+            **_released(workflow, time_s),
             "stage": Stage.RUNNING,
+            "jobs": _executes_moved(workflow, Phase.SCHEDULED, time_s),
             "placement": self.placement,
             "held_since_s": time_s,
             "attempt": workflow.attempt + 1,
-            "aim": None,
-            "next_csx": None,
             "reason": "",
         }
 
@@ -115,11 +118,16 @@ class Asked(Record):
 
     kind: Literal["asked"] = "asked"
     aim: Aim
-    next_csx: int | None = None
+    next_placement: Placement | None = None
 
-    def changes(self, _workflow: Workflow, _time_s: float) -> Changes:
-        """Return what it ends for."""
-        return {"stage": Stage.ENDING, "aim": self.aim, "next_csx": self.next_csx}
+    def changes(self, _workflow: Workflow, time_s: float) -> Changes:
+        """Return what it ends for, and since when."""
+        return {
+            "stage": Stage.ENDING,
+            "aim": self.aim,
+            "asked_s": time_s,
+            "next_placement": self.next_placement,
+        }
 
 
 class Released(Record):
@@ -127,10 +135,19 @@ class Released(Record):
 
     kind: Literal["released"] = "released"
     reason: str = ""
+    is_lost: bool = False
+    """Whether nobody had asked it to end."""
 
     def changes(self, workflow: Workflow, time_s: float) -> Changes:
         """Return the workflow without what it held."""
-        return {"stage": Stage.WAITING, "reason": self.reason, **_released(workflow, time_s)}
+        return {
+            "stage": Stage.WAITING,
+            "jobs": _executes_moved(workflow, Phase.QUEUED, time_s),
+            "waits_since_s": time_s,
+            "reason": self.reason,
+            "losses": workflow.losses + self.is_lost,
+            **_released(workflow, time_s),
+        }
 
 
 class Predicted(Record):
@@ -152,7 +169,7 @@ class Progressed(Record):
 
     def changes(self, _workflow: Workflow, _time_s: float) -> Changes:
         """Return how far it is."""
-        return {"progress": self.progress}
+        return {"progress": self.progress, "losses": 0}
 
 
 class Labelled(Record):
@@ -247,7 +264,14 @@ class Event(Record):
 
 def submitted(name: str, time_s: float, fact: Submitted) -> Workflow:
     """Return a new workflow."""
-    return Workflow(name=name, user=fact.user, submission=fact.submission, submitted_s=time_s)
+    return Workflow(
+        name=name,
+        user=fact.user,
+        groups=fact.groups,
+        submission=fact.submission,
+        submitted_s=time_s,
+        waits_since_s=time_s,
+    )
 
 
 def after(workflow: Workflow, fact: Fact, time_s: float) -> Workflow:
@@ -259,13 +283,21 @@ def after(workflow: Workflow, fact: Fact, time_s: float) -> Workflow:
 
 def _released(workflow: Workflow, time_s: float) -> Changes:
     """Return what changes when a workflow gives back what it holds."""
-    held_s = 0.0 if workflow.held_since_s is None else max(0.0, time_s - workflow.held_since_s)
+    since_s = time_s if workflow.held_since_s is None else workflow.held_since_s
+    used_system_s = workflow.num_csx * max(0.0, time_s - since_s)
     return {
         "placement": None,
         "held_since_s": None,
-        "used_s": workflow.used_s + held_s,
-        "aim": None,
+        "used_system_s": workflow.used_system_s + used_system_s,
+        **_NOT_ASKED,
     }
+
+
+def _executes_moved(workflow: Workflow, phase: Phase, time_s: float) -> tuple[Job, ...]:
+    """Return the jobs of a workflow, those that execute in another phase unless they have ended."""
+    return tuple(
+        job.moved(phase, time_s) if job.kind == "execute" else job for job in workflow.jobs
+    )
 
 
 def _resubmitted(workflow: Workflow, **changes: object) -> Changes:

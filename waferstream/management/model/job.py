@@ -18,6 +18,12 @@ PRIORITIES: Mapping[str, int] = {"p0": 99, "p1": 199, "p2": 299, "p3": 399}
 """Value of each priority; the smaller goes first. The vendor's, whose P0 is for administrators
 (training-docs.cerebras.ai, job-priority)."""
 
+KEPT_S = 7 * 24 * 3600.0
+"""How long ended workflows are kept: the vendor lists those of the past week (section 4.4)."""
+
+WORKFLOW_NAME = r"^wflow-[a-z0-9]{22}$"
+"""What the name of a workflow matches."""
+
 
 class Phase(StrEnum):
     """Phases of a cluster job in their order; the last three are final."""

@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 from waferstream.core.config import Config
 from waferstream.management.model.event import Event, Fact
 from waferstream.management.model.inventory import Inventory, NodeState, Session
+from waferstream.management.model.job import WORKFLOW_NAME, new_workflow_name
 from waferstream.management.model.workflow import Submission, Workflow
 
 Result = TypeVar("Result")
@@ -37,12 +38,18 @@ class Operation(Config, Generic[Result]):
     roles: ClassVar[frozenset[Role]] = frozenset({"user", "administrator"})
     """Who may ask."""
 
+    changes: ClassVar[bool] = True
+    """Whether it changes anything."""
+
     result: ClassVar[TypeAdapter[Any]] = TypeAdapter(None)
     """What the answer is, for JSON."""
 
 
-class _OfRun(Operation[Result], Generic[Result]):
-    roles = frozenset({"run"})
+class OfWorkflow(Operation[Result], Generic[Result]):
+    """An operation on a workflow, which its user, their groups and administrators may ask for."""
+
+    name: str
+    """The workflow, or one of its jobs."""
 
 
 class _OfAdministrator(Operation[Result], Generic[Result]):
@@ -59,13 +66,15 @@ class Version(Config):
 class ReadVersion(Operation[Version]):
     """Return the release of the management."""
 
+    changes = False
     roles = frozenset({"user", "administrator", "run"})
     result = TypeAdapter(Version)
 
 
 class Submit(Operation[Workflow]):
-    """Take a workflow in."""
+    """Take a workflow in; the second time that a user asks for a name changes nothing."""
 
+    name: str = Field(pattern=WORKFLOW_NAME, default_factory=new_workflow_name)
     submission: Submission
     result = TypeAdapter(Workflow)
 
@@ -73,6 +82,7 @@ class Submit(Operation[Workflow]):
 class ListWorkflows(Operation[list[Workflow]]):
     """Return workflows by priority and age: unfinished ones, or all of the past week."""
 
+    changes = False
     all_states: bool = False
     labels: Mapping[str, str] = Field(default_factory=dict)
     user: str | None = None
@@ -83,6 +93,8 @@ class ListWorkflows(Operation[list[Workflow]]):
 class ReadWorkflow(Operation[Workflow]):
     """Return a workflow by its name or that of one of its jobs."""
 
+    roles = frozenset({"user", "administrator", "run"})
+    changes = False
     name: str
     result = TypeAdapter(Workflow)
 
@@ -107,50 +119,47 @@ class Explanation(Config):
 class Explain(Operation[Explanation]):
     """Return why a workflow waits, when it will start, and what would start it sooner."""
 
+    changes = False
     name: str
     result = TypeAdapter(Explanation)
 
 
-class Cancel(Operation[Workflow]):
+class Cancel(OfWorkflow[Workflow]):
     """End a workflow; its run saves a checkpoint first."""
 
-    name: str
     result = TypeAdapter(Workflow)
 
 
-class Label(Operation[Workflow]):
+class Label(OfWorkflow[Workflow]):
     """Set labels of a workflow, and remove those whose value is null."""
 
-    name: str
     labels: dict[str, str | None]
     result = TypeAdapter(Workflow)
 
 
-class SetPriority(Operation[Workflow]):
+class SetPriority(OfWorkflow[Workflow]):
     """Change the priority of a workflow and of its later jobs."""
 
-    name: str
     priority: int = Field(ge=0, le=399)
     result = TypeAdapter(Workflow)
 
 
-class Detach(Operation[Workflow]):
+class Detach(OfWorkflow[Workflow]):
     """Let a workflow go on without its client."""
 
-    name: str
     result = TypeAdapter(Workflow)
 
 
-class Beat(Operation[None]):
+class Beat(OfWorkflow[None]):
     """Say that the client of a workflow, or its run, is there; without beats it ends."""
 
-    name: str
     roles = frozenset({"user", "administrator", "run"})
 
 
 class ReadEvents(Operation[list[Event]]):
     """Return the events after a number, in order: of one workflow, or of all."""
 
+    changes = False
     name: str = ""
     after: int = Field(default=0, ge=0, lt=2**63)
     limit: int = Field(default=1000, ge=1, le=10_000)
@@ -169,6 +178,7 @@ class ClusterView(Config):
 class ReadCluster(Operation[ClusterView]):
     """Return systems, groups and sessions, and the workflows that hold them."""
 
+    changes = False
     result = TypeAdapter(ClusterView)
 
 
@@ -182,17 +192,17 @@ class FileEntry(Config):
     changed_s: float
 
 
-class ListFiles(Operation[list[FileEntry]]):
+class ListFiles(OfWorkflow[list[FileEntry]]):
     """Return the files that a run has written, checkpoints among them."""
 
-    name: str
+    changes = False
     result = TypeAdapter(list[FileEntry])
 
 
-class NoteFact(_OfRun[Workflow]):
+class NoteFact(OfWorkflow[Workflow]):
     """Note what has happened in a run: its jobs, phases, predictions and progress."""
 
-    name: str
+    roles = frozenset({"run"})
     fact: Fact
     result = TypeAdapter(Workflow)
 

@@ -54,6 +54,9 @@ class Submission(Record):
     limit_s: float | None = Field(default=None, gt=0, strict=True)
     """End the workflow so long after its start; the time in the queue does not count."""
 
+    is_queued: bool = True
+    """Whether it waits for systems; embedded workflows may start beside one another."""
+
     is_service: bool = False
     """Whether it runs until it is cancelled, as ``waferstream serve`` does."""
 
@@ -120,6 +123,9 @@ class Workflow(Record):
 
     name: str
     user: str
+    groups: tuple[str, ...] = ()
+    """Groups of the user, whose other members may lead the workflow, too."""
+
     submission: Submission
     submitted_s: float
     """Seconds since 1970, as all times."""
@@ -133,12 +139,21 @@ class Workflow(Record):
     held_since_s: float | None = None
     """When it got its placement; None while it waits."""
 
-    used_s: float = 0.0
-    """Seconds with systems in earlier placements."""
+    waits_since_s: float = 0.0
+    """When its present wait began: the submission, or the end of its last process."""
+
+    used_system_s: float = 0.0
+    """Seconds of systems in earlier placements."""
 
     aim: Aim | None = None
-    next_csx: int | None = None
-    """The number of systems that it goes on with after a resize."""
+    asked_s: float | None = None
+    """When its process was asked to end."""
+
+    next_placement: Placement | None = None
+    """What it goes on with after a resize; held already."""
+
+    losses: int = 0
+    """Processes that were lost since it has got further."""
 
     reason: str = ""
     """Why it waits, or how it has ended."""
@@ -158,7 +173,8 @@ class Workflow(Record):
     @property
     def num_csx(self) -> int:
         """The systems that it has, or else asks for."""
-        return len(self.placement.systems) if self.placement else self.submission.num_csx
+        held = self.placement.systems if self.placement else ()
+        return len(held) or self.submission.num_csx
 
     def job(self, name: str) -> Job:
         """Return a job by name; KeyError if it is of another workflow."""

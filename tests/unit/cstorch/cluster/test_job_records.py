@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from appliance.jobs.job import JobIds
 from cstorch.cluster.job_records import JobRecords
+from waferstream.management.client.jobs import JobIds
 
 
 def test_records_keep_the_order_of_their_jobs() -> None:

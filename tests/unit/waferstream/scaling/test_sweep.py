@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.jobs.queue import MOST_SYSTEMS
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
+from waferstream.management.model.inventory import MOST_SYSTEMS
 from waferstream.scaling.sweep import (
     SimulationRequest,
     counts_of,

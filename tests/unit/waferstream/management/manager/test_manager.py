@@ -1,0 +1,278 @@
+"""The manager: what its users may ask for, and what it makes of the processes of workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.errors import raises
+from tests.support.host.launcher import HandLauncher
+from waferstream.core.errors import ClusterJobScheduleError, ConfigError, RequestRefused
+from waferstream.management.launch.launcher import ASKED, KILLED
+from waferstream.management.manager.folders import Folders
+from waferstream.management.manager.launches import MOST_LOST, Launches
+from waferstream.management.manager.manager import Manager
+from waferstream.management.model import event
+from waferstream.management.model.inventory import QueueSpec, Session
+from waferstream.management.model.job import Phase
+from waferstream.management.model.operations import (
+    Caller,
+    Cancel,
+    Explain,
+    Label,
+    ListWorkflows,
+    NoteFact,
+    PutSession,
+    ReadCluster,
+    ReadEvents,
+    ReadWorkflow,
+    SetPriority,
+    Submit,
+)
+from waferstream.management.model.workflow import (
+    Prediction,
+    Progress,
+    Stage,
+    Submission,
+    Workflow,
+)
+from waferstream.management.store.opening import open_store
+
+ANN, BOB, ROOT = (
+    Caller(user="ann", groups=("ml",)),
+    Caller(user="bob"),
+    Caller(user="root", role="administrator"),
+)
+
+
+class Appliance:
+    """A manager of two systems and one group, a launcher by hand, and a clock by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = open_store(folder / "store.sqlite")
+        self.launcher = HandLauncher()
+        self.now_s = 1e9
+        self.folder = folder
+        with self.store.change() as changes:
+            changes.put_inventory(QueueSpec(systems=2, memoryx_groups=1).inventory())
+        self.start()
+
+    def start(self) -> None:
+        """Start the manager, again after one that was killed."""
+        launches = Launches(self.launcher, Folders(self.folder))
+        self.manager = Manager(self.store, launches, lambda: self.now_s)
+
+    def submit(self, caller: Caller = ANN, num_csx: int = 2, **fields: object) -> Workflow:
+        asked = {"words": ("--params", "p.yaml"), "num_csx": num_csx, **fields}
+        submission = Submission.model_validate(asked)
+        return self.manager.do(caller, Submit(submission=submission))
+
+    def turn(self, seconds: float = 1.0) -> None:
+        self.now_s += seconds
+        self.manager.tick()
+
+    def read(self, workflow: Workflow) -> Workflow:
+        return self.manager.do(ROOT, ReadWorkflow(name=workflow.name))
+
+    def say(self, workflow: Workflow, fact: event.Fact) -> None:
+        """Let the run of a workflow tell something."""
+        run = Caller(user=workflow.name, role="run", workflow=workflow.name)
+        self.manager.do(run, NoteFact(name=workflow.name, fact=fact))
+
+    def end(self, workflow: Workflow, exit_code: int | None = 0) -> None:
+        """Let the newest process of a workflow end."""
+        attempt = self.read(workflow).attempt
+        self.launcher.end(f"{workflow.name}-{attempt}", exit_code)
+        self.turn()
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    made = Appliance(tmp_path)
+    yield made
+    made.store.close()
+
+
+def test_workflow_runs_from_submission_to_success(appliance: Appliance) -> None:
+    workflow = appliance.submit()
+    appliance.turn()
+    placed = appliance.read(workflow)
+    assert placed.stage is Stage.RUNNING
+    assert placed.placement is not None
+    assert len(placed.placement.systems) == 2
+    (launch,) = appliance.launcher.launched.values()
+    assert launch.words[-6:-2] == ("--params", "p.yaml", "--num_csx", "2")
+    appliance.end(workflow)
+    ended = appliance.read(workflow)
+    assert (ended.stage, ended.result, ended.placement) == (Stage.ENDED, Phase.SUCCEEDED, None)
+    assert [job.phase for job in ended.jobs] == [Phase.SUCCEEDED]
+    assert ended.used_system_s == 2.0
+    assert appliance.launcher.states() == {}
+
+
+def test_second_submission_of_a_name_changes_nothing(appliance: Appliance) -> None:
+    workflow = appliance.submit()
+    again = appliance.manager.do(ANN, Submit(name=workflow.name, submission=workflow.submission))
+    assert again == appliance.read(workflow)
+    assert len(appliance.manager.do(ANN, ListWorkflows())) == 1
+
+
+def test_waiting_workflow_compiles_and_says_why_it_waits(appliance: Appliance) -> None:
+    first = appliance.submit()
+    appliance.turn()
+    second = appliance.submit(BOB)
+    appliance.turn()
+    assert appliance.read(second).stage is Stage.COMPILING
+    assert "--compile_only" in appliance.launcher.launched[f"{second.name}-1"].words
+    appliance.say(second, event.Predicted(prediction=Prediction(seconds={1: 9e4, 2: 5e4})))
+    appliance.end(second)
+    appliance.turn()
+    told = appliance.manager.do(BOB, Explain(name=second.name))
+    assert told.place == 1
+    assert told.reason
+    assert appliance.read(second).reason == told.reason
+    appliance.end(first)
+    appliance.turn()
+    assert appliance.read(second).stage is Stage.RUNNING
+
+
+def test_lost_process_is_started_again_until_it_gets_no_further(appliance: Appliance) -> None:
+    workflow = appliance.submit()
+    appliance.turn()
+    for _ in range(MOST_LOST):
+        appliance.end(workflow, KILLED)
+        appliance.turn()
+        assert appliance.read(workflow).stage is Stage.RUNNING
+    appliance.say(workflow, event.Progressed(progress=Progress(step=1, total_steps=9)))
+    appliance.end(workflow, None)
+    appliance.turn()
+    assert appliance.read(workflow).stage is Stage.RUNNING
+    for _ in range(MOST_LOST):
+        appliance.end(workflow, KILLED)
+        appliance.turn()
+    assert appliance.read(workflow).result is Phase.FAILED
+
+
+def test_failed_run_tells_its_error(appliance: Appliance) -> None:
+    workflow = appliance.submit()
+    appliance.turn()
+    log = next(iter(appliance.launcher.launched.values())).log
+    log.write_text("12:00 INFO: begin\n\nError: the batch is too small [batch-too-small]\n")
+    appliance.end(workflow, 1)
+    assert appliance.read(workflow).reason == "the batch is too small [batch-too-small]"
+
+
+def test_manager_that_was_killed_before_it_started_a_process_makes_up_for_it(
+    appliance: Appliance,
+) -> None:
+    workflow = appliance.submit()
+    launched = appliance.launcher.launched
+    appliance.turn()
+    launched.clear()
+    appliance.launcher.forget(f"{workflow.name}-1")
+    appliance.start()
+    appliance.turn()
+    assert list(launched) == [f"{workflow.name}-1"]
+    appliance.turn()
+    assert appliance.read(workflow).attempt == 1
+
+
+def test_cancelled_workflow_ends_after_its_process(appliance: Appliance) -> None:
+    running = appliance.submit()
+    appliance.turn()
+    waiting = appliance.submit(BOB, words=("serve", "m"), is_service=True)
+    appliance.turn()
+    appliance.manager.do(BOB, Cancel(name=waiting.name))
+    assert appliance.read(waiting).result is Phase.CANCELLED
+    appliance.manager.do(ANN, Cancel(name=running.name))
+    appliance.turn()
+    assert appliance.launcher.asked == [f"{running.name}-1"]
+    assert appliance.read(running).result is None
+    appliance.end(running, ASKED)
+    assert appliance.read(running).result is Phase.CANCELLED
+    with raises(ConfigError, "job-has-ended"):
+        appliance.manager.do(ANN, Cancel(name=running.name))
+
+
+def test_higher_priority_pauses_a_run_which_goes_on(appliance: Appliance) -> None:
+    long = appliance.submit(priority=399)
+    appliance.turn()
+    appliance.say(long, event.Predicted(prediction=Prediction(seconds={2: 90_000.0})))
+    urgent = appliance.submit(ROOT, priority=0)
+    appliance.turn(4000.0)
+    appliance.turn(10.0)
+    asked = appliance.read(long)
+    assert (asked.stage, asked.aim) == (Stage.ENDING, "pause")
+    appliance.end(long, ASKED)
+    appliance.turn()
+    assert appliance.read(urgent).stage is Stage.RUNNING
+    assert appliance.read(long).stage is Stage.WAITING
+    appliance.end(urgent)
+    appliance.turn()
+    assert appliance.read(long).stage is Stage.RUNNING
+    assert appliance.read(long).attempt == 2
+
+
+def test_what_never_fits_is_refused(appliance: Appliance) -> None:
+    with raises(ClusterJobScheduleError, "more-systems-than-cluster"):
+        appliance.submit(num_csx=3)
+    with raises(ConfigError, "unknown-session"):
+        appliance.submit(session="team")
+    with raises(ConfigError, "package-not-uploaded"):
+        appliance.submit(package="0" * 64)
+    with raises(ConfigError, "not-allowed"):
+        appliance.submit(words=("--params", "p.yaml", "--model_dir=/etc"))
+    with raises(RequestRefused, "priority-forbidden"):
+        appliance.submit(priority=50)
+
+
+def test_sessions_set_systems_aside(appliance: Appliance) -> None:
+    session = Session(name="team", systems=1, groups=1, users=("ml",))
+    with raises(RequestRefused, "role-forbids"):
+        appliance.manager.do(ANN, PutSession(session=session))
+    appliance.manager.do(ROOT, PutSession(session=session))
+    with raises(RequestRefused, "session-forbidden"):
+        appliance.submit(BOB, num_csx=1, session="team")
+    with raises(ClusterJobScheduleError, "more-systems-than-cluster"):
+        appliance.submit(ANN, num_csx=2, session="team")
+    own = appliance.submit(ANN, num_csx=1, session="team")
+    appliance.turn()
+    assert appliance.read(own).stage is Stage.RUNNING
+    view = appliance.manager.do(BOB, ReadCluster())
+    assert set(view.holders.values()) == {own.name}
+
+
+def test_others_may_read_but_not_lead(appliance: Appliance) -> None:
+    workflow = appliance.submit()
+    assert appliance.manager.do(BOB, ReadWorkflow(name=workflow.name)).user == "ann"
+    for operation in (
+        Cancel(name=workflow.name),
+        Label(name=workflow.name, labels={"a": "1"}),
+        SetPriority(name=workflow.name, priority=199),
+    ):
+        with raises(RequestRefused, "not-your-workflow"):
+            appliance.manager.do(BOB, operation)
+    mate = Caller(user="cleo", groups=("ml", "ops"))
+    label = Label(name=workflow.jobs[0].name, labels={"a": "1"})
+    assert appliance.manager.do(mate, label).submission.labels == {"a": "1"}
+    other = Caller(user="x", role="run", workflow="wflow-" + "0" * 22)
+    with raises(RequestRefused, "not-your-workflow"):
+        fact = event.Progressed(progress=Progress(step=1, total_steps=2))
+        appliance.manager.do(other, NoteFact(name=workflow.name, fact=fact))
+
+
+def test_unknown_name_is_an_error(appliance: Appliance) -> None:
+    with raises(ConfigError, "unknown-job"):
+        appliance.manager.do(ANN, ReadWorkflow(name="wsjob-none"))
+
+
+def test_events_tell_all(appliance: Appliance) -> None:
+    workflow = appliance.submit()
+    appliance.turn()
+    appliance.end(workflow)
+    events = appliance.manager.do(ANN, ReadEvents(name=workflow.name))
+    kinds = [each.fact.kind for each in events]
+    assert kinds == ["submitted", "job created", "released", "placed", "ended"]
+    assert [each.number for each in events] == sorted(each.number for each in events)

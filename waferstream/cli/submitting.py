@@ -1,0 +1,168 @@
+"""``--mgmt_address``: let an appliance run a command, and follow it from here."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from waferstream.cli.arguments import SubmitRequest
+from waferstream.config.params import Params
+from waferstream.config.sections.backend import ClusterConfig
+from waferstream.core.errors import ApplianceError, ClusterJobCancelledByCsctl, ConfigError
+from waferstream.management.client.address import token_for
+from waferstream.management.client.following import Remote, follow
+from waferstream.management.client.mirror import Mirror
+from waferstream.management.client.package import pack
+from waferstream.management.client.remote import RemoteClient
+from waferstream.management.manager.commands import OF_CLIENT
+from waferstream.management.model.job import PRIORITIES, Phase, new_workflow_name
+from waferstream.management.model.operations import Cancel, Detach, Submit
+from waferstream.management.model.workflow import Submission, Workflow
+
+log = logging.getLogger("waferstream")
+
+_SWITCHES = ("--detach",)
+
+
+def submit(
+    words: Sequence[str], phases: Sequence[Params], files: Sequence[Path], request: SubmitRequest
+) -> Workflow:
+    """Submit the command of this process, show what it prints, and copy its files.
+
+    Args:
+        words: The command as it was typed.
+        phases: Its configuration.
+        files: What the command names: must be below the working directory, which travels.
+        request: How it is submitted.
+
+    Returns:
+        The workflow: ended, or as it is when its user leaves.
+
+    Raises:
+        ConfigError: A file cannot travel.
+        ApplianceError: The run has failed.
+        ClusterJobCancelledByCsctl: It was cancelled.
+    """
+    for path in files:
+        _check_travels(path)
+    job = phases[0].trainer.init.backend.cluster_config
+    remote = _connected(job)
+    try:
+        workflow = _submitted(remote, submission_of(words, phases, request))
+        log.info("Job id: %s, workflow id: %s", workflow.jobs[0].name, workflow.name)
+        if request.detaches:
+            return workflow
+        return _followed(remote, workflow, phases[0].trainer.init.model_dir)
+    finally:
+        remote.close()
+
+
+def _connected(job: ClusterConfig) -> RemoteClient:
+    """Return the management that a configuration names."""
+    assert job.mgmt_address is not None, "it names one"
+    return RemoteClient(
+        job.mgmt_address,
+        token_for(job.mgmt_address),
+        job.credentials_path,
+        checks_version=not job.disable_version_check,
+    )
+
+
+def _submitted(remote: RemoteClient, submission: Submission) -> Workflow:
+    """Send the working directory, then the workflow."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "package.zip"
+        pack(Path(), package)
+        digest = remote.upload(package)
+    submission = submission.model_copy(update={"package": digest})
+    return remote.do(Submit(name=new_workflow_name(), submission=submission))
+
+
+def submission_of(
+    words: Sequence[str], phases: Sequence[Params], request: SubmitRequest
+) -> Submission:
+    """Return what a command and its configuration ask for."""
+    jobs = [params.trainer.init.backend.cluster_config for params in phases]
+    job = jobs[0]
+    return Submission(
+        words=without(words, OF_CLIENT, _SWITCHES),
+        num_csx=max(each.num_csx for each in jobs),
+        min_num_csx=request.min_num_csx,
+        session=request.session,
+        is_detached=request.detaches,
+        priority=PRIORITIES[job.job_priority],
+        labels=job.job_labels,
+        limit_s=job.job_time_sec,
+    )
+
+
+def without(words: Sequence[str], flags: Sequence[str], switches: Sequence[str]) -> tuple[str, ...]:
+    """Return a command without some flags, each with its value, and without switches."""
+    kept: list[str] = []
+    skips = False
+    for word in words:
+        if skips:
+            skips = False
+        elif word in flags:
+            skips = True
+        elif word.partition("=")[0] not in (*flags, *switches):
+            kept.append(word)
+    return tuple(kept)
+
+
+def _check_travels(path: Path) -> None:
+    if not path.resolve().is_relative_to(Path.cwd().resolve()):
+        raise ConfigError(
+            "a file of a submitted command must be below the working directory, which travels",
+            code="file-stays-behind",
+            value=str(path),
+            rule=str(Path.cwd()),
+            remedy="start the command in a folder that has all its files",
+        )
+
+
+def _followed(remote: Remote, workflow: Workflow, model_dir: Path) -> Workflow:
+    """Follow a workflow to its end; Ctrl-C asks what is to become of it."""
+    mirror = Mirror(remote, workflow.name, model_dir)
+    try:
+        ended = follow(remote, workflow.name, mirror, sys.stdout.buffer)
+    except KeyboardInterrupt:
+        if not _leaves(workflow.name):
+            remote.do(Cancel(name=workflow.name))
+            log.info("%s is cancelled; its checkpoints stay until it is exported", workflow.name)
+        else:
+            remote.do(Detach(name=workflow.name))
+            log.info("%s goes on: waferstream ctl follow %s", workflow.name, workflow.name)
+        raise
+    _raise_failure(ended)
+    return ended
+
+
+def _leaves(name: str) -> bool:
+    """Ask whether a workflow is to go on without this process; without a terminal it is not."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"\n{name}: leave it running, or cancel it? [l/c] ", end="", file=sys.stderr, flush=True)
+    try:
+        return not sys.stdin.readline().strip().lower().startswith("c")
+    except KeyboardInterrupt:
+        return False
+
+
+def _raise_failure(workflow: Workflow) -> None:
+    if workflow.result is Phase.CANCELLED:
+        raise ClusterJobCancelledByCsctl(
+            "the job was cancelled", code="job-cancelled", where=workflow.name,
+            value=workflow.reason,
+        )  # fmt: skip
+    if workflow.result is Phase.FAILED:
+        raise ApplianceError(
+            "the run has failed on the appliance",
+            code="run-failed",
+            where=workflow.name,
+            value=workflow.reason,
+            remedy=f"waferstream ctl log-export {workflow.name}",
+        )

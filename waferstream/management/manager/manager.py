@@ -1,0 +1,258 @@
+"""The manager: a ``case`` for each operation, and the turn that moves its workflows on."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.management.manager.access import check_owner, check_priority, check_role
+from waferstream.management.manager.embedded import is_dead
+from waferstream.management.manager.folders import Folders
+from waferstream.management.manager.launches import Launches
+from waferstream.management.manager.planning import Planning
+from waferstream.management.model import operations as ask
+from waferstream.management.model.event import (
+    Asked,
+    Detached,
+    Ended,
+    Fact,
+    JobCreated,
+    Labelled,
+    Prioritized,
+    Released,
+    Submitted,
+)
+from waferstream.management.model.job import KEPT_S, Phase, new_job_name
+from waferstream.management.model.operations import Caller, Operation
+from waferstream.management.model.workflow import Stage, Workflow
+from waferstream.management.store.store import Changes, Store, Views
+from waferstream.version import VERSION
+
+Result = TypeVar("Result")
+
+
+class Manager:
+    """The management without its doors; any thread may call it, one at a time.
+
+    Args:
+        store: What has happened so far.
+        launches: The processes of workflows; None where all programs run already.
+        clock: Returns the time in seconds since 1970.
+    """
+
+    def __init__(
+        self, store: Store, launches: Launches | None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._launches = launches
+        self._clock = clock
+        self._planning = Planning()
+        self.news = threading.Event()
+        """Set where something has changed, so that the next turn need not wait."""
+
+    def do(self, caller: Caller, operation: Operation[Result]) -> Result:
+        """Do what a caller asks for.
+
+        Raises:
+            RequestRefused: The caller must not ask for it.
+            ConfigError: It names what is not there, or does not fit.
+            ApplianceServiceInterrupted: The store does not answer.
+        """
+        check_role(caller, operation)
+        result: Any = None
+        if operation.changes:
+            with self._store.change() as changes:
+                result = self._change(changes, caller, operation)
+            self.news.set()
+        else:
+            with self._store.reading() as changes:
+                result = self._read(changes, caller, operation)
+        return result  # type: ignore[no-any-return]
+
+    def newest_event(self) -> int:
+        """Return the number of the newest event."""
+        return self._store.newest_event()
+
+    def log_path(self, caller: Caller, workflow: str) -> Path:
+        """Return the file with all that a workflow has printed, which may not be there yet."""
+        return self._folders.log(self._own_name(caller, workflow))
+
+    def file_path(self, caller: Caller, workflow: str, path: str) -> Path:
+        """Return where a file of a run is; ConfigError if there is none."""
+        return self._folders.file(self._own_name(caller, workflow), path)
+
+    def upload_path(self) -> Path:
+        """Return a new path for an upload."""
+        return self._folders.packages.partial(secrets.token_hex(8))
+
+    def keep_package(self, _caller: Caller, uploaded: Path) -> str:
+        """Take an uploaded package in, and return its digest; ConfigError if it is none."""
+        return self._folders.packages.keep(uploaded)
+
+    def tick(self) -> None:
+        """Take note of processes that have ended, and start or stop what the schedule says."""
+        now_s = self._clock()
+        with self._store.change() as changes:
+            if self._launches is None:
+                self._end_dead(changes, now_s)
+            else:
+                self._launches.note_ends(changes, now_s)
+            self._planning.decide(changes, now_s, launches=self._launches is not None)
+            forgotten = changes.forget(now_s - KEPT_S)
+        if self._launches is not None:
+            self._launches.folders.delete(forgotten)
+            self._launches.follow(self._store)
+
+    def _read(  # noqa: PLR0911  (a case for each operation)
+        self, changes: Views, caller: Caller, operation: Operation[Any]
+    ) -> Any:
+        """Answer a question."""
+        match operation:
+            case ask.ReadVersion():
+                return ask.Version(version=VERSION)
+            case ask.ListWorkflows():
+                return changes.workflows(
+                    unfinished=not operation.all_states,
+                    user=operation.user,
+                    labels=operation.labels,
+                    limit=operation.limit,
+                )
+            case ask.ReadWorkflow():
+                return found(changes, operation.name)
+            case ask.Explain():
+                return self._planning.explain(found(changes, operation.name))
+            case ask.ReadEvents():
+                name = found(changes, operation.name).name if operation.name else ""
+                return changes.events(name, operation.after, operation.limit)
+            case ask.ReadCluster():
+                return self._planning.view(changes)
+            case ask.ListFiles():
+                workflow = self._own(changes, caller, operation.name)
+                folders = None if self._launches is None else self._launches.folders
+                return [] if folders is None else folders.files(workflow.name)
+        raise NotImplementedError(type(operation).__name__)
+
+    def _change(  # noqa: PLR0911  (a case for each operation)
+        self, changes: Changes, caller: Caller, operation: Operation[Any]
+    ) -> Any:
+        """Do what changes something."""
+        match operation:
+            case ask.Submit():
+                return self._submit(changes, caller, operation)
+            case ask.PutSession():
+                return changes.put_session(operation.session)
+            case ask.DeleteSession():
+                return changes.delete_session(operation.name)
+            case ask.SetNode():
+                return changes.set_node(operation.name, operation.state)
+        assert isinstance(operation, ask.OfWorkflow), "all others are above"
+        workflow = self._own(changes, caller, operation.name)
+        match operation:
+            case ask.Beat():
+                who = "run" if caller.role == "run" else "client"
+                return changes.beat(workflow.name, who, self._clock())
+            case ask.Cancel():
+                return self._cancel(changes, workflow, caller)
+            case ask.Label():
+                return self._note(changes, workflow, Labelled(labels=operation.labels))
+            case ask.SetPriority():
+                check_priority(caller, operation.priority)
+                _check_unfinished(workflow)
+                return self._note(changes, workflow, Prioritized(priority=operation.priority))
+            case ask.Detach():
+                return self._note(changes, workflow, Detached())
+            case ask.NoteFact():
+                return self._note(changes, workflow, operation.fact)
+        raise NotImplementedError(type(operation).__name__)
+
+    def _submit(self, changes: Changes, caller: Caller, operation: ask.Submit) -> Workflow:
+        """Take a workflow in, unless that was done before."""
+        earlier = changes.workflow(operation.name)
+        if earlier is not None:
+            check_owner(caller, earlier)
+            return earlier
+        submission = operation.submission
+        check_priority(caller, submission.priority)
+        self._planning.check_fits(changes, submission, caller)
+        if self._launches is not None:
+            self._launches.check(submission)
+        fact = Submitted(user=caller.user, groups=caller.groups, submission=submission)
+        workflow = changes.note(operation.name, fact, self._clock())
+        if not workflow.is_embedded:
+            self._note(changes, workflow, JobCreated(job=new_job_name(), of="execute"))
+            workflow = self._note(changes, workflow, Released(reason="it is new"))
+        changes.beat(workflow.name, "client", self._clock())
+        return workflow
+
+    def _cancel(self, changes: Changes, workflow: Workflow, caller: Caller) -> Workflow:
+        """End a workflow, at once if it has no process."""
+        _check_unfinished(workflow)
+        has_process = workflow.stage is not Stage.WAITING or workflow.is_embedded
+        if has_process:
+            return self._note(changes, workflow, Asked(aim="cancel"))
+        message = f"cancelled by {caller.user}"
+        return self._note(changes, workflow, Ended(result=Phase.CANCELLED, message=message))
+
+    def _note(self, changes: Changes, workflow: Workflow, fact: Fact) -> Workflow:
+        return changes.note(workflow.name, fact, self._clock())
+
+    @property
+    def _folders(self) -> Folders:
+        assert self._launches is not None, "embedded workflows keep their own files"
+        return self._launches.folders
+
+    def _own_name(self, caller: Caller, name: str) -> str:
+        """Return the name of a workflow that the caller may lead."""
+        with self._store.reading() as changes:
+            return self._own(changes, caller, name).name
+
+    def _own(self, changes: Views, caller: Caller, name: str) -> Workflow:
+        """Return a workflow that the caller may lead."""
+        workflow = found(changes, name)
+        check_owner(caller, workflow)
+        return workflow
+
+    def _end_dead(self, changes: Changes, now_s: float) -> None:
+        """End embedded workflows whose process has died."""
+        beats = changes.beats("client")
+        for workflow in changes.workflows():
+            process = workflow.submission.process
+            beat_s = beats.get(workflow.name, workflow.submitted_s)
+            if process is not None and is_dead(process, now_s - beat_s):
+                is_cancelled = workflow.aim == "cancel"
+                result = Phase.CANCELLED if is_cancelled else Phase.FAILED
+                fact = Ended(result=result, message="the process of the job has died")
+                changes.note(workflow.name, fact, now_s)
+
+
+def found(changes: Views, name: str) -> Workflow:
+    """Return a workflow by its name or that of one of its jobs.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    workflow = changes.workflow(name)
+    if workflow is None:
+        names = [job.name for each in changes.workflows(unfinished=False) for job in each.jobs]
+        raise ConfigError(
+            "the job must be one of the past week",
+            code="unknown-job",
+            value=name,
+            remedy=did_you_mean(name, names) or "waferstream ctl get jobs --all-states",
+        )
+    return workflow
+
+
+def _check_unfinished(workflow: Workflow) -> None:
+    if workflow.stage is Stage.ENDED:
+        raise ConfigError(
+            "the job must not have ended",
+            code="job-has-ended",
+            where=workflow.name,
+            value=workflow.result,
+        )

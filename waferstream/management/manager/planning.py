@@ -1,0 +1,196 @@
+"""The schedule of workflows: what it is told of them, and what follows from its decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from waferstream.core.errors import (
+    ClusterJobScheduleError,
+    ConfigError,
+    RequestRefused,
+    did_you_mean,
+)
+from waferstream.management.manager.pace import Pace
+from waferstream.management.manager.situation import COMPILE, jobs_of, parts_of
+from waferstream.management.model import event
+from waferstream.management.model.inventory import DEFAULT_SESSION, Inventory, Session
+from waferstream.management.model.operations import Caller, ClusterView, Explanation
+from waferstream.management.model.workflow import Placement, Stage, Submission, Workflow
+from waferstream.management.schedule import (
+    Action,
+    ForecastErrors,
+    Pause,
+    Resize,
+    Rules,
+    Start,
+    Usage,
+    Wait,
+    decide,
+)
+from waferstream.management.store.store import Changes, Views
+
+_USAGE_S = 60.0
+"""How long the shares of users count before they are read again."""
+
+
+class Planning:
+    """Joins the workflows of a store with the schedule."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self._rules = rules or Rules()
+        self._pace = Pace()
+        self._usage = Usage(at_s=-inf)
+        self._waits: Mapping[str, Wait] = {}
+        self._errors = ForecastErrors()
+        self._first_expected: dict[str, float] = {}  # start that was expected at the submission
+
+    def decide(self, changes: Changes, now_s: float, *, launches: bool = True) -> None:
+        """Let the schedule decide, and note what it says.
+
+        Args:
+            changes: The store.
+            now_s: The time.
+            launches: Whether workflows can be resized, paused and compiled beside others.
+        """
+        inventory = changes.inventory()
+        if inventory is None:
+            return
+        self._read_usage(changes, now_s)
+        workflows = changes.workflows()
+        parts = parts_of(inventory, changes.sessions(), workflows)
+        jobs = jobs_of(workflows, inventory, self._pace, now_s, launches=launches)
+        forecast = self._errors.forecast()
+        decided = decide(now_s, parts, jobs, self._usage, self._rules, forecast)
+        self._waits = {each.job: each for each in decided if isinstance(each, Wait)}
+        by_name = {workflow.name: workflow for workflow in workflows}
+        placed = {each.job for each in decided if isinstance(each, Start)}
+        self._learn(placed, by_name, now_s)
+        for action in decided:
+            name = action.job.removesuffix(COMPILE)
+            fact = _fact(action, by_name[name])
+            if fact is not None and (action.job == name or name not in placed):
+                changes.note(name, fact, now_s)
+
+    def explain(self, workflow: Workflow) -> Explanation:
+        """Return why a workflow waits, and when it is expected to start."""
+        wait = self._waits.get(workflow.name)
+        if wait is None:
+            return Explanation(workflow=workflow.name, reason=workflow.reason, place=0)
+        expected = {} if wait.expected is None else wait.expected._asdict()
+        return Explanation(
+            workflow=workflow.name,
+            reason=wait.reason,
+            place=wait.place,
+            sooner=wait.sooner,
+            **expected,
+        )
+
+    def view(self, changes: Views) -> ClusterView:
+        """Return the inventory, and who holds what."""
+        holders = {}
+        for workflow in changes.workflows():
+            if workflow.placement is not None:
+                names = (*workflow.placement.systems, workflow.placement.group)
+                holders.update({name: workflow.name for name in names if name})
+        return ClusterView(
+            inventory=changes.inventory() or Inventory(systems=(), groups=()),
+            sessions=tuple(changes.sessions()),
+            holders=holders,
+        )
+
+    def check_fits(self, changes: Views, submission: Submission, caller: Caller) -> None:
+        """Refuse what could not start on the empty appliance either.
+
+        Raises:
+            ClusterJobScheduleError: It asks for more than there is; the error says what would fit.
+            RequestRefused: The session is not the caller's.
+            ConfigError: There is no such session.
+        """
+        inventory = changes.inventory()
+        if inventory is None or not submission.is_queued:
+            return
+        check_session(changes.sessions(), submission.session, caller)
+        part = next(
+            part
+            for part in parts_of(inventory, changes.sessions(), ()).sessions
+            if part.name == submission.session
+        )
+        kind = submission.system
+        most = sum(kind in (None, system.kind) for system in part.systems) if part.groups else 0
+        if submission.least_csx > most:
+            raise ClusterJobScheduleError(
+                "a job must not ask for more systems than the cluster has",
+                code="more-systems-than-cluster",
+                where="num_csx",
+                value=submission.least_csx,
+                rule=f"at most {most} of {kind or 'any kind'} in session {submission.session}",
+                remedy=f"lower num_csx or min_num_csx to {most}, or ask for another session",
+            )
+
+    def _learn(self, placed: set[str], workflows: Mapping[str, Workflow], now_s: float) -> None:
+        """Compare starts with what was expected at the submission, and keep what is expected."""
+        for name in placed & workflows.keys():
+            if (expected_s := self._first_expected.pop(name, None)) is not None:
+                self._errors.learn(workflows[name].submitted_s, expected_s, now_s)
+        for name, wait in self._waits.items():
+            if wait.expected is not None:
+                self._first_expected.setdefault(name, wait.expected.start_s)
+
+    def _read_usage(self, changes: Views, now_s: float) -> None:
+        """Add up what users have had, each decayed, once in a while."""
+        if now_s - self._usage.at_s < _USAGE_S:
+            return
+        system_s: dict[str, float] = {}
+        workflows = changes.workflows(unfinished=False)
+        for workflow in workflows:
+            age_s = now_s - (workflow.ended_s or now_s)
+            had_s = workflow.used_system_s * 0.5 ** (age_s / self._rules.half_life_s)
+            system_s[workflow.user] = system_s.get(workflow.user, 0.0) + had_s
+        self._usage = Usage(now_s, system_s)
+        self._pace.learn(workflows)
+
+
+def check_session(sessions: Sequence[Session], name: str, caller: Caller) -> None:
+    """Refuse a session that does not exist, or is not the caller's.
+
+    Raises:
+        ConfigError: There is none of the name.
+        RequestRefused: It is set aside for others.
+    """
+    if name == DEFAULT_SESSION:
+        return
+    session = next((each for each in sessions if each.name == name), None)
+    if session is None:
+        raise ConfigError(
+            "the session must exist",
+            code="unknown-session",
+            value=name,
+            remedy=did_you_mean(name, [each.name for each in sessions]),
+        )
+    is_own = not {caller.user, *caller.groups}.isdisjoint(session.users)
+    if not is_own and caller.role != "administrator":
+        raise RequestRefused(
+            "the session must be one's own",
+            code="session-forbidden",
+            value=name,
+            remedy="ask an administrator",
+        )
+
+
+def _fact(action: Action, workflow: Workflow) -> event.Fact | None:
+    """Return what happens to a workflow by a decision; None where it stays as it is."""
+    waits, runs = workflow.stage is Stage.WAITING, workflow.stage is Stage.RUNNING
+    match action:
+        case Start() if waits and action.job.endswith(COMPILE):
+            return event.CompileStarted()
+        case Start() if waits:
+            return event.Placed(placement=Placement(systems=action.systems, group=action.group))
+        case Resize() if runs and workflow.placement is not None:
+            after = workflow.placement.model_copy(update={"systems": action.systems})
+            return event.Asked(aim="resize", next_placement=after)
+        case Pause() if runs:
+            return event.Asked(aim="pause")
+        case Wait() if waits and action.job == workflow.name:
+            return event.Waits(reason=action.reason) if action.reason != workflow.reason else None
+    return None
