@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 
 from benchmarks.fuzz.campaign import Target, through_file
-from benchmarks.fuzz.mutations import of_bytes, of_trees
+from benchmarks.fuzz.mutations import as_json, of_bytes, of_trees
 from modelzoo.converters.families import DECODERS
 from modelzoo.converters.weights import Weights
 from modelzoo.data.bert.masked import PreparedSamples
@@ -161,13 +160,13 @@ def conversion_targets(folder: Path) -> tuple[Target, ...]:
         Target(
             "config of transformers",
             4,
-            of_trees(configs, _json),
+            of_trees(configs, as_json),
             through_file(folder / "config.json", convert_config),
         ),
         Target(
             "index of transformers",
             4,
-            of_trees([index], _json),
+            of_trees([index], as_json),
             through_file(parts / _INDEX, convert),
         ),
         Target(
@@ -208,7 +207,3 @@ def _saved(weights: Weights) -> bytes:
     buffer = io.BytesIO()
     torch.save(weights, buffer)
     return buffer.getvalue()
-
-
-def _json(tree: Any) -> bytes:
-    return json.dumps(tree, default=str, skipkeys=True).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -113,3 +114,8 @@ def of_bytes(corpus: Sequence[bytes]) -> Callable[[Random], bytes]:
 def of_trees(corpus: Sequence[Any], write: Callable[[Any], bytes]) -> Callable[[Random], bytes]:
     """Return a source of mutated trees, written as bytes."""
     return lambda random: write(mutated_tree(random, random.choice(corpus)))
+
+
+def as_json(tree: Any) -> bytes:
+    """Return a tree as JSON, without the keys that it cannot have."""
+    return json.dumps(tree, default=str, skipkeys=True).encode()

@@ -14,6 +14,7 @@ from appliance.spec import load_cluster
 from benchmarks.fuzz.campaign import Target, through_file
 from benchmarks.fuzz.file_targets import conversion_targets, file_targets
 from benchmarks.fuzz.mutations import of_bytes, of_trees
+from benchmarks.fuzz.store_targets import store_targets
 from swarmx.links.memory import MemorySlab
 from swarmx.links.unix.connection import decode_message, encode_message
 from swarmx.links.wire.messages import (
@@ -54,6 +55,7 @@ _PAYLOAD_LIMIT = 4096
 def all_targets(folder: Path) -> tuple[Target, ...]:
     """Return the targets; those that read files write each input into ``folder``."""
     return (
+        *store_targets(),
         *_messages(),
         *_configurations(folder),
         *file_targets(folder),

@@ -14,8 +14,9 @@ from waferstream.management.model.event import (
 )
 from waferstream.management.model.inventory import QueueSpec, Session
 from waferstream.management.model.job import Phase
+from waferstream.management.model.leader import Leader
 from waferstream.management.model.operations import Caller
-from waferstream.management.model.workflow import Progress, Submission
+from waferstream.management.model.workflow import Process, Progress, Submission
 from waferstream.management.store.changes import POINTS
 from waferstream.management.store.store import Changes, Store
 
@@ -159,6 +160,16 @@ def test_sessions_are_made_resized_and_deleted(store: Store) -> None:
         assert [each.name for each in changes.sessions()] == ["b"]
     with raises(ConfigError, "unknown-session"), store.change() as changes:
         changes.delete_session("a")
+
+
+def test_leader_is_the_last_that_was_put(store: Store) -> None:
+    first = Leader(process=Process(host="a", pid=1, started_ticks=1), time_s=1.0)
+    with store.change() as changes:
+        assert changes.leader() is None
+        changes.put_leader(first)
+        changes.put_leader(first.model_copy(update={"time_s": 2.0}))
+    with store.reading() as views:
+        assert views.leader() == first.model_copy(update={"time_s": 2.0})
 
 
 def test_token_tells_whom_it_is_of_until_it_is_revoked(store: Store) -> None:

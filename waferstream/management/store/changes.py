@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Table, Update, bindparam, delete, func, insert, select, update
 
-from waferstream.core.config import Config
+from waferstream.core.config import Record
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.management.model.event import Fact, JobCreated, Submitted, after, submitted
 from waferstream.management.model.inventory import (
@@ -18,10 +18,11 @@ from waferstream.management.model.inventory import (
     Session,
     System,
 )
+from waferstream.management.model.leader import Leader
 from waferstream.management.model.operations import Caller
 from waferstream.management.model.workflow import Stage, Workflow
 from waferstream.management.store import tables
-from waferstream.management.store.views import INVENTORY, SqlViews
+from waferstream.management.store.views import INVENTORY, LEADER, SqlViews
 
 Node = TypeVar("Node", System, MemoryXGroup)
 
@@ -78,6 +79,9 @@ class SqlChanges(SqlViews):
             )
         self._put_body(tables.settings, INVENTORY, _with_states(inventory, {name: state}))
 
+    def put_leader(self, leader: Leader) -> None:
+        self._put_body(tables.settings, LEADER, leader)
+
     def put_session(self, session: Session) -> None:
         self._put_body(tables.sessions, session.name, session)
 
@@ -129,7 +133,7 @@ class SqlChanges(SqlViews):
         folded = self._connection.scalars(_NUMBERS, which).all()[-2::-2]
         self._connection.execute(delete(tables.events).where(_event.number.in_(folded)))
 
-    def _put_body(self, table: Table, name: str, content: Config) -> None:
+    def _put_body(self, table: Table, name: str, content: Record) -> None:
         self._put(table, {"name": name}, {"body": content.model_dump_json()})
 
     def _put(self, table: Table, key: dict[str, str], values: dict[str, object]) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from waferstream.management.model.event import Event, Fact
 from waferstream.management.model.inventory import Inventory, NodeState, Session
+from waferstream.management.model.leader import Leader
 from waferstream.management.model.operations import Caller
 from waferstream.management.model.workflow import Workflow
 
@@ -40,6 +41,9 @@ class Views(Protocol):
     def sessions(self) -> list[Session]:
         """Return all sessions by name."""
 
+    def leader(self) -> Leader | None:
+        """Return who decides for the store; None until somebody has."""
+
     def users(self) -> list[Caller]:
         """Return all users by name."""
 
@@ -68,6 +72,9 @@ class Changes(Views, Protocol):
 
     def set_node(self, name: str, state: NodeState) -> None:
         """Change the state of a system or a group; ConfigError ``unknown-node``."""
+
+    def put_leader(self, leader: Leader) -> None:
+        """Keep who decides for the store."""
 
     def put_session(self, session: Session) -> None:
         """Create or replace a session."""

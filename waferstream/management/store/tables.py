@@ -60,7 +60,7 @@ settings = Table(
     Column("name", Text, primary_key=True),
     Column("body", Text, nullable=False),
 )
-"""The inventory, by the name ``inventory``."""
+"""What there is one of: the inventory, and the leader."""
 
 sessions = Table(
     "sessions",

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Table, Text, bindparam, select
 
 from waferstream.management.model.event import Event
 from waferstream.management.model.inventory import Inventory, Session
+from waferstream.management.model.leader import Leader
 from waferstream.management.model.operations import Caller
 from waferstream.management.model.workflow import Workflow
 from waferstream.management.store import tables
@@ -15,7 +16,8 @@ from waferstream.management.store.bodies import Body, read_body, read_fact
 from waferstream.management.store.memory import Memory
 
 INVENTORY = "inventory"
-"""The setting with what the appliance has."""
+LEADER = "leader"
+"""Names of settings: what the appliance has, and who decides."""
 
 # Statements are built once: SQLAlchemy takes longer for that than SQLite for their answers.
 _row, _job = tables.workflows.c, tables.jobs.c
@@ -80,9 +82,10 @@ class SqlViews:
         return {row.workflow: row.time_s for row in self._connection.execute(query)}
 
     def inventory(self) -> Inventory | None:
-        row = tables.settings.c
-        body = self._connection.scalar(select(row.body).where(row.name == INVENTORY))
-        return None if body is None else read_body(Inventory, body)
+        return self._setting(Inventory, INVENTORY)
+
+    def leader(self) -> Leader | None:
+        return self._setting(Leader, LEADER)
 
     def sessions(self) -> list[Session]:
         return self._named(Session, tables.sessions)
@@ -103,6 +106,11 @@ class SqlViews:
         if not found.workflow:
             return caller
         return Caller(user=caller.user, role="run", workflow=found.workflow)
+
+    def _setting(self, kind: type[Body], name: str) -> Body | None:
+        row = tables.settings.c
+        body = self._connection.scalar(select(row.body).where(row.name == name))
+        return None if body is None else read_body(kind, body)
 
     def _named(self, kind: type[Body], table: Table) -> list[Body]:
         """Return all rows of a table of names and bodies, by name."""
