@@ -178,12 +178,8 @@ def test_token_tells_whom_it_is_of_until_it_is_revoked(store: Store) -> None:
         changes.put_user(Caller(user="alice", role="administrator"))
         changes.put_user(alice)
         changes.add_token("1", "alice", 1.0)
-        changes.add_token("2", "alice", 1.0, workflow=NAME)
         assert changes.users() == [alice]
         assert changes.caller_of("1") == alice
-        assert changes.caller_of("2") == Caller(user="alice", role="run", workflow=NAME)
-        assert changes.caller_of("3") is None
-        assert changes.revoke("alice", 2.0, NAME) == 1
         assert changes.caller_of("2") is None
         assert changes.revoke("alice", 2.0) == 1
         assert changes.caller_of("1") is None

@@ -21,6 +21,7 @@ from waferstream.management.launch.launcher import Launcher
 from waferstream.management.launch.process import ProcessLauncher
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import Launches
+from waferstream.management.manager.leadership import lead
 from waferstream.management.manager.manager import Manager
 from waferstream.management.manager.run_tokens import workflow_of
 from waferstream.management.model.inventory import Inventory
@@ -73,7 +74,8 @@ def running(settings: ServerSettings) -> Iterator[Running]:
     """Run a management as long as the block lasts; what it has launched goes on after that.
 
     Raises:
-        ConfigError: The store, a port or a certificate cannot be used.
+        ConfigError: The store, a port or a certificate cannot be used, or another management
+            leads the store.
         ApplianceServiceInterrupted: The store does not answer.
     """
     make_private(settings.folder)
@@ -104,6 +106,7 @@ def _administrator(store: Store, settings: ServerSettings) -> str:
     """Keep what the management has, and its first user; return that one's token."""
     path = settings.folder / "administrator.token"
     with store.change() as changes:
+        lead(changes, time.time())
         changes.put_inventory(settings.inventory)
         changes.put_user(Caller(user=user_name(), role="administrator"))
         if path.is_file():

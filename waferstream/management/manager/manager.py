@@ -14,6 +14,7 @@ from waferstream.management.manager.access import check_owner, check_priority, c
 from waferstream.management.manager.embedded import is_dead
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import Launches
+from waferstream.management.manager.leadership import lead
 from waferstream.management.manager.planning import Planning
 from waferstream.management.model import operations as ask
 from waferstream.management.model.event import (
@@ -95,12 +96,17 @@ class Manager:
         return self._folders.packages.keep(uploaded)
 
     def tick(self) -> None:
-        """Take note of processes that have ended, and start or stop what the schedule says."""
+        """Take note of processes that have ended, and start or stop what the schedule says.
+
+        Raises:
+            ConfigError: ``store-is-led``: another management has taken over.
+        """
         now_s = self._clock()
         with self._store.change() as changes:
             if self._launches is None:
                 self._end_dead(changes, now_s)
             else:
+                lead(changes, now_s)
                 self._launches.note_ends(changes, now_s)
             self._planning.decide(changes, now_s, launches=self._launches is not None)
             forgotten = changes.forget(now_s - KEPT_S)

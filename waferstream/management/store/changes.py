@@ -99,21 +99,19 @@ class SqlChanges(SqlViews):
     def put_user(self, user: Caller) -> None:
         self._put_body(tables.users, user.user, user)
 
-    def add_token(self, digest: str, user: str, time_s: float, workflow: str = "") -> None:
-        row = {"digest": digest, "user": user, "workflow": workflow, "created_s": time_s}
+    def add_token(self, digest: str, user: str, time_s: float) -> None:
+        row = {"digest": digest, "user": user, "created_s": time_s}
         self._connection.execute(insert(tables.tokens).values(row))
 
-    def revoke(self, user: str, time_s: float, workflow: str | None = None) -> int:
+    def revoke(self, user: str, time_s: float) -> int:
         token = tables.tokens.c
         statement = update(tables.tokens).where(token.user == user, token.revoked_s.is_(None))
-        if workflow is not None:
-            statement = statement.where(token.workflow == workflow)
         return self._connection.execute(statement.values(revoked_s=time_s)).rowcount
 
     def forget(self, before_s: float) -> Collection[str]:
         row = tables.workflows.c
         names = self._connection.scalars(select(row.name).where(row.ended_s < before_s)).all()
-        for table in (tables.events, tables.jobs, tables.beats, tables.tokens):
+        for table in (tables.events, tables.jobs, tables.beats):
             self._connection.execute(delete(table).where(table.c.workflow.in_(names)))
         self._connection.execute(delete(tables.workflows).where(row.name.in_(names)))
         return names

@@ -85,11 +85,11 @@ class Changes(Views, Protocol):
     def put_user(self, user: Caller) -> None:
         """Create a user, or give one another role and other groups."""
 
-    def add_token(self, digest: str, user: str, time_s: float, workflow: str = "") -> None:
-        """Keep the digest of a token of a user, or of the run of a workflow."""
+    def add_token(self, digest: str, user: str, time_s: float) -> None:
+        """Keep the digest of a token of a user."""
 
-    def revoke(self, user: str, time_s: float, workflow: str | None = None) -> int:
-        """Revoke all tokens of a user, or those of one workflow; return how many."""
+    def revoke(self, user: str, time_s: float) -> int:
+        """Revoke all tokens of a user; return how many."""
 
     def forget(self, before_s: float) -> Collection[str]:
         """Delete workflows that ended before, with their events; return their names."""

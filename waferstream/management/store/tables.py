@@ -81,7 +81,6 @@ tokens = Table(
     metadata,
     Column("digest", Text, primary_key=True),
     Column("user", Text, nullable=False, index=True),
-    Column("workflow", Text, nullable=False),
     Column("created_s", Double, nullable=False),
     Column("revoked_s", Double),
 )

@@ -32,6 +32,12 @@ _EVENTS = (
     .order_by(_event.number)
     .limit(bindparam("most"))
 )
+_token, _user = tables.tokens.c, tables.users.c
+_OWNER = (
+    select(_user.body)
+    .join_from(tables.tokens, tables.users, _token.user == _user.name)
+    .where(_token.digest == bindparam("digest"), _token.revoked_s.is_(None))
+)
 _EVENTS_OF_WORKFLOW = _EVENTS.where(_event.workflow == bindparam("of"))
 
 
@@ -94,18 +100,8 @@ class SqlViews:
         return self._named(Caller, tables.users)
 
     def caller_of(self, digest: str) -> Caller | None:
-        token, user = tables.tokens.c, tables.users.c
-        query = select(user.body, token.workflow).join_from(
-            tables.tokens, tables.users, token.user == user.name
-        )
-        query = query.where(token.digest == digest, token.revoked_s.is_(None))
-        found = self._connection.execute(query).one_or_none()
-        if found is None:
-            return None
-        caller = read_body(Caller, found.body)
-        if not found.workflow:
-            return caller
-        return Caller(user=caller.user, role="run", workflow=found.workflow)
+        body = self._connection.scalar(_OWNER, {"digest": digest})
+        return None if body is None else read_body(Caller, body)
 
     def _setting(self, kind: type[Body], name: str) -> Body | None:
         row = tables.settings.c

@@ -60,7 +60,6 @@ def _make_users() -> None:
         "tokens",
         Column("digest", Text, primary_key=True),
         Column("user", Text, nullable=False, index=True),
-        Column("workflow", Text, nullable=False),
         Column("created_s", Double, nullable=False),
         Column("revoked_s", Double),
     )
