@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.runs.tiny_run import digest_of, finish, start, write_run
-from waferstream.training.launch import SYSTEMS, WORKFLOW
+from waferstream.management.model.launched import SYSTEMS, WORKFLOW
 
 KEYS: dict[str, Any] = {
     "init__loop": {"max_steps": 40, "eval_frequency": 0},

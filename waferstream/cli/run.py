@@ -188,10 +188,11 @@ def _run_phases(
 
     log_to_terminal(phases[0].trainer.init.logging.log_level)
     with spinning("Loading PyTorch (3 to 10 s)"):
+        from waferstream.management.client.reporting import launched_reporter  # noqa: PLC0415
         from waferstream.training.launch import Launch  # noqa: PLC0415
         from waferstream.training.session import run_session  # noqa: PLC0415
 
-    launch, summaries = Launch.of_environment(), []
+    launch, summaries = Launch.of_environment(launched_reporter()), []
     for number, params in enumerate(phases, start=1):
         log_to_terminal(params.trainer.init.logging.log_level)
         trace = arguments.trace

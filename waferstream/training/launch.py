@@ -12,14 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from waferstream.management.model.launched import SYSTEMS, launched_workflow
 from waferstream.management.model.telemetry import Telemetry
 from waferstream.management.model.workflow import Prediction, Progress
-
-WORKFLOW = "WAFERSTREAM_WORKFLOW"
-"""The environment variable with the name of the workflow that a process is launched for."""
-
-SYSTEMS = "WAFERSTREAM_WORKFLOW_CSX"
-"""The environment variable with the systems that the workflow asks for: a launch may have fewer."""
 
 STATE = "workflow"
 """The state of a checkpoint that says which run wrote it, and why."""
@@ -59,7 +54,7 @@ class Launch:
     @classmethod
     def of_environment(cls, reporter: Reporter | None = None) -> Launch | None:
         """Return the launch that this process is; None where nobody manages it."""
-        workflow, systems = os.environ.get(WORKFLOW), os.environ.get(SYSTEMS, "1")
+        workflow, systems = launched_workflow(), os.environ.get(SYSTEMS, "1")
         return cls(workflow, int(systems), reporter=reporter) if workflow else None
 
     def in_phase(self, phase: int, num_phases: int) -> Launch:

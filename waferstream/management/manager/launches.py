@@ -10,13 +10,13 @@ from pathlib import Path
 
 from waferstream.core.errors import ConfigError
 from waferstream.host.user_state import STATE_FOLDER
-from waferstream.management.launch.launcher import KILLED, Ended, Launch, Launcher
+from waferstream.management.launch.launcher import ASKED, KILLED, Ended, Launch, Launcher
 from waferstream.management.manager.commands import command_of
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.run_tokens import token_of_run
 from waferstream.management.model import event
 from waferstream.management.model.job import Phase
-from waferstream.management.model.launched import ADDRESS, RUNTIME_ADDRESS, TOKEN, WORKFLOW
+from waferstream.management.model.launched import ADDRESS, RUNTIME_ADDRESS, SYSTEMS, TOKEN, WORKFLOW
 from waferstream.management.model.workflow import Stage, Submission, Workflow
 from waferstream.management.store.store import Changes, Store
 
@@ -96,6 +96,7 @@ class Launches:
             ADDRESS: self.address,
             TOKEN: token_of_run(name),
             WORKFLOW: name,
+            SYSTEMS: str(submission.num_csx),
             STATE_FOLDER: str(self.folders.state_of(workflow.user)),
             RUNTIME_ADDRESS: self._launcher.runtime_address,
         }
@@ -134,17 +135,23 @@ def _with_process(workflows: list[Workflow]) -> list[Workflow]:
 
 
 def _meaning(workflow: Workflow, state: Ended, last_words: str) -> event.Fact:
-    """Return what has happened to a workflow whose process has ended."""
-    is_lost = state.exit_code in (None, KILLED)
+    """Return what has happened to a workflow whose process has ended.
+
+    A process that was asked to end ends with 0 if it had computed everything, with ``ASKED`` if it
+    has saved its step. One that SIGTERM or SIGKILL of somebody else has ended is lost, as is one
+    that fails while it is asked: what it needs may have ended before it.
+    """
+    has_saved = state.exit_code == ASKED
+    is_lost = state.exit_code in (None, KILLED, ASKED) or workflow.aim is not None
     match workflow.aim:
         case _ if state.exit_code == 0:
             is_compiled = workflow.stage is Stage.COMPILING
             return event.Released() if is_compiled else event.Ended(result=Phase.SUCCEEDED)
         case "cancel":
             return event.Ended(result=Phase.CANCELLED, message="cancelled")
-        case "resize" if workflow.next_placement is not None:
+        case "resize" if has_saved and workflow.next_placement is not None:
             return event.Placed(placement=workflow.next_placement)
-        case "pause":
+        case "pause" if has_saved:
             return event.Released(reason="paused; it goes on from where it was")
         case _ if is_lost and workflow.losses < MOST_LOST:
             return event.Released(reason="its process was lost; it goes on", is_lost=True)

@@ -167,9 +167,11 @@ class Progressed(Record):
     kind: Literal["progressed"] = "progressed"
     progress: Progress
 
-    def changes(self, _workflow: Workflow, _time_s: float) -> Changes:
-        """Return how far it is."""
-        return {"progress": self.progress, "losses": 0}
+    def changes(self, workflow: Workflow, _time_s: float) -> Changes:
+        """Return how far it is; steps that were not done before make up for lost processes."""
+        before = 0 if workflow.progress is None else workflow.progress.step
+        losses = 0 if self.progress.step > before else workflow.losses
+        return {"progress": self.progress, "losses": losses}
 
 
 class Labelled(Record):

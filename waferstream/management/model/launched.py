@@ -13,6 +13,9 @@ TOKEN = "WAFERSTREAM_MANAGEMENT_TOKEN"
 WORKFLOW = "WAFERSTREAM_WORKFLOW"
 """The name of the workflow."""
 
+SYSTEMS = "WAFERSTREAM_WORKFLOW_CSX"
+"""The systems that the workflow asks for; the process may have fewer."""
+
 RUNTIME_ADDRESS = "WAFERSTREAM_RUNTIME_ADDRESS"
 """The Ray cluster that a run joins, for ``runtime.address``."""
 

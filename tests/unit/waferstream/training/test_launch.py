@@ -12,8 +12,8 @@ import pytest
 
 from memoryx.store.store import WeightStore
 from tests.support.runs.tiny_run import digest_of, run_here, write_run
+from waferstream.management.model.launched import SYSTEMS, WORKFLOW
 from waferstream.training.evaluation import Evaluator
-from waferstream.training.launch import SYSTEMS, WORKFLOW
 
 ENDED = 128 + signal.SIGTERM
 

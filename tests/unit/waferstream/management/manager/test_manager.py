@@ -155,6 +155,30 @@ def test_lost_process_is_started_again_until_it_gets_no_further(appliance: Appli
     assert appliance.read(workflow).result is Phase.FAILED
 
 
+@pytest.mark.parametrize("exit_code", [ASKED, KILLED, None])
+def test_process_that_somebody_else_has_ended_is_lost(
+    appliance: Appliance, exit_code: int | None
+) -> None:
+    """A host that shuts down sends SIGTERM, too: the workflow is no failure, and goes on."""
+    workflow = appliance.submit()
+    appliance.turn()
+    appliance.end(workflow, exit_code)
+    appliance.turn()
+    again = appliance.read(workflow)
+    assert (again.stage, again.attempt) == (Stage.RUNNING, 2)
+
+
+def test_run_that_begins_again_and_again_gets_no_further(appliance: Appliance) -> None:
+    """Each process tells where it begins, which is no progress."""
+    workflow = appliance.submit()
+    appliance.turn()
+    for _ in range(MOST_LOST + 1):
+        appliance.say(workflow, event.Progressed(progress=Progress(step=0, total_steps=9)))
+        appliance.end(workflow, KILLED)
+        appliance.turn()
+    assert appliance.read(workflow).result is Phase.FAILED
+
+
 def test_failed_run_tells_its_error(appliance: Appliance) -> None:
     workflow = appliance.submit()
     appliance.turn()
