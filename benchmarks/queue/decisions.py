@@ -1,4 +1,4 @@
-"""How long a decision takes with a thousand jobs in the queue."""
+"""How much processor time a decision takes with a thousand jobs in the queue."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from waferstream.management.schedule.line import overdue
+from waferstream.management.schedule.line import overdue, run_s
 from waferstream.management.schedule.pool import Opening, Pool, Seat
 from waferstream.management.schedule.state import Job, Rules
 
@@ -39,6 +39,8 @@ class Filling:
                 continue
             if self._head is None:
                 self._head = self.pool.opening(job)
+                if self._overdue(job):  # it has a reservation; behind it, short jobs fill best
+                    self.waiting[place + 1 :] = sorted(self.waiting[place + 1 :], key=run_s)
             if not self._tries and not (self.pool.groups and self.pool.free.total()):
                 break
             place += 1
@@ -153,9 +155,9 @@ class Filling:
             return now_s - seat.job.starts_s > self.rules.quantum_s
         if seat.job.priority != job.priority:
             return seat.job.priority > job.priority and wait_s > seat.job.resize_s
-        run_s = job.time_s(seat.kind, job.min_num_csx, now_s)
-        pays = wait_s > self.rules.gain * (seat.job.resize_s + run_s)
-        return pays and seat.ends_s - now_s > 2.0 * run_s
+        held_s = job.time_s(seat.kind, job.min_num_csx, now_s)
+        pays = wait_s > self.rules.gain * (seat.job.resize_s + held_s)
+        return pays and seat.ends_s - now_s > 2.0 * held_s
 
     def _overdue(self, job: Job) -> bool:
         return overdue(job, self.pool.now_s, self.rules)

@@ -25,6 +25,11 @@ def overdue(job: Job, now_s: float, rules: Rules) -> bool:
     return job.waits_since_s < now_s - rules.bound_s
 
 
+def run_s(job: Job) -> float:
+    """Return the predicted seconds that remain of a job on all systems that it asks for."""
+    return job.left * next(iter(job.run_times.values())).seconds(job.num_csx)
+
+
 def place_in_line(
     now_s: float, usage: Usage, rules: Rules
 ) -> Callable[[Job], tuple[int, float, float, float]]:
@@ -45,7 +50,6 @@ def place_in_line(
     def key(job: Job) -> tuple[int, float, float, float]:
         if job.waits_since_s < overdue_since_s:
             return 0, float(job.left < 1.0), job.waits_since_s, 0.0
-        run_s = job.left * next(iter(job.run_times.values())).seconds(job.num_csx)
-        return 1, job.priority, weights.get(job.user, 1.0) * run_s, job.submitted_s
+        return 1, job.priority, weights.get(job.user, 1.0) * run_s(job), job.submitted_s
 
     return key
