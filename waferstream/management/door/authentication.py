@@ -12,9 +12,6 @@ from waferstream.core.secrets import digest_of
 from waferstream.management.model.operations import Caller
 from waferstream.version import VERSION
 
-TOKEN_PREFIX = "wst-"
-"""How the token of a user begins."""
-
 _SCHEME = "bearer "
 
 

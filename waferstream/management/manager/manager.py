@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.management.manager.access import check_owner, check_priority, check_role
+from waferstream.management.manager.administration import administer
 from waferstream.management.manager.embedded import is_dead
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import Launches
@@ -132,6 +133,8 @@ class Manager:
                 return found(changes, operation.name)
             case ask.Explain():
                 return self._planning.explain(found(changes, operation.name))
+            case ask.ListExplanations():
+                return self._planning.explanations()
             case ask.ReadEvents():
                 name = found(changes, operation.name).name if operation.name else ""
                 return changes.events(name, operation.after, operation.limit)
@@ -150,12 +153,8 @@ class Manager:
         match operation:
             case ask.Submit():
                 return self._submit(changes, caller, operation)
-            case ask.PutSession():
-                return changes.put_session(operation.session)
-            case ask.DeleteSession():
-                return changes.delete_session(operation.name)
-            case ask.SetNode():
-                return changes.set_node(operation.name, operation.state)
+            case ask.OfAdministrator():
+                return administer(changes, operation, self._clock())
         assert isinstance(operation, ask.OfWorkflow), "all others are above"
         workflow = self._own(changes, caller, operation.name)
         match operation:

@@ -77,14 +77,12 @@ class Planning:
         wait = self._waits.get(workflow.name)
         if wait is None:
             return Explanation(workflow=workflow.name, reason=workflow.reason, place=0)
-        expected = {} if wait.expected is None else wait.expected._asdict()
-        return Explanation(
-            workflow=workflow.name,
-            reason=wait.reason,
-            place=wait.place,
-            sooner=wait.sooner,
-            **expected,
-        )
+        return _explanation(wait)
+
+    def explanations(self) -> list[Explanation]:
+        """Return the same of all workflows that wait, in their order."""
+        waits = self._waits.values()
+        return [_explanation(each) for each in waits if not each.job.endswith(COMPILE)]
 
     def view(self, changes: Views) -> ClusterView:
         """Return the inventory, and who holds what."""
@@ -113,7 +111,7 @@ class Planning:
         check_session(changes.sessions(), submission.session, caller)
         part = next(
             part
-            for part in parts_of(inventory, changes.sessions(), ()).sessions
+            for part in parts_of(inventory.restored, changes.sessions(), ()).sessions
             if part.name == submission.session
         )
         kind = submission.system
@@ -149,6 +147,13 @@ class Planning:
             system_s[workflow.user] = system_s.get(workflow.user, 0.0) + had_s
         self._usage = Usage(now_s, system_s)
         self._pace.learn(workflows)
+
+
+def _explanation(wait: Wait) -> Explanation:
+    expected = {} if wait.expected is None else wait.expected._asdict()
+    return Explanation(
+        workflow=wait.job, reason=wait.reason, place=wait.place, sooner=wait.sooner, **expected
+    )
 
 
 def check_session(sessions: Sequence[Session], name: str, caller: Caller) -> None:

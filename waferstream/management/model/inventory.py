@@ -47,6 +47,17 @@ class Inventory(Config):
     input_workers: int = Field(default=1, ge=1)
     """Input-worker processes of each system."""
 
+    @property
+    def restored(self) -> Inventory:
+        """The inventory when all its nodes are in use again."""
+        ok = {"state": "ok"}
+        return self.model_copy(
+            update={
+                "systems": tuple(each.model_copy(update=ok) for each in self.systems),
+                "groups": tuple(each.model_copy(update=ok) for each in self.groups),
+            }
+        )
+
 
 class QueueSpec(Config):
     """What the runs of a computer share if they queue (``runtime.queue`` of cluster.yaml)."""

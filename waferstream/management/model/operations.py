@@ -52,7 +52,9 @@ class OfWorkflow(Operation[Result], Generic[Result]):
     """The workflow, or one of its jobs."""
 
 
-class _OfAdministrator(Operation[Result], Generic[Result]):
+class OfAdministrator(Operation[Result], Generic[Result]):
+    """An operation on the appliance, which only administrators may ask for."""
+
     roles = frozenset({"administrator"})
 
 
@@ -61,6 +63,9 @@ class Version(Config):
 
     version: str
     """The release of the management, such as ``0.9.0``."""
+
+    pages: str = ""
+    """Where its pages are, such as ``http://127.0.0.1:9080``; empty where it has none."""
 
 
 class ReadVersion(Operation[Version]):
@@ -122,6 +127,13 @@ class Explain(Operation[Explanation]):
     changes = False
     name: str
     result = TypeAdapter(Explanation)
+
+
+class ListExplanations(Operation[list[Explanation]]):
+    """Return the same of all workflows that wait, in their order."""
+
+    changes = False
+    result = TypeAdapter(list[Explanation])
 
 
 class Cancel(OfWorkflow[Workflow]):
@@ -207,31 +219,54 @@ class NoteFact(OfWorkflow[Workflow]):
     result = TypeAdapter(Workflow)
 
 
-class PutSession(_OfAdministrator[None]):
+class PutSession(OfAdministrator[None]):
     """Create a session, or give it another size while its jobs run."""
 
     session: Session
 
 
-class DeleteSession(_OfAdministrator[None]):
+class DeleteSession(OfAdministrator[None]):
     """Delete a session; its running jobs end as they are."""
 
     name: str
 
 
-class SetNode(_OfAdministrator[None]):
+class SetNode(OfAdministrator[None]):
     """Drain, taint or restore a system or MemoryX group."""
 
     name: str
     state: NodeState
 
 
+class NewToken(Config):
+    """The token of a user, which is shown once: the management keeps its digest."""
+
+    user: str
+    token: str
+
+
+class AddUser(OfAdministrator[NewToken]):
+    """Give a user a new token; a known one gets another role and other groups, too."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}$")
+    role: Literal["user", "administrator"] = "user"
+    groups: tuple[str, ...] = ()
+    result = TypeAdapter(NewToken)
+
+
+class RevokeUser(OfAdministrator[int]):
+    """Revoke all tokens of a user; return how many."""
+
+    name: str
+    result = TypeAdapter(int)
+
+
 OPERATIONS: Mapping[str, type[Operation[Any]]] = {
     each.__name__: each
     for each in (
-        ReadVersion, Submit, ListWorkflows, ReadWorkflow, Explain, Cancel, Label, SetPriority,
-        Detach, Beat, ReadEvents, ReadCluster, ListFiles, NoteFact, PutSession, DeleteSession,
-        SetNode,
+        ReadVersion, Submit, ListWorkflows, ReadWorkflow, Explain, ListExplanations, Cancel,
+        Label, SetPriority, Detach, Beat, ReadEvents, ReadCluster, ListFiles, NoteFact,
+        PutSession, DeleteSession, SetNode, AddUser, RevokeUser,
     )
 }  # fmt: skip
 """Every operation by its name."""
