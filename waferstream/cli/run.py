@@ -21,6 +21,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.host.interrupts import ended_within
 from waferstream.host.standard_streams import outlasting_readers
+from waferstream.management.client.site import Address, address_of
 from waferstream.management.model.launched import RUNTIME_ADDRESS, is_launched
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
@@ -48,9 +49,9 @@ def run(arguments: Arguments, command: str) -> None:
     """
     phases = _checked_phases(arguments)
     check_names(command)
-    job = phases[0].trainer.init.backend.cluster_config
-    if job.mgmt_address is not None and arguments.trains_or_evaluates and not is_launched():
-        _submit(phases, arguments)
+    appliance = _appliance(phases) if arguments.trains_or_evaluates else None
+    if appliance is not None:
+        _submit(appliance, phases, arguments)
         return
     cluster = cluster_of(arguments)
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
@@ -68,13 +69,22 @@ def run(arguments: Arguments, command: str) -> None:
             print(json_text(result), flush=True)
 
 
-def _submit(phases: Sequence[Params], arguments: Arguments) -> None:
-    """Let the appliance that the configuration names run the command."""
+def _appliance(phases: Sequence[Params]) -> Address | None:
+    """Return the appliance that runs the command; None if this process does."""
+    backend = phases[0].trainer.init.backend
+    if is_launched() or backend.backend_type != "CSX":
+        return None
+    job = backend.cluster_config
+    return address_of(job.mgmt_address, job.credentials_path, not job.disable_version_check)
+
+
+def _submit(appliance: Address, phases: Sequence[Params], arguments: Arguments) -> None:
+    """Let an appliance run the command."""
     from waferstream.cli.submitting import submit  # noqa: PLC0415  (gRPC)
 
     log_to_terminal(phases[0].trainer.init.logging.log_level)
     files = (arguments.params, *([arguments.cluster] if arguments.cluster else ()))
-    workflow = submit(arguments.words, phases, files, arguments.submits)
+    workflow = submit(appliance, arguments.words, phases, files, arguments.submits)
     if arguments.prints_json:
         print(json_text(workflow.model_dump(mode="json")), flush=True)
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from waferstream.cli.arguments import SubmitRequest
 from waferstream.config.params import Params
-from waferstream.config.sections.backend import ClusterConfig
 from waferstream.core.errors import ApplianceError, ClusterJobCancelledByCsctl, ConfigError
-from waferstream.management.client.address import token_for
 from waferstream.management.client.following import Remote, follow
 from waferstream.management.client.mirror import Mirror
 from waferstream.management.client.package import pack
 from waferstream.management.client.remote import RemoteClient
+from waferstream.management.client.site import Address, connect
 from waferstream.management.manager.commands import OF_CLIENT
 from waferstream.management.model.job import PRIORITIES, Phase, new_workflow_name
 from waferstream.management.model.operations import Cancel, Detach, Submit
@@ -28,11 +27,16 @@ _SWITCHES = ("--detach",)
 
 
 def submit(
-    words: Sequence[str], phases: Sequence[Params], files: Sequence[Path], request: SubmitRequest
+    address: Address,
+    words: Sequence[str],
+    phases: Sequence[Params],
+    files: Sequence[Path],
+    request: SubmitRequest,
 ) -> Workflow:
     """Submit the command of this process, show what it prints, and copy its files.
 
     Args:
+        address: The appliance.
         words: The command as it was typed.
         phases: Its configuration.
         files: What the command names: must be below the working directory, which travels.
@@ -48,8 +52,7 @@ def submit(
     """
     for path in files:
         _check_travels(path)
-    job = phases[0].trainer.init.backend.cluster_config
-    remote = _connected(job)
+    remote = connect(address)
     try:
         workflow = _submitted(remote, submission_of(words, phases, request))
         log.info("Job id: %s, workflow id: %s", workflow.jobs[0].name, workflow.name)
@@ -58,17 +61,6 @@ def submit(
         return _followed(remote, workflow, phases[0].trainer.init.model_dir)
     finally:
         remote.close()
-
-
-def _connected(job: ClusterConfig) -> RemoteClient:
-    """Return the management that a configuration names."""
-    assert job.mgmt_address is not None, "it names one"
-    return RemoteClient(
-        job.mgmt_address,
-        token_for(job.mgmt_address),
-        job.credentials_path,
-        checks_version=not job.disable_version_check,
-    )
 
 
 def _submitted(remote: RemoteClient, submission: Submission) -> Workflow:
@@ -96,6 +88,7 @@ def submission_of(
         priority=PRIORITIES[job.job_priority],
         labels=job.job_labels,
         limit_s=job.job_time_sec,
+        notifications=job.notifications,
     )
 
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from waferstream.core.errors import ConfigError
 from waferstream.host.processes import user_name
 from waferstream.host.user_state import make_private, state_folder
+from waferstream.management.client.logs import Logs
 from waferstream.management.manager.manager import Manager
+from waferstream.management.model.event import Event
 from waferstream.management.model.inventory import Inventory
-from waferstream.management.model.operations import Caller, Operation
+from waferstream.management.model.operations import Caller, Operation, ReadEvents, ReadWorkflow
+from waferstream.management.model.workflow import Stage
 from waferstream.management.store.opening import open_store
 
 Result = TypeVar("Result")
+
+TURN_S = 5.0
+"""Between two turns of the manager where nothing happens: processes may have died."""
+
+LOOK_S = 0.5
+"""Between two looks at the logs of jobs."""
 
 STORE = Path("jobs") / "jobs.sqlite"
 """The store of a user's own runs, below the state folder."""
@@ -23,6 +36,14 @@ class Client(Protocol):
 
     def do(self, operation: Operation[Result]) -> Result:
         """Do an operation; the errors are those of ``Manager.do``, and of the way there."""
+        ...
+
+    def follow(self, workflow: str) -> Iterator[Event | bytes]:
+        """Yield events and pieces of the log as they come, until the workflow has ended."""
+        ...
+
+    def download(self, workflow: str, path: str, offset: int = 0) -> Iterator[bytes]:
+        """Yield a file of a run in pieces, from a place on."""
         ...
 
     def close(self) -> None:
@@ -45,23 +66,53 @@ class EmbeddedClient:
         make_private(path.parent)
         self._store = open_store(str(path))
         self._manager = Manager(self._store, None)
-        self._seen = -1
+        self._seen, self._turned_s = -1, -math.inf
         if inventory is not None:
             with self._store.change() as changes:
                 if changes.inventory() != inventory:
                     changes.put_inventory(inventory)
 
     def do(self, operation: Operation[Result]) -> Result:
-        """Do an operation, then what the schedule makes of it."""
+        """Do an operation, between two turns of the manager."""
+        self.turn()
         result = self._manager.do(_caller(operation), operation)
         self.turn()
         return result
 
+    def follow(self, workflow: str) -> Iterator[Event | bytes]:
+        """Yield events of a workflow, and what its jobs log on this host, until it has ended."""
+        logs, after_event = Logs(), 0
+        while True:
+            events = self.do(ReadEvents(name=workflow, after=after_event))
+            yield from events
+            after_event = events[-1].number if events else after_event
+            found = self.do(ReadWorkflow(name=workflow))
+            yield from logs.read(found.jobs)
+            if found.stage is Stage.ENDED:
+                return
+            time.sleep(LOOK_S)
+
+    def download(
+        self,
+        workflow: str,
+        path: str,
+        offset: int = 0,  # noqa: ARG002  (of the protocol)
+    ) -> Iterator[bytes]:
+        """Refuse: the files of these runs are on this host already."""
+        raise ConfigError(
+            "only a management keeps files of runs",
+            code="data-file-not-found",
+            where=workflow,
+            value=path,
+            remedy="look into the model_dir of the run",
+        )
+
     def turn(self) -> None:
-        """Let the manager take its turn if anything has happened since the last one."""
-        if self._store.newest_event() != self._seen:
+        """Let the manager take its turn if anything has happened, or else once in a while."""
+        newest, now_s = self._store.newest_event(), time.monotonic()
+        if newest != self._seen or now_s > self._turned_s + TURN_S:
             self._manager.tick()
-            self._seen = self._store.newest_event()
+            self._seen, self._turned_s = self._store.newest_event(), now_s
 
     def close(self) -> None:
         """Close the store. Idempotent."""
