@@ -12,6 +12,7 @@ from waferstream.core.config import load_yaml, validate
 from waferstream.host.user_state import state_folder
 from waferstream.management.client.address import keep_token
 from waferstream.management.model.inventory import Inventory, QueueSpec
+from waferstream.management.notices.sender import Relays
 
 COMMAND = "management"
 
@@ -38,6 +39,7 @@ def management_parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--http_port", type=int, default=HTTP_PORT, help=f"of the pages; 0: any ({HTTP_PORT})"
     )
+    start.add_argument("--relays", type=Path, help="YAML of relays for mail and webhooks")
     start.add_argument("--tls", type=Path, help="folder of waferstream certificates make")
     return parser
 
@@ -63,6 +65,7 @@ def run_management(words: Sequence[str]) -> int:
         store=given.store,
         ray_address=given.ray,
         doors=DoorSettings(given.host, given.port, given.http_port, tls),
+        relays=_relays(given.relays),
     )
     with running(settings) as server:
         keep_token(server.doors.address, server.token)
@@ -77,6 +80,10 @@ def _inventory(given: argparse.Namespace) -> Inventory:
         return validate(Inventory, load_yaml(given.inventory), str(given.inventory))
     numbers = {"systems": given.systems, "memoryx_groups": given.groups}
     return validate(QueueSpec, numbers, "--systems, --groups").inventory(given.kind)
+
+
+def _relays(path: Path | None) -> Relays:
+    return Relays() if path is None else validate(Relays, load_yaml(path), str(path))
 
 
 def _wait_for_signal() -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
 from waferstream.core.errors import WaferStreamError
+from waferstream.core.secrets import digest_of
 from waferstream.host.processes import user_name
 from waferstream.host.user_state import make_private, open_private
-from waferstream.management.door.authentication import TOKEN_PREFIX, Authentication
+from waferstream.management.door.authentication import Authentication
 from waferstream.management.door.doors import Doors, DoorSettings
 from waferstream.management.launch.launcher import Launcher
 from waferstream.management.launch.process import ProcessLauncher
+from waferstream.management.manager.administration import add_user
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import Launches
 from waferstream.management.manager.leadership import lead
@@ -26,6 +26,8 @@ from waferstream.management.manager.manager import Manager
 from waferstream.management.manager.run_tokens import workflow_of
 from waferstream.management.model.inventory import Inventory
 from waferstream.management.model.operations import Caller
+from waferstream.management.notices.notifier import Notifier
+from waferstream.management.notices.sender import Relays, Sender
 from waferstream.management.store.opening import open_store
 from waferstream.management.store.store import Store
 
@@ -47,6 +49,7 @@ class ServerSettings:
         store: Path or URL of its store; by default a file in the folder.
         ray_address: Of the Ray cluster whose Jobs API starts workflows; None starts processes.
         doors: Where it listens.
+        relays: Through what it tells users of their workflows.
     """
 
     folder: Path
@@ -54,6 +57,7 @@ class ServerSettings:
     store: str | None = None
     ray_address: str | None = None
     doors: DoorSettings = field(default_factory=DoorSettings)
+    relays: Relays = field(default_factory=Relays)
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,9 @@ def running(settings: ServerSettings) -> Iterator[Running]:
         doors = stack.enter_context(Doors(manager, authentication, settings.doors))
         launches.address = doors.address
         stack.enter_context(_turning(manager))
+        notifier = Notifier(store, Sender(settings.relays), settings.folder / "notified")
+        notifier.start()
+        stack.callback(notifier.close)
         yield Running(doors, token)
 
 
@@ -108,13 +115,12 @@ def _administrator(store: Store, settings: ServerSettings) -> str:
     with store.change() as changes:
         lead(changes, time.time())
         changes.put_inventory(settings.inventory)
-        changes.put_user(Caller(user=user_name(), role="administrator"))
         if path.is_file():
             token = path.read_text().strip()
-            if changes.caller_of(sha256(token.encode()).hexdigest()) is not None:
+            if changes.caller_of(digest_of(token)) is not None:
                 return token
-        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        changes.add_token(sha256(token.encode()).hexdigest(), user_name(), time.time())
+        first = Caller(user=user_name(), role="administrator")
+        token = add_user(changes, first, time.time())
     with open(path, "w", encoding="utf-8", opener=open_private) as file:
         file.write(token + "\n")
     return token

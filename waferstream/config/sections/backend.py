@@ -9,10 +9,11 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from appliance.site import check_mounts, site_defaults
 from appliance.user_code import USER_CODE, is_refused
-from waferstream.config.sections.section import NotYet, Section, one_or_many
+from waferstream.config.sections.section import Section, one_or_many
 from waferstream.core.config import before
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware.streams import MOST_SERVERS
+from waferstream.management.model.notification import Notification
 
 DeviceType = Literal["CSX", "CPU", "GPU"]
 
@@ -73,7 +74,8 @@ class ClusterConfig(Section):
     credentials_path: Path | None = None
     cbcore_image: str | None = None
     workflow_id: str | None = None
-    notifications: NotYet = None
+    notifications: tuple[Notification, ...] = ()
+    """Whom the management tells of failures, pauses and ends."""
 
 
 def search_path(job: ClusterConfig) -> tuple[Path, ...]:

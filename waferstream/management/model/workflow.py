@@ -11,6 +11,7 @@ from pydantic import Field
 from waferstream.core.config import Record
 from waferstream.management.model.inventory import DEFAULT_SESSION, MOST_SYSTEMS, SystemKind
 from waferstream.management.model.job import PRIORITIES, Job, Phase
+from waferstream.management.model.notification import Notification
 
 
 class Process(Record):
@@ -56,6 +57,9 @@ class Submission(Record):
 
     is_queued: bool = True
     """Whether it waits for systems; embedded workflows may start beside one another."""
+
+    notifications: tuple[Notification, ...] = ()
+    """Whom to tell of failures, pauses and ends."""
 
     is_service: bool = False
     """Whether it runs until it is cancelled, as ``waferstream serve`` does."""

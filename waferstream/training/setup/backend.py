@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,10 @@ from waferstream.config.sections.flags import (
 from waferstream.config.sections.precision import PrecisionConfig
 from waferstream.core.program.program import ProgramKind
 from waferstream.machine.record import DEFAULT_LIMIT
+from waferstream.management.client.launched import launched_client
 from waferstream.training.trace_request import TraceRequest
+
+log = logging.getLogger("waferstream")
 
 COMPILED = "cached_compile"
 """The folder of the compile cache in the folder of the model."""
@@ -75,6 +79,8 @@ def _cluster_config(
 ) -> cstorch.ClusterConfig:
     """Return the job's share of the cluster."""
     job = init.backend.cluster_config
+    if job.notifications and launched_client() is None:
+        log.warning("Nobody is notified of this run: only a management (mgmt_address) does so.")
     return cstorch.ClusterConfig(
         num_csx=job.num_csx,
         cut_for_csx=cut_for_csx,

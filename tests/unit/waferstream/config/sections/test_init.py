@@ -89,7 +89,7 @@ def test_a_dataloader_keeps_the_keys_of_its_processor() -> None:
         (ClusterConfig, {"num_cxs": 1}, "did you mean 'num_csx'?"),
         (ClusterConfig, {"job_priority": "p0"}, "'p1', 'p2' or 'p3'"),
         (ClusterConfig, {"job_labels": ["a"]}, "key=value"),
-        (ClusterConfig, {"notifications": [{"mailto": "x"}]}, "not supported here"),
+        (ClusterConfig, {"notifications": [{"mailto": "x"}]}, "mailto"),
         (LoopConfig, {"num_steps": 1, "num_epochs": 1}, "mutually exclusive"),
         (LoopConfig, {"steps_per_epoch": 1}, "requires num_epochs"),
         (LoopConfig, {"max_steps": 2**31}, "max_steps"),
