@@ -228,7 +228,7 @@ class ApplianceUserVenvClusterVolumeError(ApplianceError):
 
 
 class ClusterJobCancelledByCsctl(ApplianceError):
-    """The job was cancelled from outside, by ``waferstream job cancel``."""
+    """The job was cancelled from outside, by ``waferstream ctl cancel``."""
 
 
 class ClusterJobScheduleError(ApplianceError):

@@ -27,6 +27,7 @@ TOOLS: Mapping[str, str] = {
     "model": "waferstream.cli.tools.model",
     "data_processor": "waferstream.cli.tools.data",
     "checkpoint": "waferstream.cli.tools.checkpoint.commands",
+    "ctl": "waferstream.cli.tools.ctl.commands",
     "cluster": "waferstream.cli.tools.cluster",
     "certificates": "waferstream.cli.tools.certificates",
 }
@@ -57,9 +58,13 @@ class Command:
     """A command of a group; ``run`` returns its exit code. Every command takes ``--json``."""
 
     name: str
+    """One word, or a verb and a noun, such as ``get jobs``."""
+
     help: str
     run: Callable[[argparse.Namespace], int]
     arguments: tuple[Argument, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What ``run`` is given beside the arguments."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments of the command to its parser."""
@@ -169,9 +174,15 @@ def tool_commands(group: str) -> Sequence[Command]:
 def tool_parser(group: str) -> argparse.ArgumentParser:
     """Build the argparse parser of a group."""
     parser = argparse.ArgumentParser(prog=f"waferstream {group}", allow_abbrev=False)
-    choices = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in tool_commands(group):
-        own = choices.add_parser(command.name, help=command.help, allow_abbrev=False)
+    choices = {"": parser.add_subparsers(metavar="COMMAND", required=True)}
+    commands = tool_commands(group)
+    for command in commands:
+        verb, _, word = command.name.rpartition(" ")
+        if verb not in choices:
+            nouns = [each.name for each in commands if each.name.startswith(f"{verb} ")]
+            of_verb = choices[""].add_parser(verb, help=", ".join(nouns), allow_abbrev=False)
+            choices[verb] = of_verb.add_subparsers(metavar="NOUN", required=True)
+        own = choices[verb].add_parser(word, help=command.help, allow_abbrev=False)
         command.add_arguments(own)
-        own.set_defaults(run=command.run)
+        own.set_defaults(run=command.run, **command.settings)
     return parser

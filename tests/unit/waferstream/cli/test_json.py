@@ -9,11 +9,18 @@ import pytest
 import torch
 import yaml
 
+from cstorch import distributed
 from tests.support.host.tools import rows, tool
+from tests.support.management.embedded import Runs
 from tests.support.runs.tiny_run import TINY, write_run
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.cli.tools.command import TOOLS, tool_commands
+from waferstream.management.manager.embedded import this_process
+from waferstream.management.model.event import Ended
+from waferstream.management.model.inventory import QueueSpec, Session
+from waferstream.management.model.job import Phase
+from waferstream.management.model.operations import AddUser, PutSession
 
 _OURS = "--model=gpt2 --src-fmt=hf --tgt-fmt=cs-current"
 _THEIRS = "--model=gpt2 --src-fmt=cs-current --tgt-fmt=hf"
@@ -45,10 +52,35 @@ CASES = {
     "checkpoint seal": "{saved} {new}/sealed.mdl",
     "checkpoint prune": "{params} {folder}/initial.mdl {new}/pruned.mdl --sparsity=0.5",
     "checkpoint delete": "{new}/to_delete.mdl",
+    "ctl get jobs": "",
+    "ctl get job": "{job}",
+    "ctl explain": "{job}",
+    "ctl cancel": "{job}",
+    "ctl label": "{job} team=b",
+    "ctl job set-priority": "{job} p1",
+    "ctl follow": "{ended}",
+    "ctl log-export": "{job} -o {new}",
+    "ctl get cluster": "",
+    "ctl get nodegroups": "",
+    "ctl get volumes": "",
+    "ctl get worker-cache": "",
+    "ctl clear-worker-cache": "",
+    "ctl node drain": "system-0",
+    "ctl node taint": "group-0",
+    "ctl node restore": "system-0",
+    "ctl get sessions": "",
+    "ctl session create": "new --systems 1",
+    "ctl session resize": "lab --systems 1",
+    "ctl session delete": "lab",
+    "ctl user add": "ann",
+    "ctl user revoke": "bob",
     "cluster plan": "--cluster={folder}/cluster.yaml --hosts=2x9",
     "certificates make": "{new}/certificates --host=a",
 }
 """Words of every command, with the places of the fixture."""
+
+OTHERS = {"ctl export", "ctl login", "cluster serve"}
+"""Commands that need a management, or end with a signal."""
 
 GPT2 = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
 LEGACY = {
@@ -82,28 +114,47 @@ def places(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dic
     for name in ("saved", "to_move", "to_delete"):
         write_weights(tmp_path / f"{name}.mdl", {"weight": torch.ones(2)}, {"global_step": 1})
     (own,) = folder.glob("*_to_cs.yaml")
+    monkeypatch.setattr(distributed, "WORKER_CACHE_ROOT", tmp_path / "cache")
+    job, ended = _jobs()
     return {
         "folder": folder,
         "params": folder / "params.yaml",
         "own": own.with_suffix(""),
         "saved": tmp_path / "saved.mdl",
         "new": tmp_path,
+        "job": job,
+        "ended": ended,
     }
+
+
+def _jobs() -> tuple[str, str]:
+    """Return a job of another host and an ended one; there are a session and a user, too."""
+    runs = Runs(QueueSpec(systems=2).inventory())
+    other = this_process().model_copy(update={"host": "elsewhere"})
+    names = []
+    for _ in range(2):
+        workflow = runs.submit(other)
+        names.append(runs.start(workflow))
+    runs.note(workflow, Ended(result=Phase.SUCCEEDED))
+    runs.client.do(PutSession(session=Session(name="lab", systems=0, groups=0)))
+    runs.client.do(AddUser(name="bob"))
+    runs.client.close()
+    return names[0], names[1]
 
 
 def test_every_command_has_a_case() -> None:
     commands = {f"{group} {each.name}" for group in TOOLS for each in tool_commands(group)}
-    assert commands - {"cluster serve"} == set(CASES)  # it ends with a signal
+    assert commands == set(CASES) | OTHERS
 
 
 @pytest.mark.parametrize("command", CASES)
 def test_command_prints_json_alone(
     command: str, places: dict[str, object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rows, or the one object that the command is about (a schema)."""
+    """Rows, or the one object that the command is about (a schema, a job)."""
     words = f"{command} {CASES[command].format(**places)} --json".split()
     found = json.loads(tool(capsys, *words))
-    if command in ("config schema",):
+    if command in ("config schema", "ctl get job"):
         found = [found]
     assert all(isinstance(row, dict) and row for row in found)
 

@@ -1,0 +1,155 @@
+"""Systems and MemoryX groups: who holds them, and which take no new jobs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell
+from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
+from waferstream.cli.tools.ctl.host import HostLoad, load_of_this_host
+from waferstream.cli.tools.ctl.tables import Row, labels_text
+from waferstream.management.client.client import Client, EmbeddedClient
+from waferstream.management.model.inventory import NodeState
+from waferstream.management.model.operations import (
+    ClusterView,
+    ListWorkflows,
+    ReadCluster,
+    SetNode,
+)
+from waferstream.management.model.workflow import Workflow
+
+_NAMESPACE = "job-operator"  # of all jobs, as on the vendor's clusters
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The inventory, and the unfinished workflows that may hold parts of it."""
+
+    view: ClusterView
+    workflows: Sequence[Workflow]
+
+    @classmethod
+    def of(cls, client: Client) -> Usage:
+        """Return what a management has now."""
+        workflows = client.do(ListWorkflows())
+        return cls(client.do(ReadCluster()), workflows)
+
+    def holder(self, node: str) -> Workflow | None:
+        """Return the workflow that holds a system or a group."""
+        name = self.view.holders.get(node)
+        return next((each for each in self.workflows if each.name == name), None)
+
+    def without_names(self) -> list[Workflow]:
+        """Return the workflows that run on systems of their own, since no inventory bounds them."""
+        held = [(each, each.placement) for each in self.workflows]
+        return [each for each, place in held if place is not None and not place.systems]
+
+
+def system_rows(usage: Usage) -> list[Row]:
+    """Return a row for each system, with the job that holds it."""
+    named = [
+        _row(each.name, f"system ({each.kind})", each.state, usage.holder(each.name))
+        for each in usage.view.inventory.systems
+    ]
+    others = [_row(each.submission.machine, "system", "ok", each) for each in usage.without_names()]
+    return named + others
+
+
+def group_rows(usage: Usage) -> list[Row]:
+    """Return a row for each MemoryX group, of which a running job holds one."""
+    return [
+        {
+            "NAME": group.name,
+            "MEMORY": group.memory,
+            "STATE": group.state,
+            "NAMESPACE": _NAMESPACE,
+            "JOBID": _job_id(usage.holder(group.name)),
+        }
+        for group in usage.view.inventory.groups
+    ]
+
+
+def host_row(load: HostLoad, workflows: Sequence[Workflow]) -> Row:
+    """Return the row of a host, which has all roles of its workflows but the systems."""
+    processes = [each.submission.process for each in workflows]
+    own = [
+        workflow
+        for workflow, process in zip(workflows, processes, strict=True)
+        if process is not None and process.host == load.name
+    ]
+    row = _row(load.name, "management,memoryx,swarmx,worker", "ok", None)
+    jobs = ",".join(map(_job_id, own))
+    return row | {
+        "CPU": f"{load.cpu:.0%}",
+        "MEM": f"{load.memory:.0%}",
+        "IN-USE": "yes" if own else "no",
+        "JOBIDS": jobs,
+    }
+
+
+def _row(name: str, role: str, state: NodeState, holder: Workflow | None) -> Row:
+    return {
+        "NAME": name,
+        "ROLE": role,
+        "CPU": "",
+        "MEM": "",
+        "IN-USE": "no" if holder is None else "yes",
+        "STATE": state,
+        "JOBIDS": _job_id(holder),
+        "LABELS": "" if holder is None else labels_text(holder.submission.labels),
+    }
+
+
+def _job_id(workflow: Workflow | None) -> str:
+    """Return the job with which a workflow runs, or else its own name."""
+    if workflow is None:
+        return ""
+    running = [job.name for job in workflow.jobs if not job.phase.is_final]
+    return running[-1] if running else workflow.name
+
+
+def _cluster(given: argparse.Namespace) -> int:
+    with management(given) as client:
+        usage = Usage.of(client)
+        is_here = isinstance(client, EmbeddedClient)
+    hosts = [host_row(load_of_this_host(), usage.workflows)] if is_here else []
+    return show(given, [*hosts, *system_rows(usage)])
+
+
+def _nodegroups(given: argparse.Namespace) -> int:
+    with management(given) as client:
+        return show(given, group_rows(Usage.of(client)))
+
+
+def _set_node(given: argparse.Namespace) -> int:
+    with management(given) as client:
+        client.do(SetNode(name=given.name, state=given.state))
+    return tell(given, f"node/{given.name} is {given.state}", name=given.name, state=given.state)
+
+
+_NODE = argument("name", help="a system or MemoryX group of `ctl get cluster`")
+
+COMMANDS = (
+    Command(
+        "get cluster",
+        "list the systems, and who holds them",
+        _cluster,
+        (*MANAGEMENT_FLAGS, *TABLE_FLAGS),
+    ),
+    Command(
+        "get nodegroups",
+        "list the MemoryX groups, and who holds them",
+        _nodegroups,
+        (*MANAGEMENT_FLAGS, *TABLE_FLAGS),
+    ),
+    *(
+        Command(f"node {verb}", about, _set_node, (_NODE, *MANAGEMENT_FLAGS), {"state": state})
+        for verb, state, about in (
+            ("drain", "drained", "let what runs on a node end, and start nothing new there"),
+            ("taint", "tainted", "take a faulty node out of use"),
+            ("restore", "ok", "take a node into use again"),
+        )
+    ),
+)

@@ -1,0 +1,14 @@
+"""The verbs of ``waferstream ctl``."""
+
+from __future__ import annotations
+
+from waferstream.cli.tools.ctl import cluster, files, host, jobs, sessions, users
+
+COMMANDS = (
+    *jobs.COMMANDS,
+    *files.COMMANDS,
+    *cluster.COMMANDS,
+    *host.COMMANDS,
+    *sessions.COMMANDS,
+    *users.COMMANDS,
+)

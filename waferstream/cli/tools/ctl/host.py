@@ -1,0 +1,85 @@
+"""This host: its load, the folders that jobs can read, and the copies of their data."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.site import site_defaults
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, show, tell
+from waferstream.cli.tools.ctl.tables import Row
+from waferstream.core.units import format_bytes
+
+
+@dataclass(frozen=True)
+class HostLoad:
+    """How busy a host is."""
+
+    name: str
+    cpu: float
+    """Processes that run or wait, of its processors."""
+
+    memory: float
+    """What is used of its memory."""
+
+
+def load_of_this_host() -> HostLoad:
+    """Return how busy this host is."""
+    sizes = {
+        line.split(":")[0]: int(line.split()[1])
+        for line in Path("/proc/meminfo").read_text().splitlines()
+    }
+    cpu = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return HostLoad(socket.gethostname(), cpu, 1 - sizes["MemAvailable"] / sizes["MemTotal"])
+
+
+def _volumes(given: argparse.Namespace) -> int:
+    """Show the folders of the site; a job reads the file system of its host anyway."""
+    site = site_defaults()
+    found = {"/": "file system of the host"}
+    found |= {str(path): "mount_dirs of the site" for path in site.mount_dirs}
+    found |= {str(path): "python_paths of the site" for path in site.python_paths}
+    return show(given, [_volume(Path(path), about) for path, about in found.items()])
+
+
+def _volume(path: Path, about: str) -> Row:
+    exists = path.is_dir()
+    return {
+        "PATH": str(path),
+        "TYPE": about,
+        "READABLE": "yes" if exists and os.access(path, os.R_OK) else "no",
+        "FREE": format_bytes(shutil.disk_usage(path).free) if exists else "",
+    }
+
+
+def _worker_cache(given: argparse.Namespace) -> int:
+    from cstorch import distributed  # noqa: PLC0415  (torch)
+
+    root = Path(distributed.WORKER_CACHE_ROOT)
+    _, used, left = distributed.hit_worker_cache_limit(str(root), str(root))
+    row = {
+        "NODE": socket.gethostname(),
+        "PATH": str(root),
+        "USED": format_bytes(used),
+        "LIMIT": format_bytes(max(0, left)),
+    }
+    return show(given, [row])
+
+
+def _clear_worker_cache(given: argparse.Namespace) -> int:
+    from cstorch import distributed  # noqa: PLC0415  (torch)
+
+    shutil.rmtree(distributed.WORKER_CACHE_ROOT, ignore_errors=True)
+    host = socket.gethostname()
+    return tell(given, f"Worker cache cleared on {host}", NAME=host)
+
+
+COMMANDS = (
+    Command("get volumes", "list the folders that jobs can read", _volumes, TABLE_FLAGS),
+    Command("get worker-cache", "show copies of data on this host", _worker_cache, TABLE_FLAGS),
+    Command("clear-worker-cache", "delete the copies of data on this host", _clear_worker_cache),
+)
