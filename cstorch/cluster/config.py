@@ -160,7 +160,7 @@ class ClusterConfig(Config):
 
 @dataclass(frozen=True)
 class Launch:
-    """What the command that runs a program (``waferstream exec``) says about its cluster."""
+    """What runs a program (``waferstream exec``, ``%%waferstream``) says about its cluster."""
 
     cluster: ClusterSpec | None = None
     """The machine; None for the program's own."""
@@ -174,8 +174,17 @@ class Launch:
     trace_limit: int = 0
     """Most activities of each clock to record for a trace; 0 for the program's own setting."""
 
+    mgmt_address: str | None = None
+    """``host:port`` of a cluster that runs elsewhere; None for the program's own."""
+
+    credentials_path: Path | None = None
+    """The file with the right to use that cluster."""
+
     witness: Witness | None = None
     """Who watches its first steps (``waferstream check``); None to run all of them."""
+
+    is_cell: bool = False
+    """Whether the program is a cell of a notebook, which shows progress and leaves no files."""
 
     def applied_to(self, config: ClusterConfig) -> ClusterConfig:
         """Return the program's settings, changed by what was typed on the command line.
@@ -191,12 +200,15 @@ class Launch:
             changes["cluster"] = self.cluster
         if self.num_csx is not None:
             changes["num_csx"] = self.num_csx
+        if self.mgmt_address is not None:
+            changes["mgmt_address"] = self.mgmt_address
+            changes["credentials_path"] = self.credentials_path
         changed = config.model_copy(update=changes)
         return changed if self.witness is None else changed.in_this_process()
 
 
 launch: ContextVar[Launch | None] = ContextVar("launch", default=None)
-"""The command that runs the program of this process; None if Python runs it."""
+"""What runs the program of this process; None if Python runs it."""
 
 
 def current_witness() -> Witness | None:

@@ -9,7 +9,7 @@ import torch
 from appliance.elaboration.elaborate import ClusterSize
 from cstorch.cluster import job_settings
 from cstorch.cluster.artifacts import DEFAULT, Artifacts
-from cstorch.cluster.config import ClusterConfig, launch
+from cstorch.cluster.config import ClusterConfig, current_witness, launch
 from cstorch.cluster.management import ClusterManagement
 from cstorch.cluster.starting import size_of
 from cstorch.devices import BackendType, Device
@@ -56,17 +56,18 @@ class ProgramSettings:
             _check_host(backend_type, runs=not (compile_only or validate_only))
         self.backend_type = backend_type
         command = launch.get()
+        is_command = command is not None and not command.is_cell
         self.cluster_config = self.resolved(cluster_config)
         self.compile_only = compile_only
         self.validate_only = validate_only
         self.seed = seed
         self.cluster = ClusterManagement(self.cluster_config)
         self.check_loss = check_loss
-        self.logs_progress = command is None
+        self.logs_progress = not is_command
         """Whether loops log progress lines; programs under ``waferstream exec`` have their own."""
         self.bars: tuple[ProgramKind, ...] = tuple(ProgramKind)
         """Loops with a progress bar, on a terminal where log lines go above it."""
-        if artifact_dir is None and command is not None and command.witness is None:
+        if artifact_dir is None and is_command and current_witness() is None:
             artifact_dir = DEFAULT  # a program that was written for the real machine
         self.artifacts = Artifacts(artifact_dir, compile_dir)
 

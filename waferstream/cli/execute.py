@@ -34,6 +34,8 @@ class ExecArguments:
     is_cluster_typed: bool
     num_csx: int | None
     trace: TraceRequest | None
+    mgmt_address: str | None = None
+    credentials_path: Path | None = None
 
 
 def parse_exec(argv: Sequence[str], home: Path, cwd: Path | None = None) -> ExecArguments:
@@ -52,6 +54,8 @@ def parse_exec(argv: Sequence[str], home: Path, cwd: Path | None = None) -> Exec
         cluster=cluster_file(given.cluster, (cwd or Path(), home)),
         is_cluster_typed=given.cluster is not None,
         num_csx=given.num_csx,
+        mgmt_address=given.mgmt_address,
+        credentials_path=given.credentials_path,
         trace=TraceRequest(given.trace, given.trace_limit) if given.trace else None,
     )
 
@@ -66,6 +70,10 @@ def exec_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cluster", type=Path, help="YAML file of the machine")
     parser.add_argument("--num_csx", type=int, help="systems (overrides the program's number)")
+    parser.add_argument("--mgmt_address", help="host:port of a cluster that runs elsewhere")
+    parser.add_argument(
+        "--credentials_path", type=Path, help="file with the right to use that cluster"
+    )
     parser.add_argument(
         "--trace", type=Path, help="write a Perfetto trace of emulated and measured time"
     )

@@ -85,6 +85,8 @@ def _prepared(arguments: ExecArguments, witness: Witness | None) -> Iterator[Non
         cluster=load_cluster(arguments.cluster) if arguments.cluster else None,
         is_cluster_typed=arguments.is_cluster_typed,
         num_csx=arguments.num_csx,
+        mgmt_address=arguments.mgmt_address,
+        credentials_path=arguments.credentials_path,
         trace_limit=arguments.trace.limit if arguments.trace else 0,
         witness=witness,
     )
