@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+from typing import Any
 
 from waferstream.core.errors import WaferStreamError
 from waferstream.management.client.client import Client
 from waferstream.management.client.launched import launched_client
 from waferstream.management.model.event import Fact, Predicted, Progressed
 from waferstream.management.model.launched import launched_workflow
-from waferstream.management.model.operations import NoteFact
+from waferstream.management.model.operations import NoteFact, NoteTelemetry, Operation
 from waferstream.management.model.telemetry import Telemetry
 from waferstream.management.model.workflow import Prediction, Progress
 
@@ -22,7 +23,7 @@ _LAST_S = 5.0
 
 
 class BackgroundReporter:
-    """Notes facts of a workflow from a thread; of each kind the newest one, if it is slow.
+    """Tells of a workflow from a thread; of each kind the newest news, if it is slow.
 
     Args:
         client: The management.
@@ -33,7 +34,7 @@ class BackgroundReporter:
         self._client = client
         self._workflow = workflow
         self._news = threading.Condition()
-        self._untold: dict[str, Fact] = {}
+        self._untold: dict[str, Operation[Any]] = {}
         self._has_ended = False
         self._thread = threading.Thread(target=self._tell, name="reports", daemon=True)
         self._thread.start()
@@ -41,14 +42,15 @@ class BackgroundReporter:
 
     def progressed(self, progress: Progress) -> None:
         """Tell how far the run is."""
-        self._put(Progressed(progress=progress))
+        self._put_fact(Progressed(progress=progress))
 
     def predicted(self, prediction: Prediction) -> None:
         """Tell how long the run takes on the emulated machine."""
-        self._put(Predicted(prediction=prediction))
+        self._put_fact(Predicted(prediction=prediction))
 
     def measured(self, telemetry: Telemetry) -> None:
-        """Do nothing: the management keeps no numbers of roles yet."""
+        """Tell the numbers of the run and of its roles."""
+        self._put(NoteTelemetry(name=self._workflow, telemetry=telemetry))
 
     def close(self) -> None:
         """Tell what is still to be told, within some seconds. Idempotent."""
@@ -58,26 +60,28 @@ class BackgroundReporter:
             self._news.notify()
         self._thread.join(_LAST_S)
 
-    def _put(self, fact: Fact) -> None:
+    def _put_fact(self, fact: Fact) -> None:
+        self._put(NoteFact(name=self._workflow, fact=fact), fact.kind)
+
+    def _put(self, operation: Operation[Any], kind: str = "measured") -> None:
         with self._news:
-            self._untold[fact.kind] = fact
+            self._untold[kind] = operation
             self._news.notify()
 
     def _tell(self) -> None:
-        while facts := self._next():
-            for fact in facts:
+        while operations := self._next():
+            for kind, operation in operations.items():
                 try:
-                    self._client.do(NoteFact(name=self._workflow, fact=fact))
+                    self._client.do(operation)
                 except (OSError, WaferStreamError) as error:
-                    log.debug("The management was not told of %s: %s", fact.kind, error)
+                    log.debug("The management was not told of %s: %s", kind, error)
 
-    def _next(self) -> list[Fact]:
-        """Wait for facts; return those that were not told yet, none at the end."""
+    def _next(self) -> dict[str, Operation[Any]]:
+        """Wait for news; return what was not told yet by kind, nothing at the end."""
         with self._news:
             self._news.wait_for(lambda: self._untold or self._has_ended)
-            facts = list(self._untold.values())
-            self._untold.clear()
-            return facts
+            operations, self._untold = self._untold, {}
+            return operations
 
 
 def launched_reporter() -> BackgroundReporter | None:

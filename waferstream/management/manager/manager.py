@@ -16,6 +16,7 @@ from waferstream.management.manager.embedded import is_dead
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import Launches
 from waferstream.management.manager.leadership import lead
+from waferstream.management.manager.numbers import has_process, numbers_of
 from waferstream.management.manager.planning import Planning
 from waferstream.management.model import operations as ask
 from waferstream.management.model.event import (
@@ -31,6 +32,7 @@ from waferstream.management.model.event import (
 )
 from waferstream.management.model.job import KEPT_S, Phase, new_job_name
 from waferstream.management.model.operations import Caller, Operation
+from waferstream.management.model.telemetry import Numbers, Telemetry
 from waferstream.management.model.workflow import Stage, Workflow
 from waferstream.management.store.store import Changes, Store, Views
 from waferstream.version import VERSION
@@ -54,6 +56,7 @@ class Manager:
         self._launches = launches
         self._clock = clock
         self._planning = Planning()
+        self._telemetry: dict[str, Telemetry] = {}
         self.news = threading.Event()
         """Set where something has changed, so that the next turn need not wait."""
 
@@ -140,6 +143,12 @@ class Manager:
                 return changes.events(name, operation.after, operation.limit)
             case ask.ReadCluster():
                 return self._planning.view(changes)
+            case ask.NoteTelemetry():
+                workflow = self._own(changes, caller, operation.name)
+                self._telemetry[workflow.name] = operation.telemetry
+                return None
+            case ask.ReadNumbers():
+                return self._numbers(changes)
             case ask.ListFiles():
                 workflow = self._own(changes, caller, operation.name)
                 folders = None if self._launches is None else self._launches.folders
@@ -205,6 +214,18 @@ class Manager:
 
     def _note(self, changes: Changes, workflow: Workflow, fact: Fact) -> Workflow:
         return changes.note(workflow.name, fact, self._clock())
+
+    def _numbers(self, views: Views) -> Numbers:
+        """Return what management and running workflows do, and forget those that have ended."""
+        workflows = views.workflows()
+        running = {each.name for each in workflows if has_process(each)}
+        self._telemetry = {name: told for name, told in self._telemetry.items() if name in running}
+        own = numbers_of(
+            workflows, self._planning.view(views), self._store.newest_event(), self._clock()
+        )
+        return Numbers(
+            management=(*own, *self._planning.statistics.samples()), workflows=self._telemetry
+        )
 
     @property
     def _folders(self) -> Folders:

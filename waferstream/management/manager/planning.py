@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from math import inf
 
@@ -11,6 +12,7 @@ from waferstream.core.errors import (
     RequestRefused,
     did_you_mean,
 )
+from waferstream.management.manager.numbers import Statistics
 from waferstream.management.manager.pace import Pace
 from waferstream.management.manager.situation import COMPILE, jobs_of, parts_of
 from waferstream.management.model import event
@@ -19,6 +21,7 @@ from waferstream.management.model.operations import Caller, ClusterView, Explana
 from waferstream.management.model.workflow import Placement, Stage, Submission, Workflow
 from waferstream.management.schedule import (
     Action,
+    Expected,
     ForecastErrors,
     Pause,
     Resize,
@@ -43,7 +46,9 @@ class Planning:
         self._usage = Usage(at_s=-inf)
         self._waits: Mapping[str, Wait] = {}
         self._errors = ForecastErrors()
-        self._first_expected: dict[str, float] = {}  # start that was expected at the submission
+        self._first_expected: dict[str, Expected] = {}  # at the submission
+        self.statistics = Statistics()
+        """How fast and how good decisions were."""
 
     def decide(self, changes: Changes, now_s: float, *, launches: bool = True) -> None:
         """Let the schedule decide, and note what it says.
@@ -61,7 +66,9 @@ class Planning:
         parts = parts_of(inventory, changes.sessions(), workflows)
         jobs = jobs_of(workflows, inventory, self._pace, now_s, launches=launches)
         forecast = self._errors.forecast()
+        begin_s = time.perf_counter()
         decided = decide(now_s, parts, jobs, self._usage, self._rules, forecast)
+        self.statistics.decided(time.perf_counter() - begin_s)
         self._waits = {each.job: each for each in decided if isinstance(each, Wait)}
         by_name = {workflow.name: workflow for workflow in workflows}
         placed = {each.job for each in decided if isinstance(each, Start)}
@@ -129,11 +136,12 @@ class Planning:
     def _learn(self, placed: set[str], workflows: Mapping[str, Workflow], now_s: float) -> None:
         """Compare starts with what was expected at the submission, and keep what is expected."""
         for name in placed & workflows.keys():
-            if (expected_s := self._first_expected.pop(name, None)) is not None:
-                self._errors.learn(workflows[name].submitted_s, expected_s, now_s)
+            if (expected := self._first_expected.pop(name, None)) is not None:
+                self._errors.learn(workflows[name].submitted_s, expected.start_s, now_s)
+                self.statistics.started(expected, now_s)
         for name, wait in self._waits.items():
             if wait.expected is not None:
-                self._first_expected.setdefault(name, wait.expected.start_s)
+                self._first_expected.setdefault(name, wait.expected)
 
     def _read_usage(self, changes: Views, now_s: float) -> None:
         """Add up what users have had, each decayed, once in a while."""

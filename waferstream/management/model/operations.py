@@ -14,6 +14,7 @@ from waferstream.core.config import Config
 from waferstream.management.model.event import Event, Fact
 from waferstream.management.model.inventory import Inventory, NodeState, Session
 from waferstream.management.model.job import WORKFLOW_NAME, new_workflow_name
+from waferstream.management.model.telemetry import Numbers, Telemetry
 from waferstream.management.model.workflow import Submission, Workflow
 
 Result = TypeVar("Result")
@@ -219,6 +220,21 @@ class NoteFact(OfWorkflow[Workflow]):
     result = TypeAdapter(Workflow)
 
 
+class NoteTelemetry(OfWorkflow[None]):
+    """Keep the newest numbers of a run until it ends."""
+
+    roles = frozenset({"run"})
+    changes = False
+    telemetry: Telemetry
+
+
+class ReadNumbers(Operation[Numbers]):
+    """Return what management and running workflows do, in numbers."""
+
+    changes = False
+    result = TypeAdapter(Numbers)
+
+
 class PutSession(OfAdministrator[None]):
     """Create a session, or give it another size while its jobs run."""
 
@@ -266,7 +282,7 @@ OPERATIONS: Mapping[str, type[Operation[Any]]] = {
     for each in (
         ReadVersion, Submit, ListWorkflows, ReadWorkflow, Explain, ListExplanations, Cancel,
         Label, SetPriority, Detach, Beat, ReadEvents, ReadCluster, ListFiles, NoteFact,
-        PutSession, DeleteSession, SetNode, AddUser, RevokeUser,
+        NoteTelemetry, ReadNumbers,         PutSession, DeleteSession, SetNode, AddUser, RevokeUser,
     )
 }  # fmt: skip
 """Every operation by its name."""
