@@ -36,7 +36,7 @@ test: $(STAMP)
 	$(PYTEST)
 
 nightly: $(STAMP)
-	$(PYTEST) -m nightly
+	$(PYTEST) -m nightly -o faulthandler_timeout=7200
 
 cover: $(STAMP)
 	$(PYTEST) --cov --cov-report=term:skip-covered
