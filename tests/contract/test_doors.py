@@ -239,7 +239,7 @@ def test_package_is_taken_whole(ann: AnyClient, handlers: FakeHandlers, tmp_path
 def test_huge_package_is_refused_before_it_fills_the_disk(
     ann: AnyClient, handlers: FakeHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "MOST_UPLOADED_BYTES", 1000)
+    monkeypatch.setattr(service, "MOST_PACKED_BYTES", 1000)
     package = tmp_path / "package.zip"
     package.write_bytes(bytes(5_000_000))
     with raises(ConfigError, "package-too-large"):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 
 from waferstream.core.errors import RequestRefused, WaferStreamError
 from waferstream.management.model.event import Event
 
 log = logging.getLogger("waferstream")
 
-LOOK_S = 0.1
+LOOK_S = 0.05
 """Between two looks at the number of the newest event, which are one for all followers."""
+
+MOST_KEPT = 512
+"""Newest events that all followers share, without reading each of them again."""
 
 MOST_FOLLOWED = 256
 """What one caller may follow at a time."""
@@ -23,7 +27,7 @@ _AGAIN_S = 2.0  # after the store has failed
 
 
 class Feed:
-    """Wakes followers when something is new.
+    """Wakes followers when something is new, and has the newest events for all of them.
 
     Args:
         newest_event: Returns the number of the newest event.
@@ -38,6 +42,8 @@ class Feed:
         self._newest_event, self._events_after = newest_event, events_after
         self._listening: dict[str, set[asyncio.Event]] = {}
         self._followed: Counter[str] = Counter()
+        self._kept: deque[Event] = deque()
+        self._whole_after: int | None = None  # all events with greater numbers are kept
 
     @contextmanager
     def listening(self, user: str, workflow: str) -> Iterator[asyncio.Event]:
@@ -65,27 +71,41 @@ class Feed:
             if not self._listening[workflow]:
                 del self._listening[workflow]
 
+    def newer(self, workflow: str, after: int) -> list[Event] | None:
+        """Return events after a number, of one workflow or of all; None if some are not kept."""
+        if self._whole_after is None or after < self._whole_after:
+            return None
+        new = list(takewhile(lambda event: event.number > after, reversed(self._kept)))
+        return [event for event in reversed(new) if workflow in ("", event.workflow)]
+
     async def run(self) -> None:
         """Look for events until it is cancelled."""
-        newest = -1
+        seen = None
         while True:
             try:
-                newest = await self._look(newest)
+                seen = await self._look(seen)
                 await asyncio.sleep(LOOK_S)
             except WaferStreamError as error:
                 log.warning("Followers wait: %s", error)
                 await asyncio.sleep(_AGAIN_S)
 
-    async def _look(self, seen: int) -> int:
-        """Wake those for whom something is new; return the number of the newest event."""
+    async def _look(self, seen: int | None) -> int:
+        """Take what is new, and wake those who follow it; return the number of the newest."""
         newest = await self._newest_event()
-        if seen < 0:
+        if seen is None:
+            self._whole_after = newest
             self._wake(self._listening)
             return newest
         while seen < newest and (events := await self._events_after(seen)):
+            self._keep(events)
             self._wake({"", *(event.workflow for event in events)})
             seen = events[-1].number
         return newest
+
+    def _keep(self, events: Sequence[Event]) -> None:
+        self._kept.extend(events)
+        while len(self._kept) > MOST_KEPT:
+            self._whole_after = self._kept.popleft().number
 
     def _wake(self, names: Iterable[str]) -> None:
         for name in names:

@@ -33,33 +33,34 @@ class Follower:
     Args:
         handlers: What is behind the doors.
         call: Calls them.
+        feed: Says when there are new events, and has the newest ones.
         caller: Who follows.
         after: The number of the last event that it has.
         offset: The bytes of the log that it has; if negative, those at its end that it gets.
     """
 
     def __init__(
-        self, handlers: Handlers, call: Calls, caller: Caller, after: int, offset: int
+        self, handlers: Handlers, call: Calls, feed: Feed, caller: Caller, after: int, offset: int
     ) -> None:
-        self._handlers, self._call, self._caller = handlers, call, caller
+        self._handlers, self._call, self._feed, self._caller = handlers, call, feed, caller
         self._after, self._offset = after, offset
         self._name = ""
         self._log: Path | None = None
         self._is_ended = False
+        self._is_behind = True  # the store may have more
 
     async def parts(
-        self, name: str, feed: Feed, check: Callable[[], Awaitable[object]]
+        self, name: str, check: Callable[[], Awaitable[object]]
     ) -> AsyncGenerator[Event | bytes]:
         """Yield events and parts of the log until the workflow has ended.
 
         Args:
             name: The workflow; none for the events of all, which have no end.
-            feed: Says when there are new ones.
             check: Raises an error when the caller may not follow any more.
         """
         if name:
             await self._find(name)
-        with feed.listening(self._caller.user, self._name) as news:
+        with self._feed.listening(self._caller.user, self._name) as news:
             news.set()
             checked_s = time.monotonic()
             while True:
@@ -92,8 +93,11 @@ class Follower:
         if not news.is_set():
             return []
         news.clear()
-        question = ReadEvents(name=self._name, after=self._after)
-        events = await self._call(self._handlers.do, self._caller, question)
+        events = None if self._is_behind else self._feed.newer(self._name, self._after)
+        if events is None:
+            question = ReadEvents(name=self._name, after=self._after)
+            events = await self._call(self._handlers.do, self._caller, question)
+            self._is_behind = bool(events)
         if events:
             news.set()  # there may be more
             self._after = events[-1].number

@@ -23,12 +23,10 @@ from waferstream.management.door.following import Follower
 from waferstream.management.door.handlers import Handlers, do_plain
 from waferstream.management.model.event import Event
 from waferstream.management.model.operations import Caller, ReadEvents
+from waferstream.management.model.packages import MOST_PACKED_BYTES
 
 UPLOAD_S = 600.0
 """How long an upload may take."""
-
-MOST_UPLOADED_BYTES = 256 * MIB
-"""The largest package."""
 
 CHUNK_BYTES = MIB
 """The most that is sent of a file at a time."""
@@ -78,10 +76,9 @@ class Service:
         self, shown: Shown, name: str, after: int, offset: int
     ) -> AsyncGenerator[Event | bytes]:
         """Yield events after a number, and the log from a place on, until the workflow ends."""
-        follower = Follower(self._handlers, self._call, await self.caller(shown), after, offset)
-        parts = follower.parts(
-            name, self.feed, lambda: self._call(self._authentication.caller, shown)
-        )
+        caller = await self.caller(shown)
+        follower = Follower(self._handlers, self._call, self.feed, caller, after, offset)
+        parts = follower.parts(name, lambda: self._call(self._authentication.caller, shown))
         async with aclosing(parts):
             async for part in parts:
                 yield part
@@ -115,12 +112,12 @@ class Service:
         with open(path, "xb", opener=open_private) as file:
             async for chunk in chunks:
                 size_bytes += len(chunk)
-                if size_bytes > MOST_UPLOADED_BYTES:
+                if size_bytes > MOST_PACKED_BYTES:
                     raise ConfigError(
                         "the package of the working directory is not taken",
                         code="package-too-large",
                         value=f"{size_bytes:,} bytes so far",
-                        rule=f"at most {MOST_UPLOADED_BYTES:,} bytes",
+                        rule=f"at most {MOST_PACKED_BYTES:,} bytes",
                         remedy="list what is not needed in .waferstreamignore",
                     )
                 await self._call(file.write, chunk)
