@@ -16,17 +16,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import IO, Any
-
-from waferstream.management.manager.folders import Folders
-from waferstream.management.manager.launches import Launches
-from waferstream.management.manager.manager import Manager
 
 from benchmarks.soak import Sample, gain, sample_of
 from waferstream.core.secrets import digest_of, new_secret
@@ -35,6 +31,9 @@ from waferstream.management.client.remote import RemoteClient
 from waferstream.management.door.authentication import TOKEN_PREFIX, Authentication
 from waferstream.management.door.doors import Doors, DoorSettings
 from waferstream.management.launch.process import ProcessLauncher
+from waferstream.management.manager.folders import Folders
+from waferstream.management.manager.launches import Launches
+from waferstream.management.manager.manager import Manager
 from waferstream.management.model.event import Ended, Event, Progressed
 from waferstream.management.model.inventory import QueueSpec
 from waferstream.management.model.job import Phase
@@ -66,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = _measure(options.followers, options.events, options.rate)
     print(json.dumps(found, indent=2))
     if options.json is not None:
-        write_json(options.json, result | vars(options) | found)
+        write_json(options.json, result | {"followers": options.followers} | found)
     return 0
 
 
@@ -88,17 +87,18 @@ def _measure(followers: int, events: int, rate: int) -> dict[str, Any]:
             assert process.stdin is not None, "it is a pipe"
             process.stdin.write("go\n")
             process.stdin.flush()
-            counts = []
+            log_bytes = 0
             for each in found:
-                seen, log_bytes = each.result()
+                seen, printed = each.result()
                 waits += seen
-                counts.append((len(seen), log_bytes))
+                log_bytes += printed
             ended.set()
             sampling.result()
     waits.sort()
     return {
-        "events_of_each": sorted({count for count, _ in counts}),
-        "log_bytes_of_each": sorted({log_bytes for _, log_bytes in counts}),
+        "events_received": len(waits),
+        "events_due": events * followers // _WORKFLOWS,
+        "log_bytes_received": log_bytes,
         "event_to_follower_s": {
             "median": median(waits), "p99": waits[len(waits) * 99 // 100], "most": waits[-1],
         },
@@ -165,22 +165,16 @@ def _serve(folder: Path, events: int, rate: int) -> None:
         about = {"address": doors.address, "token": token, "workflows": names}
         print(json.dumps(about), flush=True)
         sys.stdin.readline()
-        with _opened(logs.values()) as files:
-            _report(manager, dict(zip(names, files, strict=True)), events, rate)
+        with ExitStack() as stack:
+            files = {
+                name: stack.enter_context(path.open("ab", buffering=0))
+                for name, path in logs.items()
+            }
+            _report(manager, files, events, rate)
         sys.stdin.read()
 
 
-@contextmanager
-def _opened(paths: Iterable[Path]) -> Iterator[list[IO[bytes]]]:
-    files = [path.open("ab", buffering=0) for path in paths]
-    try:
-        yield files
-    finally:
-        for file in files:
-            file.close()
-
-
-def _report(manager: Manager, logs: dict[str, IO[bytes]], events: int, rate: int) -> None:
+def _report(manager: Manager, logs: Mapping[str, IO[bytes]], events: int, rate: int) -> None:
     """Let workflows report progress at random, and end."""
     draw, begin_s = random.Random(0), time.monotonic()
     for number in range(events):
