@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.appliance.small_job import NUM_CSX, SmallJob
 from waferstream.management.client.package import pack
 from waferstream.management.client.remote import RemoteClient
-from waferstream.management.door.authentication import TOKEN_PREFIX
 from waferstream.management.manager.folders import Folders
 from waferstream.management.model.job import new_workflow_name
-from waferstream.management.model.operations import Caller, ListWorkflows, ReadVersion, Submit
+from waferstream.management.model.operations import AddUser, ListWorkflows, ReadVersion, Submit
 from waferstream.management.model.workflow import Submission, Workflow
-from waferstream.management.store.opening import open_store
 
 _START_S = 120.0
 
@@ -46,14 +42,8 @@ class Site:
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.folders = Folders(self.folder)
-        self.tokens = [TOKEN_PREFIX + secrets.token_urlsafe(32) for _ in range(self.users)]
-        """Of the users."""
-        store = open_store(self.folder / "store.sqlite")
-        with store.change() as changes:
-            for number, token in enumerate(self.tokens):
-                changes.put_user(Caller(user=f"user-{number}"))
-                changes.add_token(sha256(token.encode()).hexdigest(), f"user-{number}", time.time())
-        store.close()
+        self.tokens: list[str] = []
+        """Of the users, once it has started."""
 
     def start(self) -> tuple[float, float]:
         """Start the management; return the seconds until it answers, and those of a processor."""
@@ -67,7 +57,10 @@ class Site:
         self.address, token = self._process.stdout.readline().decode().split()
         self.client = RemoteClient(self.address, token)
         self.client.do(ReadVersion())
-        return time.monotonic() - started_s, _processor_s(self._process.pid)
+        back_s = time.monotonic() - started_s, _processor_s(self._process.pid)
+        for number in range(len(self.tokens), self.users):
+            self.tokens.append(self.client.do(AddUser(name=f"user-{number}")).token)
+        return back_s
 
     def kill(self) -> None:
         """Kill the management, as a crash of it would."""
