@@ -10,10 +10,11 @@ import pytest
 
 from benchmarks.hosts import network
 from benchmarks.hosts.miniature import MiniatureHosts
+from benchmarks.hosts.slurm import refusal
 from tests.support.host import slurm
 from tests.support.runs.tiny_run import DIGEST, ROOT, run_here, write_run
 
-REFUSAL = network.refusal() or slurm.refusal()
+REFUSAL = network.refusal() or refusal()
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.nightly,

@@ -19,6 +19,7 @@ from waferstream.core.errors import (
     ConfigError,
     WaferStreamError,
 )
+from waferstream.host.slurm import Surrogate, start_surrogate
 from waferstream.host.standard_streams import LINE_FORMAT, LogFile
 from waferstream.host.user_state import STATE_FOLDER, make_private, open_private, state_folder
 from waferstream.management.client.client import Client, EmbeddedClient
@@ -68,6 +69,7 @@ class JobClient:
         """The identifiers of the latest job."""
         self._execute: str | None = None  # the job whose cluster runs
         self._logs: dict[str, LogFile] = {}
+        self._surrogates: dict[str, Surrogate] = {}
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
@@ -157,6 +159,8 @@ class JobClient:
             workflow,
             folder,
         )
+        if (surrogate := start_surrogate(name)) is not None:
+            self._surrogates[name] = surrogate
         return name
 
     def _listed(self, kind: Kind, workflow: str) -> tuple[str, Path]:
@@ -250,6 +254,8 @@ class JobClient:
         self._move(name, phase, message)
         if name in self._logs:
             log.removeHandler(self._logs.pop(name))
+        if name in self._surrogates:
+            self._surrogates.pop(name).end(int(phase is Phase.FAILED))
 
     def _goes_on(self) -> bool:
         """Return whether the management has asked this process to end for a later one."""
