@@ -1,11 +1,11 @@
 """Keep one command: start it, hand on signals, end what it leaves, and write how it has ended.
 
-    python -S -E keeper.py FOLDER
+    python -P -S -m waferstream.management.launch.keeper FOLDER
 
 FOLDER has ``launch.json``. The keeper goes on in a session of its own and writes ``keeper.json``,
 once for each launch: then this command returns. It writes ``ended.json`` when everything that the
-command has started is gone. SIGTERM is handed on, SIGUSR1 kills. It needs only the standard
-library, so that it starts in 20 ms.
+command has started is gone. SIGTERM is handed on, SIGUSR1 kills. It imports no library but the
+standard one, so that it starts in 30 ms.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from waferstream.host.processes import started_ticks
+
 LAUNCH, KEEPER, ENDED = "launch.json", "keeper.json", "ended.json"
 KILL = signal.SIGUSR1
 
@@ -33,15 +35,11 @@ _LIBC = ctypes.CDLL(None)
 
 def identity(pid: int) -> dict[str, Any] | None:
     """Return what tells a process from every other one of this host, None if it has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name before may hold spaces
-    if state in "ZX":
+    ticks = started_ticks(pid)
+    if ticks is None:
         return None
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return {"pid": pid, "started_ticks": int(fields[18]), "boot": boot}  # proc_pid_stat(5)
+    return {"pid": pid, "started_ticks": ticks, "boot": boot}
 
 
 def main(folder: Path) -> int:

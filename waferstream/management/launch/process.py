@@ -26,6 +26,7 @@ from waferstream.management.launch.launcher import (
     read_bytes,
 )
 
+_ROOT = Path(__file__).parents[3]
 _START_S = 30.0  # a keeper needs some 30 ms; a busy host longer
 
 
@@ -99,12 +100,14 @@ class ProcessLauncher:
 
 def _start_keeper(folder: Path) -> None:
     """Start the keeper of a launch; it has claimed the launch when this returns."""
-    words = [sys.executable, "-S", "-E", keeper.__file__, str(folder)]
+    words = [sys.executable, "-P", "-S", "-m", keeper.__name__, str(folder)]
+    variables = {**os.environ, "PYTHONPATH": str(_ROOT)}
     reason: object = None
     with (folder / "keeper.log").open("wb") as log:
         try:
             subprocess.run(
                 words,
+                env=variables,
                 check=True,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

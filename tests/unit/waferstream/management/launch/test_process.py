@@ -149,7 +149,7 @@ def test_launch_is_no_child_of_the_management(launcher: ProcessLauncher, tmp_pat
 def test_keeper_that_does_not_start_says_why(
     launcher: ProcessLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "__file__", str(tmp_path / "none.py"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
     with raises(ClusterJobInitError, "launch-not-started"):
         launcher.start(launch(tmp_path, "pass"))
     assert launcher.states() == {}
