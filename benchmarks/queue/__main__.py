@@ -8,7 +8,8 @@ many or fewer, by the rules of ``waferstream.management.schedule``, and every re
 350 s without progress. Arms: ``breathing``; ``off``, with predictions off by a random factor up to
 3; ``fixed``, with the sizes of the trace and neither resizes nor pauses. Arrivals are compressed to
 a load of 0.95, of systems or of MemoryX groups, whichever is higher. The speed-up by systems is
-near linear (exponent 0.95). Times of decisions are processor times.
+near linear (exponent 0.95). Times of decisions are processor times. With ``--slurm`` the first 200
+jobs also run on a real Slurm of 16 nodes, a thousand times as fast (``on_slurm``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 from benchmarks.queue.decisions import measure_decisions
 from benchmarks.queue.easy import easy_starts_s
 from benchmarks.queue.figures import Figures, breathing, decision_times, expected_starts, figures
+from benchmarks.queue.on_slurm import fitted, measure_slurm
 from waferstream.core.errors import WaferStreamError
 from waferstream.host.files import write_json
 from waferstream.management.schedule import Action, decide, simulate
@@ -85,11 +87,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WaferStreamError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+    if options.slurm:
+        trace = fitted(trace)
     systems = options.systems or max(job.systems for job in trace)
     trace = at_load(trace, systems, options.groups, options.load)
     easy = measure_easy(trace, systems, options.groups)
     print(f"{options.trace.name}: {len(trace):,} jobs, {systems} systems, {options.groups} groups")
     print(f"EASY: turnaround {easy.mean_turnaround_s:,.0f} s, wait {easy.mean_wait_s:,.0f} s")
+    on_slurm = {}
+    if options.slurm:
+        on_slurm = measure_slurm(trace, easy)
+        print(f"Slurm: {on_slurm['beside_easy']}", flush=True)
     arms = {}
     for arm in options.arms:
         arms[arm] = measure_arm(arm, trace, systems, options.groups, easy)
@@ -101,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "groups": options.groups,
         "load": options.load,
         "easy": asdict(easy),
+        "slurm": on_slurm,
         "arms": arms,
         "queue_of_1000_on_192_systems": measure_decisions(),
     }
@@ -128,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--systems", type=positive, help="without: those of the largest job")
     parser.add_argument("--load", type=float, default=0.95, help="to which arrivals are compressed")
     parser.add_argument("--jobs", type=positive, default=MOST_JOBS, help="the first jobs alone")
+    parser.add_argument("--slurm", action="store_true", help="200 jobs on a real Slurm, too")
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--json", type=new_file, help="file for the result")
     return parser
