@@ -5,10 +5,9 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from waferstream.core.errors import WaferStreamError
-from waferstream.management.client.client import Client
 from waferstream.management.client.launched import launched_client
 from waferstream.management.model.event import Fact, Predicted, Progressed
 from waferstream.management.model.launched import launched_workflow
@@ -18,8 +17,18 @@ from waferstream.management.model.workflow import Prediction, Progress
 
 log = logging.getLogger("waferstream")
 
+Result = TypeVar("Result")
+
 _LAST_S = 5.0
 """How long the end of the process waits for what is still to be told."""
+
+
+class Asks(Protocol):
+    """Whom a reporter tells."""
+
+    def do(self, operation: Operation[Result]) -> Result:
+        """Do an operation."""
+        ...
 
 
 class BackgroundReporter:
@@ -30,7 +39,7 @@ class BackgroundReporter:
         workflow: The workflow.
     """
 
-    def __init__(self, client: Client, workflow: str) -> None:
+    def __init__(self, client: Asks, workflow: str) -> None:
         self._client = client
         self._workflow = workflow
         self._news = threading.Condition()

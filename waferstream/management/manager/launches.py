@@ -148,7 +148,7 @@ def _meaning(workflow: Workflow, state: Ended, last_words: str) -> event.Fact:
             is_compiled = workflow.stage is Stage.COMPILING
             return event.Released() if is_compiled else event.Ended(result=Phase.SUCCEEDED)
         case "cancel":
-            return event.Ended(result=Phase.CANCELLED, message="cancelled")
+            return event.Ended(result=Phase.CANCELLED, message=workflow.reason or "cancelled")
         case "resize" if has_saved and workflow.next_placement is not None:
             return event.Placed(placement=workflow.next_placement)
         case "pause" if has_saved:

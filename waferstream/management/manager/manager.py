@@ -39,6 +39,12 @@ from waferstream.version import VERSION
 
 Result = TypeVar("Result")
 
+CLIENT_LEASE_S = 60.0
+"""After so long without a beat of its client, a workflow is cancelled; a client beats every 10 s.
+
+The time in which the management itself was away does not count.
+"""
+
 
 class Manager:
     """The management without its doors; any thread may call it, one at a time.
@@ -55,6 +61,7 @@ class Manager:
         self._store = store
         self._launches = launches
         self._clock = clock
+        self._since_s = clock()
         self._planning = Planning()
         self._telemetry: dict[str, Telemetry] = {}
         self.news = threading.Event()
@@ -112,6 +119,7 @@ class Manager:
             else:
                 lead(changes, now_s)
                 self._launches.note_ends(changes, now_s)
+                self._end_abandoned(changes, now_s)
             self._planning.decide(changes, now_s, launches=self._launches is not None)
             forgotten = changes.forget(now_s - KEPT_S)
         if self._launches is not None:
@@ -206,11 +214,7 @@ class Manager:
     def _cancel(self, changes: Changes, workflow: Workflow, caller: Caller) -> Workflow:
         """End a workflow, at once if it has no process."""
         _check_unfinished(workflow)
-        has_process = workflow.stage is not Stage.WAITING or workflow.is_embedded
-        if has_process:
-            return self._note(changes, workflow, Asked(aim="cancel"))
-        message = f"cancelled by {caller.user}"
-        return self._note(changes, workflow, Ended(result=Phase.CANCELLED, message=message))
+        return self._note(changes, workflow, _cancelling(workflow, f"cancelled by {caller.user}"))
 
     def _note(self, changes: Changes, workflow: Workflow, fact: Fact) -> Workflow:
         return changes.note(workflow.name, fact, self._clock())
@@ -243,6 +247,15 @@ class Manager:
         check_owner(caller, workflow)
         return workflow
 
+    def _end_abandoned(self, changes: Changes, now_s: float) -> None:
+        """Cancel workflows whose client has vanished, unless they were left to go on."""
+        beats = changes.beats("client")
+        for workflow in changes.workflows():
+            heard_s = max(beats.get(workflow.name, workflow.submitted_s), self._since_s)
+            is_alone = now_s - heard_s > CLIENT_LEASE_S and not workflow.submission.is_detached
+            if is_alone and workflow.stage is not Stage.ENDING:
+                changes.note(workflow.name, _cancelling(workflow, "its client has vanished"), now_s)
+
     def _end_dead(self, changes: Changes, now_s: float) -> None:
         """End embedded workflows whose process has died."""
         beats = changes.beats("client")
@@ -272,6 +285,13 @@ def found(changes: Views, name: str) -> Workflow:
             remedy=did_you_mean(name, names) or "waferstream ctl get jobs --all-states",
         )
     return workflow
+
+
+def _cancelling(workflow: Workflow, why: str) -> Fact:
+    """Return what begins the end of a workflow, or ends one that has no process."""
+    if workflow.stage is Stage.WAITING and not workflow.is_embedded:
+        return Ended(result=Phase.CANCELLED, message=why)
+    return Asked(aim="cancel", reason=why)
 
 
 def _check_unfinished(workflow: Workflow) -> None:

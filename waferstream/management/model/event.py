@@ -119,6 +119,7 @@ class Asked(Record):
     kind: Literal["asked"] = "asked"
     aim: Aim
     next_placement: Placement | None = None
+    reason: str = ""
 
     def changes(self, _workflow: Workflow, time_s: float) -> Changes:
         """Return what it ends for, and since when."""
@@ -126,6 +127,7 @@ class Asked(Record):
             "stage": Stage.ENDING,
             "aim": self.aim,
             "asked_s": time_s,
+            "reason": self.reason,
             "next_placement": self.next_placement,
         }
 

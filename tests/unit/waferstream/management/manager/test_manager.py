@@ -18,6 +18,7 @@ from waferstream.management.model import event
 from waferstream.management.model.inventory import QueueSpec, Session
 from waferstream.management.model.job import Phase
 from waferstream.management.model.operations import (
+    Beat,
     Caller,
     Cancel,
     Explain,
@@ -65,7 +66,7 @@ class Appliance:
         self.manager = Manager(self.store, launches, lambda: self.now_s)
 
     def submit(self, caller: Caller = ANN, num_csx: int = 2, **fields: object) -> Workflow:
-        asked = {"words": ("--params", "p.yaml"), "num_csx": num_csx, **fields}
+        asked = {"words": ("--params", "p.yaml"), "num_csx": num_csx, "is_detached": True, **fields}
         submission = Submission.model_validate(asked)
         return self.manager.do(caller, Submit(submission=submission))
 
@@ -300,3 +301,19 @@ def test_events_tell_all(appliance: Appliance) -> None:
     kinds = [each.fact.kind for each in events]
     assert kinds == ["submitted", "job created", "released", "placed", "ended"]
     assert [each.number for each in events] == sorted(each.number for each in events)
+
+
+def test_workflow_of_a_vanished_client_is_cancelled(appliance: Appliance) -> None:
+    """The time without a manager does not count."""
+    workflow = appliance.submit(is_detached=False)
+    for _ in range(12):
+        appliance.turn(10.0)
+        appliance.manager.do(ANN, Beat(name=workflow.name))
+    appliance.now_s += 1000.0
+    appliance.start()
+    appliance.turn(10.0)
+    assert appliance.read(workflow).aim is None
+    appliance.turn(100.0)
+    assert appliance.read(workflow).aim == "cancel"
+    appliance.end(workflow, ASKED)
+    assert appliance.read(workflow).reason == "its client has vanished"
