@@ -2,78 +2,69 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
-
-import pytest
+from string import Template
 
 from scripts.dashboards import DASHBOARDS
 from tests.support.management.prometheus import NEEDS_PROMETHEUS, prometheus
-from waferstream.management.door.metrics import CONTENT_TYPE, exposition
-from waferstream.management.model.telemetry import (
-    MANAGEMENT_METRICS,
-    WORKFLOW_METRICS,
-    Metric,
-    Numbers,
-    Sample,
-    Telemetry,
-)
+from tests.support.management.seeded import BREATHING, RUNNING, TOKENS, Seeded, seeded
+from waferstream.management.model.event import Ended
+from waferstream.management.model.job import Phase
 
 pytestmark = NEEDS_PROMETHEUS
 
-WORKFLOW, ROLE = "wflow-1", "csx-0"
+_TURN_S = 0.2
 
 
-def _sample(name: str, metric: Metric) -> Sample:
-    labels = tuple(ROLE if label == "role" else label for label in metric.labels)
-    return Sample(metric=name, value=time.monotonic(), labels=labels)
+def test_every_expression_of_every_panel_has_data(tmp_path: Path) -> None:
+    """Of a management whose jobs run and wait, of which one starts meanwhile."""
+    with (
+        seeded(tmp_path) as appliance,
+        _turning(appliance),
+        prometheus(tmp_path, appliance.url, TOKENS["root"]) as server,
+    ):
+        appliance.note(RUNNING, Ended(result=Phase.SUCCEEDED))
+        for expression in _expressions():
+            server.wait_for(expression)
 
 
-def _numbers() -> Numbers:
-    """Return a value for every number there is, which grows."""
-    told = Telemetry(samples=tuple(_sample(*each) for each in WORKFLOW_METRICS.items()))
-    stalled = Sample(metric="role_seconds_total", value=time.monotonic(), labels=(ROLE, "input"))
-    told = told.model_copy(update={"samples": (*told.samples, stalled)})
-    of_management = tuple(_sample(*each) for each in MANAGEMENT_METRICS.items())
-    return Numbers(management=of_management, workflows={WORKFLOW: told})
+def test_numbers_of_an_ended_job_are_gone(tmp_path: Path) -> None:
+    with (
+        seeded(tmp_path) as appliance,
+        prometheus(tmp_path, appliance.url, TOKENS["root"]) as server,
+    ):
+        of_job = f'waferstream_power_watts{{workflow="{BREATHING}"}}'
+        assert len(server.wait_for(of_job)) == 4
+        appliance.note(BREATHING, Ended(result=Phase.SUCCEEDED))
+        server.wait_for(f"absent({of_job})")
 
 
-@pytest.fixture
-def target() -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.end_headers()
-            self.wfile.write(exposition(_numbers()))
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield "{}:{}".format(*server.server_address)
-        finally:
-            server.shutdown()
-            thread.join()
+def _expressions() -> Iterator[str]:
+    """Yield all expressions, with values for the variables of their dashboards."""
+    values = {"workflow": BREATHING, "role": "csx-0", "__rate_interval": "10s"}
+    for _, rows in DASHBOARDS.values():
+        for panels in rows.values():
+            for expression in (each for panel in panels for each in panel.queries.values()):
+                yield Template(expression).substitute(values)
 
 
-def test_every_expression_of_every_panel_has_data(tmp_path: Path, target: str) -> None:
-    with prometheus(tmp_path, target) as server:
-        for _, rows in DASHBOARDS.values():
-            for panels in rows.values():
-                for panel in panels:
-                    for expression in panel.queries.values():
-                        server.wait_for(_filled(expression))
+@contextmanager
+def _turning(appliance: Seeded) -> Iterator[None]:
+    """Let the management decide, and its run tell numbers, over and over."""
+    over = threading.Event()
 
+    def turn() -> None:
+        while not over.wait(_TURN_S):
+            appliance.tell(BREATHING, 4)
+            appliance.manager.tick()
 
-def _filled(expression: str) -> str:
-    """Return an expression with values for the variables of its dashboard."""
-    for name, value in {"workflow": WORKFLOW, "role": ROLE, "__rate_interval": "10s"}.items():
-        expression = expression.replace(f"${name}", value)
-    return expression
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

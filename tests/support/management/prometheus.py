@@ -59,11 +59,14 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
-    """Run Prometheus with the configuration of ``deploy``, which scrapes ``target`` each second."""
+def prometheus(folder: Path, url: str, token: str) -> Iterator[Prometheus]:
+    """Run Prometheus with the configuration of ``deploy``, which scrapes a management each second."""
     config = yaml.safe_load(CONFIG.read_text("utf-8"))
     config["global"]["scrape_interval"] = "1s"
-    config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
+    (folder / "token").write_text(token, "utf-8")
+    scrape = config["scrape_configs"][0]
+    scrape["static_configs"] = [{"targets": [url.removeprefix("http://")]}]
+    scrape["authorization"]["credentials_file"] = str(folder / "token")
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config), "utf-8")
     words = [
         "prometheus", f"--config.file={folder / 'prometheus.yaml'}",

@@ -22,8 +22,10 @@ from waferstream.management.door.authentication import Shown
 from waferstream.management.door.calls import typed
 from waferstream.management.door.handlers import json_object
 from waferstream.management.door.http_routes import ROUTES, Route, described, result_type, schemas
+from waferstream.management.door.metrics import CONTENT_TYPE, exposition
 from waferstream.management.door.service import Service
 from waferstream.management.model.event import Event
+from waferstream.management.model.telemetry import Numbers
 from waferstream.management.wire.service import MOST_QUESTION_BYTES, VERSION_KEY
 from waferstream.version import VERSION
 
@@ -78,6 +80,7 @@ class HttpDoor:
             ("/v1/workflows/{name}/files/{path:path}", self._download, "GET"),
             ("/v1/packages", self._upload, "POST"),
             ("/health", self._health, "GET"),
+            ("/metrics", self._metrics, "GET"),
         ):
             self.app.add_api_route(path, answer, methods=[method], response_model=None)
 
@@ -129,6 +132,11 @@ class HttpDoor:
         _check_type(request, _BYTES)
         digest = await self._service.upload(_shown(request), request.stream())
         return JSONResponse({"digest": digest})
+
+    async def _metrics(self, request: Request) -> Response:
+        """Return all numbers in the text format of Prometheus."""
+        numbers = await self._service.do(_shown(request), "ReadNumbers", {})
+        return Response(exposition(Numbers.model_validate_json(numbers)), media_type=CONTENT_TYPE)
 
     async def _health(self) -> Response:
         """Say that the management answers."""

@@ -45,6 +45,7 @@ class Planning:
         self._pace = Pace()
         self._usage = Usage(at_s=-inf)
         self._waits: Mapping[str, Wait] = {}
+        self._runs_s: Mapping[str, float] = {}  # of whole runs, by job
         self._errors = ForecastErrors()
         self._first_expected: dict[str, Expected] = {}  # at the submission
         self.statistics = Statistics()
@@ -70,6 +71,11 @@ class Planning:
         decided = decide(now_s, parts, jobs, self._usage, self._rules, forecast)
         self.statistics.decided(time.perf_counter() - begin_s)
         self._waits = {each.job: each for each in decided if isinstance(each, Wait)}
+        self._runs_s = {
+            job.name: job.time_s(kind, job.num_csx, now_s)
+            for job in jobs
+            for kind in list(job.run_times)[:1]
+        }
         by_name = {workflow.name: workflow for workflow in workflows}
         placed = {each.job for each in decided if isinstance(each, Start)}
         self._learn(placed, by_name, now_s)
@@ -84,12 +90,19 @@ class Planning:
         wait = self._waits.get(workflow.name)
         if wait is None:
             return Explanation(workflow=workflow.name, reason=workflow.reason, place=0)
-        return _explanation(wait)
+        return self._explanation(wait)
 
     def explanations(self) -> list[Explanation]:
         """Return the same of all workflows that wait, in their order."""
         waits = self._waits.values()
-        return [_explanation(each) for each in waits if not each.job.endswith(COMPILE)]
+        return [self._explanation(each) for each in waits if not each.job.endswith(COMPILE)]
+
+    def _explanation(self, wait: Wait) -> Explanation:
+        expected = {} if wait.expected is None else wait.expected._asdict()
+        return Explanation(
+            workflow=wait.job, reason=wait.reason, place=wait.place, sooner=wait.sooner,
+            run_s=self._runs_s.get(wait.job), **expected,
+        )  # fmt: skip
 
     def view(self, changes: Views) -> ClusterView:
         """Return the inventory, and who holds what."""
@@ -155,13 +168,6 @@ class Planning:
             system_s[workflow.user] = system_s.get(workflow.user, 0.0) + had_s
         self._usage = Usage(now_s, system_s)
         self._pace.learn(workflows)
-
-
-def _explanation(wait: Wait) -> Explanation:
-    expected = {} if wait.expected is None else wait.expected._asdict()
-    return Explanation(
-        workflow=wait.job, reason=wait.reason, place=wait.place, sooner=wait.sooner, **expected
-    )
 
 
 def check_session(sessions: Sequence[Session], name: str, caller: Caller) -> None:

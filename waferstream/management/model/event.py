@@ -13,12 +13,14 @@ from pydantic import Discriminator, Tag
 from waferstream.core.config import Record
 from waferstream.management.model.job import Condition, Job, Kind, Phase
 from waferstream.management.model.workflow import (
+    MOST_TENURES,
     Aim,
     Placement,
     Prediction,
     Progress,
     Stage,
     Submission,
+    Tenure,
     Workflow,
 )
 
@@ -289,9 +291,14 @@ def _released(workflow: Workflow, time_s: float) -> Changes:
     """Return what changes when a workflow gives back what it holds."""
     since_s = time_s if workflow.held_since_s is None else workflow.held_since_s
     used_system_s = workflow.num_csx * max(0.0, time_s - since_s)
+    tenures = workflow.tenures
+    if workflow.placement is not None:
+        ended = Tenure(placement=workflow.placement, since_s=since_s, until_s=max(since_s, time_s))
+        tenures = (*tenures, ended)[-MOST_TENURES:]
     return {
         "placement": None,
         "held_since_s": None,
+        "tenures": tenures,
         "used_system_s": workflow.used_system_s + used_system_s,
         **_NOT_ASKED,
     }

@@ -118,6 +118,9 @@ class Explanation(Config):
 
     earliest_s: float | None = None
     latest_s: float | None = None
+    run_s: float | None = None
+    """How long it then runs on the systems that it asks for, as the schedule takes it."""
+
     sooner: tuple[str, ...] = ()
     """What would start it sooner."""
 
@@ -282,7 +285,7 @@ OPERATIONS: Mapping[str, type[Operation[Any]]] = {
     for each in (
         ReadVersion, Submit, ListWorkflows, ReadWorkflow, Explain, ListExplanations, Cancel,
         Label, SetPriority, Detach, Beat, ReadEvents, ReadCluster, ListFiles, NoteFact,
-        NoteTelemetry, ReadNumbers,         PutSession, DeleteSession, SetNode, AddUser, RevokeUser,
+        NoteTelemetry, ReadNumbers, PutSession, DeleteSession, SetNode, AddUser, RevokeUser,
     )
 }  # fmt: skip
 """Every operation by its name."""

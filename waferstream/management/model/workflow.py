@@ -93,11 +93,22 @@ Aim = Literal["resize", "pause", "cancel"]
 """What a running workflow is asked to end for."""
 
 
+MOST_TENURES = 100
+
+
 class Placement(Record):
     """The systems and the MemoryX group that a workflow holds."""
 
     systems: tuple[str, ...]
     group: str
+
+
+class Tenure(Record):
+    """A time in which a workflow has held a placement, in seconds since 1970."""
+
+    placement: Placement
+    since_s: float
+    until_s: float
 
 
 class Prediction(Record):
@@ -145,6 +156,9 @@ class Workflow(Record):
 
     waits_since_s: float = 0.0
     """When its present wait began: the submission, or the end of its last process."""
+
+    tenures: tuple[Tenure, ...] = ()
+    """What it has held before, the newest MOST_TENURES of them."""
 
     used_system_s: float = 0.0
     """Seconds of systems in earlier placements."""
