@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from waferstream.core.errors import WaferStreamError
@@ -30,6 +30,7 @@ from waferstream.management.notices.notifier import Notifier
 from waferstream.management.notices.sender import Relays, Sender
 from waferstream.management.store.opening import open_store
 from waferstream.management.store.store import Store
+from waferstream.management.web.router import pages_router
 
 log = logging.getLogger("waferstream")
 
@@ -92,7 +93,8 @@ def running(settings: ServerSettings) -> Iterator[Running]:
         launches = Launches(launcher, Folders(settings.folder))
         manager = Manager(store, launches)
         authentication = Authentication(store.reading, workflow_of)
-        doors = stack.enter_context(Doors(manager, authentication, settings.doors))
+        settings_of_doors = replace(settings.doors, routers=(pages_router,))
+        doors = stack.enter_context(Doors(manager, authentication, settings_of_doors))
         launches.address = doors.address
         stack.enter_context(_turning(manager))
         notifier = Notifier(store, Sender(settings.relays), settings.folder / "notified")
