@@ -73,7 +73,7 @@ def numbers_of(
         for state, count in sorted(Counter(node.state for node in nodes).items()):
             yield Sample(metric=metric, value=count, labels=(state,))
     for system in view.inventory.systems:
-        is_busy = system.name in view.holders
+        is_busy = float(system.name in view.holders)
         yield Sample(metric="system_busy", value=is_busy, labels=(system.name,))
     yield Sample(metric="events_total", value=events)
 
