@@ -80,7 +80,8 @@ class Manager:
         if operation.changes:
             with self._store.change() as changes:
                 result = self._change(changes, caller, operation)
-            self.news.set()
+            if not isinstance(operation, ask.Beat | ask.NoteFact):  # the next turn is soon enough
+                self.news.set()
         else:
             with self._store.reading() as changes:
                 result = self._read(changes, caller, operation)
@@ -134,14 +135,15 @@ class Manager:
             case ask.ReadVersion():
                 return ask.Version(version=VERSION)
             case ask.ListWorkflows():
-                return changes.workflows(
+                workflows = changes.workflows(
                     unfinished=not operation.all_states,
                     user=operation.user,
                     labels=operation.labels,
                     limit=operation.limit,
                 )
+                return [self._planning.current(each) for each in workflows]
             case ask.ReadWorkflow():
-                return found(changes, operation.name)
+                return self._planning.current(found(changes, operation.name))
             case ask.Explain():
                 return self._planning.explain(found(changes, operation.name))
             case ask.ListExplanations():

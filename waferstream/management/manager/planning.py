@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -32,6 +33,9 @@ from waferstream.management.schedule import (
     decide,
 )
 from waferstream.management.store.store import Changes, Views
+
+_DETAILS = re.compile(r":.*|wflow-\w+|\d+")
+"""Of a reason to wait, what may change every second for a thousand workflows at once."""
 
 _USAGE_S = 60.0
 """How long the shares of users count before they are read again."""
@@ -84,6 +88,11 @@ class Planning:
             fact = _fact(action, by_name[name])
             if fact is not None and (action.job == name or name not in placed):
                 changes.note(name, fact, now_s)
+
+    def current(self, workflow: Workflow) -> Workflow:
+        """Return a workflow with the reason why it waits now; events tell when its gist changes."""
+        wait = self._waits.get(workflow.name) if workflow.stage is Stage.WAITING else None
+        return workflow if wait is None else workflow.model_copy(update={"reason": wait.reason})
 
     def explain(self, workflow: Workflow) -> Explanation:
         """Return why a workflow waits, and when it is expected to start."""
@@ -211,5 +220,11 @@ def _fact(action: Action, workflow: Workflow) -> event.Fact | None:
         case Pause() if runs:
             return event.Asked(aim="pause")
         case Wait() if waits and action.job == workflow.name:
-            return event.Waits(reason=action.reason) if action.reason != workflow.reason else None
+            is_other = _gist(action.reason) != _gist(workflow.reason)
+            return event.Waits(reason=action.reason) if is_other else None
     return None
+
+
+def _gist(reason: str) -> str:
+    """Return what stays of a reason while other jobs come and go: neither numbers nor names."""
+    return _DETAILS.sub("", reason)

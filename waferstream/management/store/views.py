@@ -68,8 +68,8 @@ class SqlViews:
         if not labels:
             query = query.limit(limit)
         rows = self._connection.execute(query)
-        found = [self._memory.workflow(row.name, row.body) for row in rows]
-        return [each for each in found if _has(each, labels or {})][:limit]
+        found = [self._memory.workflow(name, body) for name, body in rows]
+        return [each for each in found if _has(each, labels)][:limit] if labels else found
 
     def events(self, workflow: str = "", after: int = 0, limit: int = 1000) -> list[Event]:
         query = _EVENTS_OF_WORKFLOW if workflow else _EVENTS

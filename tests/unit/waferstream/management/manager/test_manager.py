@@ -77,6 +77,10 @@ class Appliance:
     def read(self, workflow: Workflow) -> Workflow:
         return self.manager.do(ROOT, ReadWorkflow(name=workflow.name))
 
+    def events(self, workflow: Workflow, kind: str) -> list[event.Event]:
+        found = self.manager.do(ROOT, ReadEvents(name=workflow.name))
+        return [each for each in found if each.fact.kind == kind]
+
     def say(self, workflow: Workflow, fact: event.Fact) -> None:
         """Let the run of a workflow tell something."""
         run = Caller(user=workflow.name, role="run", workflow=workflow.name)
@@ -118,6 +122,27 @@ def test_second_submission_of_a_name_changes_nothing(appliance: Appliance) -> No
     again = appliance.manager.do(ANN, Submit(name=workflow.name, submission=workflow.submission))
     assert again == appliance.read(workflow)
     assert len(appliance.manager.do(ANN, ListWorkflows())) == 1
+
+
+def test_reason_follows_other_jobs_without_an_event_for_each(appliance: Appliance) -> None:
+    first = appliance.submit()
+    appliance.turn()
+    waiting = []
+    for _ in range(2):
+        workflow = appliance.submit()
+        waiting.append(workflow)
+        appliance.turn()
+        appliance.say(workflow, event.Predicted(prediction=Prediction(seconds={1: 9e4, 2: 5e4})))
+        appliance.end(workflow)
+    second, third = waiting
+    appliance.turn()
+    before = appliance.events(third, "waits")
+    assert first.name in appliance.read(third).reason
+    appliance.end(first)
+    appliance.turn()
+    assert appliance.read(second).stage is Stage.RUNNING
+    assert second.name in appliance.read(third).reason
+    assert appliance.events(third, "waits") == before
 
 
 def test_waiting_workflow_compiles_and_says_why_it_waits(appliance: Appliance) -> None:
