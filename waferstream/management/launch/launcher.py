@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,6 @@ class Launch(Config):
     env: dict[str, str] = Field(default_factory=dict)
     """Variables that are added to those of the launcher."""
 
-    num_csx: int = Field(default=1, ge=1)
     packages: tuple[str, ...] = ()
     """Requirements of pip that the command needs beside what the host has."""
 
@@ -102,10 +100,6 @@ class Launcher(Protocol):
         """Remove what is kept of a launch that has ended; its log and its files stay."""
         ...
 
-    def read_log(self, launch_id: str, offset: int, limit: int) -> bytes:
-        """Return at most ``limit`` bytes of a log; empty behind its end and for no launch."""
-        ...
-
     def close(self) -> None:
         """Leave everything as it runs. Idempotent."""
         ...
@@ -120,15 +114,3 @@ def check_folder(launch: Launch) -> None:
             where=launch.id,
             value=launch.folder,
         )
-
-
-def read_bytes(path: Path, offset: int, limit: int) -> bytes:
-    """Return at most ``limit`` bytes of a file from ``offset`` on; none if there is no file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return b""
-    try:
-        return os.pread(descriptor, limit, offset)
-    finally:
-        os.close(descriptor)

@@ -23,7 +23,6 @@ from waferstream.management.launch.launcher import (
     Running,
     State,
     check_folder,
-    read_bytes,
 )
 
 _ROOT = Path(__file__).parents[3]
@@ -75,11 +74,6 @@ class ProcessLauncher:
         folder = self._folder / launch_id
         if folder.exists() and isinstance(_state(folder), Ended):
             shutil.rmtree(folder)
-
-    def read_log(self, launch_id: str, offset: int, limit: int) -> bytes:
-        """Return at most ``limit`` bytes of a log; empty behind its end and for no launch."""
-        launch = _read(self._folder / launch_id / keeper.LAUNCH)
-        return b"" if launch is None else read_bytes(Path(launch["log"]), offset, limit)
 
     def close(self) -> None:
         """Leave everything as it runs: files and keepers need nobody."""

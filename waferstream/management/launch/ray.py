@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from ray.exceptions import RayError
@@ -26,11 +25,10 @@ from waferstream.management.launch.launcher import (
     Running,
     State,
     check_folder,
-    read_bytes,
 )
 
 _ANSWER_S = 30.0  # an upload of a working directory takes longest
-_LOG = "waferstream_log"  # metadata that tells our jobs from others, and where their logs are
+_LOG = "waferstream_log"  # metadata that tells our jobs from others, and people where to look
 
 # Ray can stop a job only after its grace; the end of its supervisor, an actor, kills it.
 _KILL = """
@@ -53,7 +51,6 @@ class RayLauncher:
 
     def __init__(self, address: str = "auto") -> None:
         self._address = address
-        self._logs: dict[str, Path] = {}
 
     @cached_property
     def _client(self) -> JobSubmissionClient:
@@ -66,7 +63,6 @@ class RayLauncher:
             ClusterJobInitError: Its folder is not there, or Ray does not take it.
         """
         check_folder(launch)
-        self._logs[launch.id] = launch.log
         with self._asking(launch.id):
             if launch.id in self.states():
                 return
@@ -94,27 +90,17 @@ class RayLauncher:
         """Return the state of each launch that is not forgotten."""
         with self._asking("all launches"):
             jobs = self._client.list_jobs()
-        found: dict[str, State] = {}
-        for job in jobs:
-            log = (job.metadata or {}).get(_LOG)
-            if job.submission_id is not None and log is not None:
-                self._logs[job.submission_id] = Path(log)
-                found[job.submission_id] = _state(job)
-        return found
+        return {
+            job.submission_id: _state(job)
+            for job in jobs
+            if job.submission_id is not None and _LOG in (job.metadata or {})
+        }
 
     def forget(self, launch_id: str) -> None:
         """Remove what is kept of a launch that has ended; its log and its files stay."""
         if isinstance(self.states().get(launch_id), Ended):
             with self._asking(launch_id):
                 self._client.delete_job(launch_id)
-        self._logs.pop(launch_id, None)
-
-    def read_log(self, launch_id: str, offset: int, limit: int) -> bytes:
-        """Return at most ``limit`` bytes of a log; empty behind its end and for no launch."""
-        if launch_id not in self._logs:
-            self.states()
-        log = self._logs.get(launch_id)
-        return b"" if log is None else read_bytes(log, offset, limit)
 
     def close(self) -> None:
         """Leave everything as it runs: Ray needs nobody."""

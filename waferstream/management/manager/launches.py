@@ -106,7 +106,6 @@ class Launches:
             words=("-P", "-m", "waferstream", *words),
             log=self.folders.log(name),
             env=env,
-            num_csx=workflow.num_csx,
             packages=submission.requirements,
         )
 
