@@ -1,10 +1,12 @@
-"""Launches of a workflow on Ray: resized while they train, and with a weight server killed."""
+"""Launches of a workflow: on Ray with a weight server killed, and of a management that is killed."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.appliance.load import Load, all_alone, findings, jobs_in, wait_for_all
+from benchmarks.appliance.site import Site
 from tests.support.runs.tiny_run import digest_of, finish, start, write_run
 from waferstream.management.model.launched import SYSTEMS, WORKFLOW
 
@@ -36,3 +38,23 @@ def test_resized_launch_survives_a_kill(tmp_path: Path, monkeypatch: pytest.Monk
     assert code == 0, out + err
     assert "wgt-0" in out + err
     assert digest_of(out) == digest_of(alone)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_paused_and_resized_jobs_end_as_alone(tmp_path: Path) -> None:
+    """Two jobs on an appliance that ends each of them once, and that is killed meanwhile."""
+    alone = all_alone(tmp_path, num_steps=20, seeds=1)
+    site = Site(tmp_path / "site", systems=4, groups=2, users=2)
+    try:
+        site.start()
+        jobs = jobs_in(tmp_path, 2, 20, 1)
+        load = Load({site.submit(job, user): job for user, job in enumerate(jobs)}, alone)
+        site.kill()
+        site.start()
+        found = findings(site, load, wait_for_all(site))
+    finally:
+        site.stop()
+    assert (found["succeeded"], found["resized"] + found["paused"]) == (2, 2)
+    wrong = ("lost", "doubled", "started_twice", "other_hash", "never_ended")
+    assert not any(found[name] for name in wrong), found
