@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def submitted(folder: Path, appliance: Running, *words: str) -> subprocess.Popen
     )
 
 
-def made(folder: Path, **changes: object) -> list[str]:
+def made(folder: Path, **changes: Any) -> list[str]:
     folder.mkdir()
     return write_run(folder, **changes)
 
