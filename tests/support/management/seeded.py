@@ -75,19 +75,19 @@ class _NoLaunches:
 
 
 @contextmanager
-def seeded(folder: Path, systems: int = 8) -> Iterator[Seeded]:
-    """Run a management in which workflows run, wait and have ended."""
+def seeded(folder: Path, note: str = EVIL) -> Iterator[Seeded]:
+    """Run a management in which workflows run, wait and have ended; one is labelled a note."""
     store = open_store(folder / "store.sqlite")
     folders = Folders(folder / "files")
     manager = Manager(store, _NoLaunches(folders))  # type: ignore[arg-type]
     with store.change() as changes:
-        changes.put_inventory(QueueSpec(systems=systems, memoryx_groups=3).inventory())
+        changes.put_inventory(QueueSpec(systems=8, memoryx_groups=3).inventory())
         changes.put_session(Session(name="team", systems=1, groups=1, users=("ann",)))
         for user, token in TOKENS.items():
             role = "administrator" if user == "root" else "user"
             changes.put_user(Caller.model_validate({"user": user, "role": role}))
             changes.add_token(digest_of(token), user, time.time())
-        _fill(changes, time.time())
+        _fill(changes, time.time(), note)
     settings = DoorSettings(routers=(pages_router,))
     authentication = Authentication(store.reading, lambda _: None)
     try:
@@ -122,12 +122,12 @@ def telemetry(num_systems: int) -> Telemetry:
     return Telemetry(samples=tuple(samples))
 
 
-def _fill(changes: Changes, now_s: float) -> None:
+def _fill(changes: Changes, now_s: float, note: str) -> None:
     """Write the last hour: one job ended, one shrank from 8 systems to 4, another took two."""
     _submit(changes, ENDED, "bob", now_s - 3000, num_csx=4)
     _place(changes, ENDED, range(4), 0, now_s - 2900)
     changes.note(ENDED, happens.Ended(result=Phase.SUCCEEDED), now_s - 1500)
-    labels = {"model": "gpt3-1b", "note": EVIL}
+    labels = {"model": "gpt3-1b", "note": note}
     _submit(changes, BREATHING, "ann", now_s - 2000, num_csx=7, min_num_csx=2, labels=labels)
     _place(changes, BREATHING, range(1, 8), 1, now_s - 1400)
     changes.note(BREATHING, happens.Asked(aim="resize"), now_s - 700)

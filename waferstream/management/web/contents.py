@@ -18,7 +18,7 @@ from waferstream.management.web.roles import picture
 MOST_LISTED = 100
 """Rows of each table; ``waferstream ctl`` lists all."""
 
-PICTURES = ("wafer.png", "loss.png", "scaling.png")
+PICTURES = ("wafer.png", "loss.png")
 """Pictures that a run writes into its folder, as far as its page shows them."""
 
 

@@ -111,13 +111,7 @@ class _Pages:
         last = request.headers.get("last-event-id", "")
         number = int(last) if last.isdecimal() else after
         parts = self._asking(request).follow(name, number, -LOG_TAIL_BYTES)
-        try:
-            first = await anext(parts, None)
-        except Exception as error:
-            return _refused(request, typed(error))
-        return StreamingResponse(
-            _told(first, parts), media_type="text/event-stream", headers=_HEADERS
-        )
+        return StreamingResponse(_told(parts), media_type="text/event-stream", headers=_HEADERS)
 
     async def _picture(self, request: Request, name: str, path: str) -> Response:
         """Return a picture that a run has written."""
@@ -200,16 +194,16 @@ async def _token_of(request: Request) -> str:
     return quote(tokens[0].strip(), safe="")
 
 
-async def _told(
-    first: Event | bytes | None, parts: AsyncGenerator[Event | bytes]
-) -> AsyncIterator[str]:
-    """Yield news as server-sent events, and at last why there are no more."""
+async def _told(parts: AsyncGenerator[Event | bytes]) -> AsyncIterator[str]:
+    """Yield news as server-sent events, and at last why there are no more.
+
+    A comment comes at once, so that a page that is closed before there is news is noticed.
+    """
+    yield ": follows\n\n"
     async with aclosing(parts):
         try:
-            part = first
-            while part is not None:
+            async for part in parts:
                 yield _news_of(part)
-                part = await anext(parts, None)
             yield "event: end\ndata: {}\n\n"
         except Exception as error:
             yield f"event: fault\ndata: {json.dumps(str(typed(error)))}\n\n"

@@ -72,9 +72,6 @@ function changed() {
 function follow(after) {
   const news = new EventSource(`${place}/news?after=${after}`);
   news.addEventListener("open", () => byId("log").replaceChildren()); // its end comes anew
-  news.addEventListener("error", () => {
-    if (news.readyState === EventSource.CLOSED) byId("fault").textContent = "News and log are for the user of the job.";
-  });
   news.addEventListener("point", ({ data }) => { add(JSON.parse(data)); changed(); });
   news.addEventListener("log", ({ data }) => print(JSON.parse(data)));
   news.addEventListener("change", changed);
