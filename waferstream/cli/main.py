@@ -22,7 +22,7 @@ from waferstream.cli.check import CheckArguments, check_target, parse_check
 from waferstream.cli.execute import ExecArguments, check_exec, parse_exec
 from waferstream.cli.management import COMMAND as MANAGEMENT
 from waferstream.cli.management import run_management
-from waferstream.cli.run import log_to_terminal, run
+from waferstream.cli.run import run
 from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.serving import run_serving
 from waferstream.cli.tools.command import TOOLS, run_tool
@@ -32,6 +32,7 @@ from waferstream.host import tracebacks
 from waferstream.host.files import json_text
 from waferstream.host.interrupts import ending, exit_code, raising
 from waferstream.host.standard_streams import ended_by_reader, outlasting_readers
+from waferstream.host.terminal import log_to_terminal
 
 
 def main(words: Sequence[str], home: Path | None = None) -> int:

@@ -21,6 +21,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.host.interrupts import ended_within
 from waferstream.host.standard_streams import outlasting_readers
+from waferstream.host.terminal import log_to_terminal, spinning
 from waferstream.management.client.site import Address, address_of
 from waferstream.management.model.launched import RUNTIME_ADDRESS, is_launched
 from waferstream.scaling.sweep import SimulationRequest
@@ -80,11 +81,14 @@ def _appliance(phases: Sequence[Params]) -> Address | None:
 
 def _submit(appliance: Address, phases: Sequence[Params], arguments: Arguments) -> None:
     """Let an appliance run the command."""
-    from waferstream.cli.submitting import submit  # noqa: PLC0415  (gRPC)
+    from waferstream.cli.submission import submission_of  # noqa: PLC0415  (gRPC)
+    from waferstream.management.client.submitting import submit  # noqa: PLC0415
 
-    log_to_terminal(phases[0].trainer.init.logging.log_level)
+    init = phases[0].trainer.init
+    log_to_terminal(init.logging.log_level)
     files = (arguments.params, *([arguments.cluster] if arguments.cluster else ()))
-    workflow = submit(appliance, arguments.words, phases, files, arguments.submits)
+    submission = submission_of(arguments.words, phases, arguments.submits)
+    workflow = submit(appliance, submission, files, init.model_dir)
     if arguments.prints_json:
         print(json_text(workflow.model_dump(mode="json")), flush=True)
 
@@ -194,8 +198,6 @@ def cluster_of(arguments: Arguments) -> ClusterSpec:
 def _run_phases(
     phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
 ) -> list[RunSummary]:
-    from waferstream.host.terminal import spinning  # noqa: PLC0415
-
     log_to_terminal(phases[0].trainer.init.logging.log_level)
     with spinning("Loading PyTorch (3 to 10 s)"):
         from waferstream.management.client.reporting import launched_reporter  # noqa: PLC0415
@@ -236,14 +238,3 @@ def _trace_wafer(
 
     log_to_terminal(params.trainer.init.logging.log_level)
     return run_wafer_trace(params, request, cluster, command)
-
-
-def log_to_terminal(level: str | int) -> None:
-    """Show log lines of a level and above, each with its time."""
-    from waferstream.host.terminal import TerminalHandler  # noqa: PLC0415
-
-    handler = TerminalHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))
-    log.handlers[:] = [handler]
-    log.propagate = False
-    log.setLevel(level)

@@ -17,6 +17,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.host.files import json_text
 from waferstream.host.loopback import is_loopback
+from waferstream.host.terminal import log_to_terminal
 
 if TYPE_CHECKING:
     from waferstream.serving.deployment import Deployment
@@ -44,6 +45,8 @@ _OUT = "file of the answers, which goes on where it ends; beside it .errors.json
 
 _FILES = "folder that keeps files and batches of clients (default: until the service ends)"
 
+_APPLIANCE = "let the appliance at host:port serve, on a wafer for each of --wafers"
+
 ANSWER_S = 600.0
 """The longest time between two pieces of an answer."""
 
@@ -70,6 +73,10 @@ def serving_parser(command: str) -> argparse.ArgumentParser:
             "--port", type=int, default=8000, help="0 takes a free one (default: 8000)"
         )
         parser.add_argument("--files", type=Path, help=_FILES)
+        parser.add_argument("--mgmt_address", help=_APPLIANCE)
+        parser.add_argument(
+            "--detach", action="store_true", help="submit to the appliance, and return at once"
+        )
         parser.add_argument(
             "--accounts", type=Path, help="file of keys (serve keys create); default: no keys"
         )
@@ -132,11 +139,40 @@ def run_serving(words: Sequence[str]) -> int:
         if given.plan or given.simulate:
             return run_planning(given)
         check_serves(given)
+        if given.mgmt_address:
+            return _serve_elsewhere(given, words)
     print(f"Loading {given.model_dir}", file=sys.stderr, flush=True)
     import torch  # noqa: PLC0415  (slow)
 
     torch.set_num_threads(given.threads)
     return {"generate": _generate, "serve": _serve, "batch": _batch}[command](given)
+
+
+def _serve_elsewhere(given: argparse.Namespace, words: Sequence[str]) -> int:
+    """Let an appliance serve, as a workflow that ends when it is cancelled."""
+    from waferstream.management.client.site import address_of  # noqa: PLC0415
+    from waferstream.management.client.submitting import (  # noqa: PLC0415  (gRPC)
+        SWITCHES,
+        submit,
+        without,
+    )
+    from waferstream.management.manager.commands import OF_CLIENT  # noqa: PLC0415
+    from waferstream.management.model.workflow import Submission  # noqa: PLC0415
+
+    log_to_terminal("INFO")
+    model = str(given.model_dir)
+    place = str(given.model_dir.resolve()) if given.model_dir.exists() else model
+    kept = (place if word == model else word for word in without(words, OF_CLIENT, SWITCHES))
+    submission = Submission(
+        words=tuple(kept),
+        num_csx=given.wafers or 1,
+        is_service=True,
+        is_detached=given.detach,
+    )
+    address = address_of(given.mgmt_address)
+    assert address is not None, "the command line names it"
+    submit(address, submission, (), None)
+    return 0
 
 
 def _generate(given: argparse.Namespace) -> int:

@@ -23,6 +23,15 @@ _FRAME_S = 0.15
 _LOOK_S = 0.2
 
 
+def log_to_terminal(level: str | int) -> None:
+    """Show log lines of a level and above, each with its time."""
+    handler = TerminalHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))
+    log.handlers[:] = [handler]
+    log.propagate = False
+    log.setLevel(level)
+
+
 class TerminalHandler(logging.Handler):
     """Handler that prints log lines on stdout, above the bars that are shown."""
 

@@ -1,4 +1,4 @@
-"""``--mgmt_address``: let an appliance run a command, and follow it from here."""
+"""Let an appliance run the command of this process, and follow it from here."""
 
 from __future__ import annotations
 
@@ -8,39 +8,32 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from waferstream.cli.arguments import SubmitRequest
-from waferstream.config.params import Params
 from waferstream.core.errors import ApplianceError, ClusterJobCancelledByCsctl, ConfigError
 from waferstream.management.client.following import Remote, follow
 from waferstream.management.client.mirror import Mirror
 from waferstream.management.client.package import pack
 from waferstream.management.client.remote import RemoteClient
 from waferstream.management.client.site import Address, connect
-from waferstream.management.manager.commands import OF_CLIENT
-from waferstream.management.model.job import PRIORITIES, Phase, new_workflow_name
+from waferstream.management.model.job import Phase, new_workflow_name
 from waferstream.management.model.operations import Cancel, Detach, Submit
 from waferstream.management.model.workflow import Submission, Workflow
 
 log = logging.getLogger("waferstream")
 
-_SWITCHES = ("--detach",)
+SWITCHES = ("--detach",)
+"""Flags without a value that a client removes."""
 
 
 def submit(
-    address: Address,
-    words: Sequence[str],
-    phases: Sequence[Params],
-    files: Sequence[Path],
-    request: SubmitRequest,
+    address: Address, submission: Submission, files: Sequence[Path], model_dir: Path | None
 ) -> Workflow:
     """Submit the command of this process, show what it prints, and copy its files.
 
     Args:
         address: The appliance.
-        words: The command as it was typed.
-        phases: Its configuration.
+        submission: The command, as yet without the working directory.
         files: What the command names: must be below the working directory, which travels.
-        request: How it is submitted.
+        model_dir: Where the files of the run go; None for a command that writes none.
 
     Returns:
         The workflow: ended, or as it is when its user leaves.
@@ -54,11 +47,12 @@ def submit(
         _check_travels(path)
     remote = connect(address)
     try:
-        workflow = _submitted(remote, submission_of(words, phases, request))
+        workflow = _submitted(remote, submission)
         log.info("Job id: %s, workflow id: %s", workflow.jobs[0].name, workflow.name)
-        if request.detaches:
+        if submission.is_detached:
             return workflow
-        return _followed(remote, workflow, phases[0].trainer.init.model_dir)
+        mirror = None if model_dir is None else Mirror(remote, workflow.name, model_dir)
+        return _followed(remote, workflow, mirror)
     finally:
         remote.close()
 
@@ -71,25 +65,6 @@ def _submitted(remote: RemoteClient, submission: Submission) -> Workflow:
         digest = remote.upload(package)
     submission = submission.model_copy(update={"package": digest})
     return remote.do(Submit(name=new_workflow_name(), submission=submission))
-
-
-def submission_of(
-    words: Sequence[str], phases: Sequence[Params], request: SubmitRequest
-) -> Submission:
-    """Return what a command and its configuration ask for."""
-    jobs = [params.trainer.init.backend.cluster_config for params in phases]
-    job = jobs[0]
-    return Submission(
-        words=without(words, OF_CLIENT, _SWITCHES),
-        num_csx=max(each.num_csx for each in jobs),
-        min_num_csx=request.min_num_csx,
-        session=request.session,
-        is_detached=request.detaches,
-        priority=PRIORITIES[job.job_priority],
-        labels=job.job_labels,
-        limit_s=job.job_time_sec,
-        notifications=job.notifications,
-    )
 
 
 def without(words: Sequence[str], flags: Sequence[str], switches: Sequence[str]) -> tuple[str, ...]:
@@ -117,9 +92,8 @@ def _check_travels(path: Path) -> None:
         )
 
 
-def _followed(remote: Remote, workflow: Workflow, model_dir: Path) -> Workflow:
+def _followed(remote: Remote, workflow: Workflow, mirror: Mirror | None) -> Workflow:
     """Follow a workflow to its end; Ctrl-C asks what is to become of it."""
-    mirror = Mirror(remote, workflow.name, model_dir)
     try:
         ended = follow(remote, workflow.name, mirror, sys.stdout.buffer)
     except KeyboardInterrupt:
