@@ -48,7 +48,7 @@ class Wait(NamedTuple):
     """In the line of its session, from 1."""
     reason: str
     expected: Expected | None
-    """When it is expected to start; None: never, as things are."""
+    """When it is expected to start; None: nothing ends of itself that it waits for."""
     sooner: tuple[str, ...] = ()
     """What would start it sooner."""
 

@@ -67,12 +67,9 @@ def explained(filling: Filling, forecast: Forecast) -> Iterator[Wait]:
     lacks = _Lacks(pool)
     places = enumerate(zip(waiting, starts_s(pool, waiting), strict=True), 1)
     for place, (job, start_s) in places:
-        if start_s == NEVER_S:
-            reason, sooner = lacks.never(job)
-            yield Wait(job.name, place, reason, None, sooner)
-        else:
-            reason, sooner = lacks.now(job, waiting[0])
-            yield Wait(job.name, place, reason, forecast.expected(pool.now_s, start_s), sooner)
+        reason, sooner = lacks.ever(job) or lacks.now(job, waiting[0])
+        expected = None if start_s == NEVER_S else forecast.expected(pool.now_s, start_s)
+        yield Wait(job.name, place, reason, expected, sooner)
 
 
 def starts_s(pool: Pool, waiting: Iterable[Job]) -> Iterator[float]:
@@ -109,9 +106,11 @@ class _Lacks:
         reason = f"all MemoryX groups are in use ({len(names)}): {self._names}"
         self._no_group = reason, (self._first_end,)
 
-    def never(self, job: Job) -> tuple[str, tuple[str, ...]]:
-        """Return why a job cannot start on the empty session either, and what would help."""
-        most = max((self._pool.systems[kind] for kind in job.run_times), default=0)
+    def ever(self, job: Job) -> tuple[str, tuple[str, ...]] | None:
+        """Return what a job lacks in the empty session, too, and what would help; else None."""
+        most = self._pool.systems[job.kind_with_most(self._pool.systems)]
+        if most >= job.min_num_csx:
+            return None
         kinds = " or ".join(job.run_times)
         reason = f"{job.min_num_csx} {kinds} requested at least, the session has {most}"
         return reason, (f"min_num_csx of at most {most}",) if most else ()
