@@ -15,6 +15,8 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from appliance.spec import load_cluster
 from scripts.check_manifests import documents
 from waferstream.cli.main import main as waferstream
+from waferstream.core.config import load_yaml, validate
+from waferstream.management.model.inventory import Inventory
 from waferstream.management.model.job import PRIORITIES
 
 ROOT = Path(__file__).parents[2]
@@ -92,3 +94,13 @@ def test_hosts_of_the_launcher_are_accepted_by_ray() -> None:
 
 def test_slurm_script_has_no_error_of_syntax() -> None:
     subprocess.run(["bash", "-n", str(DEPLOY / "slurm.sh")], check=True)
+
+
+@pytest.mark.parametrize(("name", "systems"), [("andromeda", 16), ("condor_galaxy", 64)])
+def test_inventories_are_those_of_machines_that_were_built(name: str, systems: int) -> None:
+    path = DEPLOY / "inventories" / f"{name}.yaml"
+    inventory = validate(Inventory, load_yaml(path), str(path))
+    assert len(inventory.systems) == systems
+    assert {system.kind for system in inventory.systems} == {"CS-2"}
+    names = [each.name for each in inventory.systems] + [each.name for each in inventory.groups]
+    assert len(set(names)) == systems + 16
