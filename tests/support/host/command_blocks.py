@@ -32,6 +32,9 @@ NOT_RUN = {
 NEEDS_HOSTS = ("docs/deployment.md",)
 """Documents whose commands need several hosts, or Kubernetes, or Slurm."""
 
+NEEDS_MANAGEMENT = ("docs/appliance.md",)
+"""Documents whose commands ask an appliance; tests/integration/test_appliance_walk.py starts one."""
+
 
 @dataclass(frozen=True)
 class CommandBlock:
@@ -43,7 +46,7 @@ class CommandBlock:
     @property
     def to_run(self) -> tuple[str, ...]:
         """The commands that a test executes."""
-        if self.document in NEEDS_HOSTS:
+        if self.document in (*NEEDS_HOSTS, *NEEDS_MANAGEMENT):
             return ()
         return tuple(each for each in self.commands if reason_of(each) is None)
 

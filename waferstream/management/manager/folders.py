@@ -19,7 +19,7 @@ from urllib.parse import quote
 from waferstream.core.errors import ConfigError
 from waferstream.host.user_state import make_private
 from waferstream.management.manager.packages import Packages, unpack
-from waferstream.management.model.operations import FileEntry
+from waferstream.management.model.operations import PRINTED, FileEntry
 
 _TAIL_BYTES = 16 << 10
 
@@ -87,6 +87,8 @@ class Folders:
         """
         root = self.model_dir(name).resolve()
         found = (root / path).resolve()
+        if path == PRINTED and self.log(name).is_file():
+            return self.log(name)
         if not found.is_relative_to(root) or not found.is_file():
             raise ConfigError(
                 "the file must be one that the run has written",

@@ -63,6 +63,9 @@ class Manager:
         self._clock = clock
         self._since_s = clock()
         self._planning = Planning()
+        self.pages = ""
+        """Where the pages of the management are; empty where it has none."""
+
         self._telemetry: dict[str, Telemetry] = {}
         self.news = threading.Event()
         """Set where something has changed, so that the next turn need not wait."""
@@ -133,7 +136,7 @@ class Manager:
         """Answer a question."""
         match operation:
             case ask.ReadVersion():
-                return ask.Version(version=VERSION)
+                return ask.Version(version=VERSION, pages=self.pages)
             case ask.ListWorkflows():
                 workflows = changes.workflows(
                     unfinished=not operation.all_states,

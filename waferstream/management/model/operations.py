@@ -198,6 +198,10 @@ class ReadCluster(Operation[ClusterView]):
     result = TypeAdapter(ClusterView)
 
 
+PRINTED = ".printed.log"
+"""The path of what a workflow has printed, among its files; ``ListFiles`` leaves it out."""
+
+
 class FileEntry(Config):
     """A file of a run."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.management.client.client import Client
 from waferstream.management.client.mirror import Mirror
 from waferstream.management.model.job import Phase
-from waferstream.management.model.operations import FileEntry, ListFiles, ReadWorkflow
+from waferstream.management.model.operations import PRINTED, FileEntry, ListFiles, ReadWorkflow
 from waferstream.management.model.workflow import Workflow
 
 
@@ -50,6 +51,8 @@ def _copy_logs(client: Client, workflow: Workflow, folder: Path) -> None:
     if not workflow.is_embedded:
         logs = [each for each in client.do(ListFiles(name=workflow.name)) if _is_log(each)]
         Mirror(client, workflow.name, folder).update(logs)
+        with suppress(ConfigError), open(folder / "printed.log", "wb") as file:  # before its start
+            file.writelines(client.download(workflow.name, PRINTED))
         return
     for job in workflow.jobs:
         if job.log_path and Path(job.log_path).is_dir():
