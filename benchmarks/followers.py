@@ -28,9 +28,10 @@ from benchmarks.soak import Sample, gain, sample_of
 from waferstream.core.secrets import digest_of, new_secret
 from waferstream.host.files import write_json
 from waferstream.management.client.remote import RemoteClient
-from waferstream.management.door.authentication import TOKEN_PREFIX, Authentication
+from waferstream.management.door.authentication import Authentication
 from waferstream.management.door.doors import Doors, DoorSettings
 from waferstream.management.launch.process import ProcessLauncher
+from waferstream.management.manager.administration import TOKEN_PREFIX
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import Launches
 from waferstream.management.manager.manager import Manager
