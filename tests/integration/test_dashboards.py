@@ -6,9 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from string import Template
 
-from scripts.dashboards import DASHBOARDS
+from tests.support.management.dashboards import expressions
 from tests.support.management.prometheus import NEEDS_PROMETHEUS, prometheus
 from tests.support.management.seeded import BREATHING, RUNNING, TOKENS, Seeded, seeded
 from waferstream.management.model.event import Ended
@@ -27,7 +26,7 @@ def test_every_expression_of_every_panel_has_data(tmp_path: Path) -> None:
         prometheus(tmp_path, appliance.url, TOKENS["root"]) as server,
     ):
         appliance.note(RUNNING, Ended(result=Phase.SUCCEEDED))
-        for expression in _expressions():
+        for expression in expressions(BREATHING, "csx-0"):
             server.wait_for(expression)
 
 
@@ -40,15 +39,6 @@ def test_numbers_of_an_ended_job_are_gone(tmp_path: Path) -> None:
         assert len(server.wait_for(of_job)) == 4
         appliance.note(BREATHING, Ended(result=Phase.SUCCEEDED))
         server.wait_for(f"absent({of_job})")
-
-
-def _expressions() -> Iterator[str]:
-    """Yield all expressions, with values for the variables of their dashboards."""
-    values = {"workflow": BREATHING, "role": "csx-0", "__rate_interval": "10s"}
-    for _, rows in DASHBOARDS.values():
-        for panels in rows.values():
-            for expression in (each for panel in panels for each in panel.queries.values()):
-                yield Template(expression).substitute(values)
 
 
 @contextmanager

@@ -39,9 +39,9 @@ class Prometheus:
         found: list[dict[str, Any]] = answer["data"]["result"]
         return found
 
-    def wait_for(self, expression: str) -> list[dict[str, Any]]:
+    def wait_for(self, expression: str, limit_s: float = WAIT_S) -> list[dict[str, Any]]:
         """Wait until an expression has data; return it."""
-        end_s = time.monotonic() + WAIT_S
+        end_s = time.monotonic() + limit_s
         while not (found := self._ask_early(expression)):
             assert time.monotonic() < end_s, f"{expression} has no data"
             time.sleep(_LOOK_S)
