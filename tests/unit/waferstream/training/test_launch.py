@@ -98,7 +98,10 @@ RELATIVE: dict[str, Any] = {
     ("keys", "breaks"),
     [
         (NEVER, [in_compile, lambda: in_step(1), lambda: in_step(6)]),
-        (NEVER, [lambda: in_evaluation(1), lambda: in_evaluation(1)]),
+        pytest.param(
+            *(NEVER, [lambda: in_evaluation(1), lambda: in_evaluation(1)]),
+            marks=pytest.mark.nightly,
+        ),
         (RELATIVE, [lambda: in_step(2), lambda: in_evaluation(2), lambda: in_evaluation(1)]),
         (FILLED, [lambda: in_step(2), lambda: in_step(3)]),
     ],
