@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.queue_picture import easy_pieces, queue_picture
+from benchmarks.queue.picture import easy_pieces, queue_picture
 from tests.support.reports.pictures import drawn, overlapping, words
 from waferstream.management.schedule.trace import TraceJob
 

@@ -1,6 +1,6 @@
 """Draw the systems of an appliance over time: EASY back-fill beside jobs that breathe.
 
-    python -m scripts.queue_picture --trace lublin_256.swf.gz --first 2000 --jobs 70 \\
+    python -m benchmarks.queue.picture --trace lublin_256.swf.gz --first 2000 --jobs 70 \\
         --systems 64 --groups 8 --out docs/queue.png
 
 Both panels have the same jobs of a trace, with arrivals compressed to a load of 0.95. EASY knows
