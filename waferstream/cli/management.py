@@ -41,6 +41,9 @@ def management_parser() -> argparse.ArgumentParser:
     )
     start.add_argument("--relays", type=Path, help="YAML of relays for mail and webhooks")
     start.add_argument("--tls", type=Path, help="folder of waferstream certificates make")
+    start.add_argument(
+        "--require_certificates", action="store_true", help="of clients, too, from that authority"
+    )
     return parser
 
 
@@ -58,7 +61,8 @@ def run_management(words: Sequence[str]) -> int:
     tls = None
     if given.tls is not None:
         files = {"ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
-        tls = validate(DoorTls, {key: given.tls / name for key, name in files.items()}, "--tls")
+        paths = {key: given.tls / name for key, name in files.items()}
+        tls = validate(DoorTls, paths | {"clients": given.require_certificates}, "--tls")
     settings = ServerSettings(
         folder=given.folder or state_folder() / "management",
         inventory=_inventory(given),

@@ -35,6 +35,8 @@ ROUTES = (
     Route("POST", "/v1/workflows/{name}/detach", ask.Detach),
     Route("GET", "/v1/cluster", ask.ReadCluster),
     Route("POST", "/v1/nodes/{name}", ask.SetNode),
+    Route("POST", "/v1/users/{name}", ask.AddUser),
+    Route("DELETE", "/v1/users/{name}", ask.RevokeUser),
     Route("POST", "/v1/sessions", ask.PutSession),
     Route("DELETE", "/v1/sessions/{name}", ask.DeleteSession),
 )
