@@ -100,7 +100,7 @@ class Feed:
             self._keep(events)
             self._wake({"", *(event.workflow for event in events)})
             seen = events[-1].number
-        return newest
+        return max(seen, newest)  # more may have come since the look
 
     def _keep(self, events: Sequence[Event]) -> None:
         self._kept.extend(events)
