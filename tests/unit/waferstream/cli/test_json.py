@@ -74,6 +74,7 @@ CASES = {
     "ctl session delete": "lab",
     "ctl user add": "ann",
     "ctl user revoke": "bob",
+    "ctl what-if": "--inventory=deploy/inventories/andromeda.yaml --trace={trace}",
     "cluster plan": "--cluster={folder}/cluster.yaml --hosts=2x9",
     "certificates make": "{new}/certificates --host=a",
 }
@@ -123,8 +124,15 @@ def places(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dic
         "saved": tmp_path / "saved.mdl",
         "new": tmp_path,
         "job": job,
+        "trace": _trace(tmp_path / "trace.swf"),
         "ended": ended,
     }
+
+
+def _trace(path: Path) -> Path:
+    """Write the trace of one job, and return its path."""
+    path.write_text("1 0 -1 60 1 -1 -1 1 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
+    return path
 
 
 def _jobs() -> tuple[str, str]:

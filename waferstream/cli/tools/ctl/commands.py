@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waferstream.cli.tools.ctl import cluster, files, host, jobs, sessions, users
+from waferstream.cli.tools.ctl import cluster, files, host, jobs, sessions, users, what_if
 
 COMMANDS = (
     *jobs.COMMANDS,
@@ -11,4 +11,5 @@ COMMANDS = (
     *host.COMMANDS,
     *sessions.COMMANDS,
     *users.COMMANDS,
+    *what_if.COMMANDS,
 )

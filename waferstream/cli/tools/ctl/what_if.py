@@ -1,0 +1,107 @@
+"""What if the appliance were another: the scheduler on an emulated clock answers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
+from waferstream.cli.tools.ctl.tables import Row, duration
+from waferstream.core.config import load_yaml, validate
+from waferstream.core.errors import ConfigError
+from waferstream.management.model.inventory import Inventory
+from waferstream.management.model.operations import ReadCluster
+from waferstream.management.schedule import state
+from waferstream.management.schedule.trace import TraceJob, read_trace
+from waferstream.management.schedule.what_if import Outcome, fewest_systems, outcome
+from waferstream.management.schedule.workload import at_load, workload
+
+_RESIZE_S = 350.0
+"""What a resize costs a job: a compile is there, weights are saved and loaded."""
+
+_MOST_JOBS = 10_000
+
+
+def _what_if(given: argparse.Namespace) -> int:
+    inventory = _inventory(given)
+    systems, groups = len(inventory.systems), len(inventory.groups)
+    if not (systems and groups):
+        raise ConfigError(
+            "an inventory must have systems and MemoryX groups",
+            code="missing-key",
+            where="--inventory",
+            remedy="--inventory deploy/inventories/andromeda.yaml",
+        )
+    kinds = sorted({each.kind for each in inventory.systems})
+    jobs = _jobs(read_trace(given.trace, given.jobs), inventory, kinds, given)
+    if given.mean_wait_h is None:
+        return show(given, [_row(outcome(_of_schedule(inventory), jobs))])
+    tried = fewest_systems(jobs, 3600 * given.mean_wait_h, systems, groups, kinds[0])
+    return show(given, [_row(each) for each in tried])
+
+
+def _inventory(given: argparse.Namespace) -> Inventory:
+    """Return what a file states, or else what the management has."""
+    if given.inventory is not None:
+        return validate(Inventory, load_yaml(given.inventory), str(given.inventory))
+    with management(given) as client:
+        return client.do(ReadCluster()).inventory
+
+
+def _jobs(
+    trace: Sequence[TraceJob], inventory: Inventory, kinds: Sequence[str], given: argparse.Namespace
+) -> list[state.Job]:
+    """Return the jobs of a trace, which take the same time on each kind of systems."""
+    systems, groups = len(inventory.systems), len(inventory.groups)
+    fitting = [replace(job, systems=min(job.systems, systems)) for job in trace]
+    if given.load is not None:
+        fitting = at_load(fitting, systems, groups, given.load)
+    resize_s = inf if given.fixed_sizes else _RESIZE_S
+    jobs = workload(fitting, kind=kinds[0], resize_s=resize_s).jobs
+    return [replace(job, run_times=dict.fromkeys(kinds, job.run_times[kinds[0]])) for job in jobs]
+
+
+def _of_schedule(inventory: Inventory) -> state.Inventory:
+    """Return an inventory as one session of the schedule."""
+    systems = tuple(state.System(each.name, each.kind) for each in inventory.systems)
+    groups = tuple(each.name for each in inventory.groups)
+    return state.Inventory((state.Session("", systems, groups),))
+
+
+def _row(found: Outcome) -> Row:
+    return {
+        "SYSTEMS": f"{found.systems}",
+        "NODEGROUPS": f"{found.groups}",
+        "MEAN WAIT": duration(found.mean_wait_s),
+        "90 % WAIT": duration(found.wait_of_90_percent_s),
+        "LONGEST WAIT": duration(found.longest_wait_s),
+        "TURNAROUND": duration(found.mean_turnaround_s),
+        "UTILISATION": f"{found.utilisation:.0%}",
+    }
+
+
+COMMANDS = (
+    Command(
+        "what-if",
+        "say how long the jobs of a trace wait on an inventory, or how many systems they need",
+        _what_if,
+        (
+            argument("--inventory", type=Path, help="YAML (default: that of the management)"),
+            argument("--trace", type=Path, required=True, help="jobs: .swf or .csv, also packed"),
+            argument("--jobs", type=int, default=_MOST_JOBS, help="the first so many (10000)"),
+            argument("--load", type=float, help="compress arrivals to this load (default: as is)"),
+            argument("--fixed_sizes", action="store_true", help="let no job breathe"),
+            argument(
+                "--mean_wait_h",
+                type=float,
+                help="find the fewest systems, of the inventory at most, with no longer mean wait",
+            ),
+            *MANAGEMENT_FLAGS,
+            *TABLE_FLAGS,
+        ),
+    ),
+)
