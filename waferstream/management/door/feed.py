@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 
-from waferstream.core.errors import RequestRefused, WaferStreamError
+from waferstream.core.errors import RequestRefused
+from waferstream.management.door.calls import typed
 from waferstream.management.model.event import Event
 
 log = logging.getLogger("waferstream")
@@ -85,8 +86,8 @@ class Feed:
             try:
                 seen = await self._look(seen)
                 await asyncio.sleep(LOOK_S)
-            except WaferStreamError as error:
-                log.warning("Followers wait: %s", error)
+            except Exception as error:  # the doors stay open, whatever the store does
+                log.warning("Followers wait: %s", typed(error))
                 await asyncio.sleep(_AGAIN_S)
 
     async def _look(self, seen: int | None) -> int:

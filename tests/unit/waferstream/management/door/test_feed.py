@@ -72,3 +72,24 @@ def test_what_is_no_longer_kept_is_read_from_the_store(monkeypatch: pytest.Monke
     asyncio.run(look())
     assert numbers(made, "a", 10) is None
     assert len(made.newer("", stored.number - 5) or ()) <= 4
+
+
+def test_store_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "LOOK_S", 0.0)
+    monkeypatch.setattr(feed, "_AGAIN_S", 0.0)
+    stored = Stored()
+    failures = iter([OSError(28, "no space"), ZeroDivisionError()])
+
+    async def newest() -> int:
+        if stored.number == 6 and (failure := next(failures, None)) is not None:
+            raise failure
+        return await stored.newest()
+
+    async def look() -> None:
+        running = asyncio.create_task(Feed(newest, stored.events_after).run())
+        while stored.number < 20 and not running.done():
+            await asyncio.sleep(0)
+        running.cancel()
+
+    asyncio.run(look())
+    assert stored.number >= 20

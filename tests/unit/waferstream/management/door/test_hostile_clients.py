@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,12 @@ def failure_of(ask: Callable[[], Any]) -> WaferStreamError | None:
     except grpc.RpcError as error:
         return decode_error(dict(error.trailing_metadata() or ())[ERROR_KEY])
     return None
+
+
+def test_health_is_told_to_anybody(channel: grpc.Channel) -> None:
+    asked = health_pb2.HealthCheckRequest(service=SERVICE)
+    answer = health_pb2_grpc.HealthStub(channel).Check(asked, timeout=30)
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 @settings(max_examples=200, deadline=None)
