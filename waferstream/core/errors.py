@@ -29,7 +29,7 @@
 
 The names under ``Appliance*`` and ``ClusterJob*`` are those of the vendor's client
 (cerebras_appliance 2.10, ``errors.py``). Programs raise and catch them, too: their code is
-optional. Nothing here raises those from ApplianceUnknownError on.
+optional. Nothing here raises those whose text says so.
 
 Every error has a *code*, a stable name of the violated rule in kebab case, printed in brackets
 after the text (``system-without-micro-batch``). Programs and tests compare codes; texts may change.
@@ -200,7 +200,7 @@ class ApplianceRuntimeJobTimeoutError(ApplianceError):
 
 
 class ApplianceUnknownError(ApplianceError):
-    """The cluster failed for a reason that its client cannot tell; not raised here."""
+    """The cluster or the management failed for a reason that its client cannot tell."""
 
 
 class ApplianceCorruptionError(ApplianceError):
@@ -216,11 +216,11 @@ class ApplianceTensorDropped(ApplianceError):
 
 
 class ApplianceServiceInterrupted(ApplianceError):
-    """A server was interrupted; not raised here."""
+    """The management, or the store behind it, does not answer."""
 
 
 class ApplianceVersionError(ApplianceError):
-    """Client and server have different versions; not raised here, where both are one package."""
+    """Client and server have different versions."""
 
 
 class ApplianceUserVenvClusterVolumeError(ApplianceError):
