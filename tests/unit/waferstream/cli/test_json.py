@@ -74,6 +74,7 @@ CASES = {
     "ctl session delete": "lab",
     "ctl user add": "ann",
     "ctl user revoke": "bob",
+    "ctl completion": "",
     "ctl what-if": "--inventory=deploy/inventories/andromeda.yaml --trace={trace}",
     "cluster plan": "--cluster={folder}/cluster.yaml --hosts=2x9",
     "certificates make": "{new}/certificates --host=a",

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from waferstream.cli.tools.ctl import cluster, files, host, jobs, sessions, users, what_if
+from waferstream.cli.tools.ctl import (
+    cluster,
+    completion,
+    files,
+    host,
+    jobs,
+    sessions,
+    users,
+    what_if,
+)
 
 COMMANDS = (
     *jobs.COMMANDS,
@@ -12,4 +21,5 @@ COMMANDS = (
     *sessions.COMMANDS,
     *users.COMMANDS,
     *what_if.COMMANDS,
+    *completion.COMMANDS,
 )
