@@ -60,6 +60,8 @@ OF_CODE: Mapping[str, str] = {
     "key-revoked": "PERMISSION_DENIED", "host-not-loopback": "PERMISSION_DENIED",
     "tier-not-reserved": "INVALID_ARGUMENT",
     "token-missing": "UNAUTHENTICATED", "token-unknown": "UNAUTHENTICATED",
+    "role-forbids": "PERMISSION_DENIED", "not-your-workflow": "PERMISSION_DENIED",
+    "priority-forbidden": "PERMISSION_DENIED", "session-forbidden": "PERMISSION_DENIED",
     "management-slow": "DEADLINE_EXCEEDED", "unknown-path": "NOT_FOUND",
     "too-many-followed": "RESOURCE_EXHAUSTED", "package-too-large": "RESOURCE_EXHAUSTED",
     "rate-limit-exceeded": "RESOURCE_EXHAUSTED", "balance-empty": "RESOURCE_EXHAUSTED",

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 from starlette.staticfiles import StaticFiles
 
 from waferstream.core.error_status import status_of
-from waferstream.core.errors import RequestRefused, WaferStreamError
+from waferstream.core.errors import ConfigError, RequestRefused, WaferStreamError
 from waferstream.management.door.authentication import Shown
 from waferstream.management.door.calls import typed
 from waferstream.management.door.service import Service
@@ -117,7 +117,9 @@ class _Pages:
         """Return a picture that a run has written."""
         try:
             if not path.endswith(".png"):
-                raise RequestRefused("a page shows pictures alone", code="no-picture", value=path)
+                raise ConfigError(
+                    "a page shows pictures alone", code="data-file-not-found", value=path
+                )
             chunks = [chunk async for chunk in self._asking(request).file(name, path)]
         except Exception as error:
             return _refused(request, typed(error))
