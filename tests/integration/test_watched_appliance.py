@@ -33,7 +33,8 @@ def submit(folder: Path, client: RemoteClient, address: str) -> str:
         command, cwd=folder, capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return max(client.do(ListWorkflows()), key=lambda each: each.submitted_s).name
+    workflows = client.do(ListWorkflows())
+    return max(workflows, key=lambda each: each.submitted_s).name
 
 
 def cancel(client: RemoteClient, name: str) -> None:
