@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ class Training:
         size: The roles.
         spec: Where they run.
         autorestart: How losses are dealt with, if they are.
+        start: Starts the cluster.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Training:
         size: ClusterSize,
         spec: ClusterSpec,
         autorestart: AutoRestart | None = None,
+        start: Callable[[ClusterPlan], Cluster] = start_cluster,
     ) -> None:
         model, compiled = _compile(workload)
         self._weights = {name: p.detach() for name, p in model.named_parameters()}
@@ -49,7 +51,7 @@ class Training:
         self._installation = plan_installation(compiled, feed, optimizer, size, spec.machine)
         parameters = compiled.program.parameters
         plan = ClusterPlan(parameters, size, spec, seed=0, autorestart=autorestart)
-        self.cluster: Cluster = start_cluster(plan)
+        self.cluster: Cluster = start(plan)
         self._steps_done = 0
 
     def load(self) -> None:

@@ -8,11 +8,11 @@ buffers beside the pickle, which are neither copied nor joined.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -163,7 +163,7 @@ class _Results(pickle.Unpickler):
 @contextmanager
 def _program_by_value() -> Iterator[None]:
     """Pickle by value, in the block, what is imported from the program's folder."""
-    folder = Path(sys.path[0] or ".").resolve()
+    folder = os.path.abspath(sys.path[0] or ".") + os.sep
     modules = [each for each in list(sys.modules.values()) if _is_in(each, folder)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
@@ -174,10 +174,9 @@ def _program_by_value() -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _is_in(module: ModuleType, folder: Path) -> bool:
+def _is_in(module: ModuleType, folder: str) -> bool:
     """Return whether a module is the program's: in its folder, and in no installed package."""
     file = getattr(module, "__file__", None)
-    if file is None or module.__name__.partition(".")[0] in {"__main__", *_OWN}:
+    if not isinstance(file, str) or not file.startswith(folder) or "site-packages" in file:
         return False
-    path = Path(file)
-    return "site-packages" not in path.parts and folder in path.parents
+    return module.__name__.partition(".")[0] not in {"__main__", *_OWN}
