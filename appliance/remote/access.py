@@ -51,22 +51,19 @@ def access_path(address: str) -> Path:
     return folder / f"{address}.json"
 
 
-def read_access(address: str, path: Path | None) -> Access:
-    """Return the access to a server from a file, by default that of this user's own servers.
+def read_access(address: str, path: Path | None) -> Access | None:
+    """Return the access to a server from a ``.json`` file, by default that of this user's own.
+
+    None where there is none: what listens at the address is a management, not a server.
 
     Raises:
-        ConfigError: There is no such file, others can read it, or it is damaged.
+        ConfigError: Others can read the file, or it is damaged.
     """
+    if path is not None and path.suffix != ".json":
+        return None
     path = path or access_path(address)
     if not path.is_file():
-        raise ConfigError(
-            "the access to a cluster must be in a file",
-            code="cluster-access-missing",
-            where=str(path),
-            value=address,
-            rule="the file of `waferstream cluster serve`, which its user alone can read",
-            remedy="copy it from where the cluster runs, and name it as credentials_path",
-        )
+        return None
     if path.stat().st_mode & _OTHERS:
         raise ConfigError(
             "the access to a cluster must be readable by its owner alone",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,8 +30,10 @@ _BEAT_S = 1.0
 """Between two signs of life, which also bring the newest step."""
 
 
-def start_remote(access: Access, plan: ClusterPlan) -> RemoteCluster:
-    """Start the cluster of a plan at a server.
+def start_remote(
+    access: Access, plan: ClusterPlan, on_end: Callable[[], object] = int
+) -> RemoteCluster:
+    """Start the cluster of a plan at a server; ``on_end`` is called when it has ended.
 
     Raises:
         ClusterJobInitError: The server does not answer, or the roles do not start there.
@@ -38,7 +41,7 @@ def start_remote(access: Access, plan: ClusterPlan) -> RemoteCluster:
     """
     connection = Connection(access)
     lease_s = connection.describe().lease_s
-    cluster = RemoteCluster(connection, lease_s)
+    cluster = RemoteCluster(connection, lease_s, on_end)
     try:
         cluster.do(Start(plan))
     except BaseException:
@@ -54,7 +57,10 @@ class RemoteCluster:
     the cluster has ended by then, and a command under way fails.
     """
 
-    def __init__(self, connection: Connection, lease_s: float) -> None:
+    def __init__(
+        self, connection: Connection, lease_s: float, on_end: Callable[[], object] = int
+    ) -> None:
+        self._on_end = on_end
         self._connection = connection
         self._lease_s = lease_s
         self._newest_step = 0
@@ -63,6 +69,7 @@ class RemoteCluster:
         self._lost: WaferStreamError | None = None
         self._beats = threading.Thread(target=self._beat, daemon=True)
         self._beats.start()
+        atexit.register(self.shutdown)  # of a program that does not shut down its backend
 
     def do(self, command: Command[Any]) -> Any:
         """Do what a command says; files travel with those that write or read one."""
@@ -89,9 +96,11 @@ class RemoteCluster:
     def shutdown(self) -> None:
         """End the cluster and the connection. Idempotent."""
         if not self._has_ended.is_set():
+            atexit.unregister(self.shutdown)
             self._has_ended.set()
             self._beats.join()
             self._connection.leave()
+            self._on_end()
 
     def _do(self, command: Command[Any]) -> Any:
         if self._has_ended.is_set():

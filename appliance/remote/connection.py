@@ -123,7 +123,7 @@ class Connection:
 
     def leave(self) -> None:
         """Say that the program has ended, and close the connection."""
-        with suppress(WaferStreamError):  # its lease ends without it
+        with suppress(WaferStreamError, RuntimeError):  # its lease ends without it
             self._ask("Leave")
         self.close()
 

@@ -73,7 +73,8 @@ class ClusterHost:
         self._lock = threading.Lock()
         self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._session: str | None = None
-        self._heard_s = 0.0
+        self._heard_s = clock()
+        self._has_served = False
         self._current: Task | None = None
         self._interrupts = 0  # signals that this object has sent and the thread has not met yet
         self._cluster: Cluster | None = None
@@ -89,7 +90,7 @@ class ClusterHost:
         with self._lock:
             if self._session is None:
                 log.info("A program has attached")
-                self._session = session
+                self._session, self._has_served = session, True
             if self._session != session:
                 raise ClusterJobScheduleError(
                     "the cluster serves another program",
@@ -173,9 +174,10 @@ class ClusterHost:
             self.leave(session)
 
     @property
-    def is_taken(self) -> bool:
-        """Whether a program is attached."""
-        return self._session is not None
+    def is_done(self) -> bool:
+        """Whether a program has been here, or none has come within the lease."""
+        is_late = self._clock() - self._heard_s > self._lease_s
+        return self._session is None and (self._has_served or is_late)
 
     def _serve_once(self) -> None:
         try:

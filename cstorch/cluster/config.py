@@ -59,11 +59,12 @@ class ClusterConfig(Config):
     """Whether and how often a run goes on after it has lost processes; None: never."""
 
     mgmt_address: str | None = None
-    """``host:port`` of a cluster that runs elsewhere (``waferstream cluster serve``): its machine
-    counts, and this process needs no Ray. None runs the cluster from here."""
+    """``host:port`` of a cluster that runs elsewhere (``waferstream cluster serve``), whose machine
+    counts, or of the management of an appliance. None runs the cluster from here."""
 
     credentials_path: Path | None = None
-    """The file that the server of ``mgmt_address`` has written; by default that of this user."""
+    """The file that the server of ``mgmt_address`` has written (.json), or the certificate of the
+    management; by default those of this user."""
 
     record: bool = False
     """Record the activities of every role, for ``Backend.write_trace``."""
@@ -116,10 +117,10 @@ class ClusterConfig(Config):
 
     @property
     def access(self) -> Access | None:
-        """The server whose cluster the program uses; None for a cluster of its own.
+        """The server whose cluster the program uses, if it is known already.
 
         Raises:
-            ConfigError: The right to use it is missing.
+            ConfigError: The file of the right to use it is wrong.
         """
         if self.mgmt_address is None:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from appliance.coordinator.cluster import Cluster
@@ -15,7 +16,6 @@ from appliance.placement.placer import (
     check_gpus_of_hosts,
 )
 from appliance.plan import ClusterPlan
-from appliance.remote.cluster import start_remote
 from appliance.starting import lanes_on, start_cluster
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
@@ -24,6 +24,7 @@ from waferstream.core.events import Milestone, RolesAwaited
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
 from waferstream.host.terminal import spinning
+from waferstream.management.client.site import address_of
 
 log = logging.getLogger("waferstream")
 
@@ -62,8 +63,10 @@ def start_filled(
         ApplianceResourceExhausted: A host has too little memory for its roles.
         ClusterJobInitError: A host has too few GPUs for its systems.
     """
-    size, runtime, access = size_of(config), config.cluster.runtime, config.access
-    is_here = access is None and (runtime.kind == "local" or runtime.address == "local")
+    size, runtime = size_of(config), config.cluster.runtime
+    is_here = config.mgmt_address is None and (
+        runtime.kind == "local" or runtime.address == "local"
+    )
     if is_here:  # all roles are on this host
         check_host(installation, size)
         check_gpus(runtime.device, size.num_csx)
@@ -77,8 +80,7 @@ def start_filled(
         plan = ClusterPlan(
             parameters, size, config.cluster, seed, config.trace_limit, config.autorestart
         )
-        check = partial(_check_placement, installation, size)
-        cluster = start_cluster(plan, check) if access is None else start_remote(access, plan)
+        cluster = _start(config, plan, partial(_check_placement, installation, size))
     log.info(Milestone.STARTED)
     log.info("Preparing to execute using %d CSX", size.num_csx)
     try:
@@ -91,6 +93,21 @@ def start_filled(
         cluster.shutdown()
         raise
     return cluster
+
+
+def _start(config: ClusterConfig, plan: ClusterPlan, check: Callable[[Placement], None]) -> Cluster:
+    """Start a cluster here, at a server, or where a management says."""
+    if config.mgmt_address is None:
+        return start_cluster(plan, check)
+    if (access := config.access) is not None:
+        from appliance.remote.cluster import start_remote  # noqa: PLC0415  (gRPC: slow)
+
+        return start_remote(access, plan)
+    from appliance.remote.reservation import start_reserved  # noqa: PLC0415  (gRPC: slow)
+
+    address = address_of(config.mgmt_address, config.credentials_path)
+    assert address is not None, "it is named"
+    return start_reserved(address, config.submission, plan)
 
 
 def _started(config: ClusterConfig) -> str:

@@ -178,7 +178,7 @@ def _serve(given: argparse.Namespace) -> int:
         try:
             tell(given, f"{access.address}  credentials: {path}", ADDRESS=access.address, PATH=path)
             sys.stdout.flush()
-            host.serve()
+            host.serve(lambda: given.once and host.is_done)
         finally:
             path.unlink(missing_ok=True)
     return 0
@@ -197,6 +197,7 @@ SERVE = Command(
             type=Path,
             help="file to write, whose owner may use the cluster (default: in the state folder)",
         ),
+        argument("--once", action="store_true", help="end when one program has used it"),
         argument(
             "--lease_s",
             type=float,

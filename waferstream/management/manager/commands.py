@@ -13,6 +13,12 @@ OF_CLIENT = (
 )  # fmt: skip
 """Flags that a client removes, since the management gives their values."""
 
+ATTACHED = ("cluster", "serve", "--once")
+"""The command that lends a cluster to one program elsewhere."""
+
+CREDENTIALS = "cluster.json"
+"""The file in which it says who may use the cluster."""
+
 
 def command_of(
     submission: Submission, num_csx: int, model_dir: Path, compile_only: bool = False
@@ -38,5 +44,7 @@ def command_of(
             return ("exec", *systems, *words[1:])
         case "serve":
             return words
+        case "cluster":
+            return (*words, "--credentials", str(model_dir / CREDENTIALS))
     stage = ("--compile_only",) if compile_only else ()
     return (*words, *systems, "--model_dir", str(model_dir), *stage)

@@ -118,7 +118,7 @@ def _wants_systems(workflow: Workflow) -> bool:
 def _can_compile(workflow: Workflow) -> bool:
     """Return whether a compile would tell how long a workflow takes."""
     is_new = workflow.stage is Stage.WAITING and not workflow.attempt
-    trains = workflow.submission.words[:1] not in (("exec",), ("serve",))
+    trains = workflow.submission.words[:1] not in (("exec",), ("serve",), ("cluster",))
     return is_new and trains and not workflow.is_embedded
 
 
