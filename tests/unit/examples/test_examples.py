@@ -138,6 +138,20 @@ def test_notebook_runs_in_a_kernel() -> None:
     assert "error" not in kinds
 
 
+@pytest.mark.nightly
+def test_cell_of_the_appliance_trains_in_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Needs the extra ``notebook``."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent))
+    notebook = nbformat.read(EXAMPLES / "appliance.ipynb", as_version=4)
+    place = {"metadata": {"path": str(EXAMPLES)}}
+    nbclient.NotebookClient(notebook, timeout=110, resources=place).execute()
+    (shown,) = [each for each in notebook.cells[2].outputs if each.output_type == "display_data"]
+    assert shown.data["text/plain"].startswith("Finished | step 20 | loss ")
+    assert "4 x CS-2" in shown.data["text/plain"]
+
+
 def test_index_names_every_example() -> None:
     text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     names = [path.name for path in EXAMPLES.iterdir() if not path.name.startswith((".", "_"))]
