@@ -24,7 +24,8 @@ def shown_progress() -> Iterator[None]:
     """Show the progress of the training in the block instead of its log lines."""
     log = logging.getLogger("waferstream")
     shown, before = LiveProgress(), (log.level, log.propagate, log.handlers)
-    log.level, log.propagate, log.handlers = logging.INFO, False, [shown]
+    log.setLevel(logging.INFO)
+    log.propagate, log.handlers = False, [shown]
     try:
         yield
         shown.end("Finished")
@@ -35,7 +36,8 @@ def shown_progress() -> Iterator[None]:
         shown.end("Failed")
         raise
     finally:
-        log.level, log.propagate, log.handlers = before
+        level, log.propagate, log.handlers = before
+        log.setLevel(level)
 
 
 class LiveProgress(logging.Handler):

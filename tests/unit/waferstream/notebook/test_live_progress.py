@@ -31,6 +31,7 @@ def progress(step: int, loss: float) -> TrainProgress:
 
 
 def test_one_output_follows_the_log(published: list[Any], capsys: Any) -> None:
+    LOG.info("before the cell, so that the logger has decided on this level already")
     with shown_progress():
         LOG.info("Compiling <the model>")
         LOG.warning("a warning")
