@@ -25,6 +25,7 @@ from waferstream.checkpoint.packed import PackedSpec
 from waferstream.checkpoint.reader import Reader
 from waferstream.checkpoint.writer import append_tensors, reserve_tensors, write_metadata
 from waferstream.core.program.program import TensorSpec
+from waferstream.management.schedule.trace import read_trace
 from waferstream.workload.hugging_face import read_hf, read_json
 from waferstream.workload.models import parameter_shapes
 
@@ -35,6 +36,12 @@ _TABLES = (
     b"tokens,is_random_next\n\"['a', '##b', '[SEP]']\",0\n",
 )
 """CSV files of prepared sequences, and of words."""
+
+_SWF = (
+    b"; MaxProcs: 8\n1 100 -1 1451 8 -1 -1 -1 -1 -1 -1 4 1\n2 40 -1 60.5 1 -1 -1 -1 -1 -1 -1 7 1\n",
+)
+_CSV_TRACE = (b"timestamp,duration,num_gpus,cluster\n2017-10-09 07:01:55,66.0,1,11cb48\n",)
+"""Traces of jobs."""
 
 _SIZES = {"vocab_size": 5, "hidden_size": 4, "num_hidden_layers": 1, "num_heads": 2}
 _INDEX = "pytorch_model.bin.index.json"
@@ -66,6 +73,8 @@ def file_targets(folder: Path) -> tuple[Target, ...]:
         Target(
             "HDF5 dataset", 8, of_bytes(_datasets()), through_file(folder / "d.h5", read_dataset)
         ),
+        Target("SWF trace", 8, of_bytes(_SWF), through_file(folder / "t.swf", read_trace)),
+        Target("CSV trace", 8, of_bytes(_CSV_TRACE), through_file(folder / "t.csv", read_trace)),
         Target("CSV dataset", 8, of_bytes(_TABLES), through_file(folder / "d.csv", read_csv)),
         Target("latents", 8, of_bytes(_latents()), through_file(folder / "d.npz", read_latent)),
         Target(
