@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from waferstream.core.config import load_yaml, validate
+from waferstream.core.units import GIB
 from waferstream.host.user_state import state_folder
 from waferstream.management.client.address import keep_token
 from waferstream.management.model.inventory import Inventory, QueueSpec
@@ -39,6 +40,7 @@ def management_parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--http_port", type=int, default=HTTP_PORT, help=f"of the pages; 0: any ({HTTP_PORT})"
     )
+    start.add_argument("--user_gib", type=float, help="disk of each user in GiB (default: any)")
     start.add_argument("--relays", type=Path, help="YAML of relays for mail and webhooks")
     start.add_argument("--tls", type=Path, help="folder of waferstream certificates make")
     start.add_argument(
@@ -70,6 +72,7 @@ def run_management(words: Sequence[str]) -> int:
         ray_address=given.ray,
         doors=DoorSettings(given.host, given.port, given.http_port, tls),
         relays=_relays(given.relays),
+        user_bytes=None if given.user_gib is None else int(given.user_gib * GIB),
     )
     with running(settings) as server:
         keep_token(server.doors.address, server.token)

@@ -65,6 +65,7 @@ OF_CODE: Mapping[str, str] = {
     "management-slow": "DEADLINE_EXCEEDED", "unknown-path": "NOT_FOUND",
     "too-many-followed": "RESOURCE_EXHAUSTED", "package-too-large": "RESOURCE_EXHAUSTED",
     "rate-limit-exceeded": "RESOURCE_EXHAUSTED", "balance-empty": "RESOURCE_EXHAUSTED",
+    "disk-quota-exceeded": "RESOURCE_EXHAUSTED",
 }  # fmt: skip
 """The gRPC name by code, where it is not that of the class."""
 

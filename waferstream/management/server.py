@@ -51,6 +51,7 @@ class ServerSettings:
         ray_address: Of the Ray cluster whose Jobs API starts workflows; None starts processes.
         doors: Where it listens.
         relays: Through what it tells users of their workflows.
+        user_bytes: What the files of a user's workflows may take; None for any amount.
     """
 
     folder: Path
@@ -59,6 +60,7 @@ class ServerSettings:
     ray_address: str | None = None
     doors: DoorSettings = field(default_factory=DoorSettings)
     relays: Relays = field(default_factory=Relays)
+    user_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def running(settings: ServerSettings) -> Iterator[Running]:
         token = _administrator(store, settings)
         launcher = _launcher(settings)
         stack.callback(launcher.close)
-        launches = Launches(launcher, Folders(settings.folder))
+        launches = Launches(launcher, Folders(settings.folder, settings.user_bytes))
         manager = Manager(store, launches)
         authentication = Authentication(store.reading, workflow_of)
         settings_of_doors = replace(settings.doors, routers=(pages_router,))

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from waferstream.core.errors import ConfigError
+from waferstream.core.errors import ConfigError, RequestRefused
+from waferstream.core.units import format_bytes
 from waferstream.host.user_state import make_private
 from waferstream.management.manager.packages import Packages, unpack
 from waferstream.management.model.operations import PRINTED, FileEntry
@@ -29,10 +31,13 @@ class Folders:
 
     Args:
         root: Of all files; only the user of the management can enter it.
+        most_bytes: What the workflows of a user may keep before another one is refused; None for
+            any amount.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, most_bytes: int | None = None) -> None:
         self._root = root
+        self._most_bytes = most_bytes
         make_private(root)
         self.packages = Packages(root / "packages")
 
@@ -99,6 +104,25 @@ class Folders:
             )
         return found
 
+    def check_quota(self, user: str, names: Iterable[str]) -> None:
+        """Refuse another workflow of a user whose earlier ones keep too much.
+
+        Raises:
+            RequestRefused: They have more bytes than a user may keep.
+        """
+        if self._most_bytes is None:
+            return
+        used_bytes = sum(_size_bytes(self._root / "workflows" / name) for name in names)
+        if used_bytes > self._most_bytes:
+            raise RequestRefused(
+                "the files of a user's workflows must fit on the disk that they were given",
+                code="disk-quota-exceeded",
+                where=user,
+                value=format_bytes(used_bytes),
+                rule=f"at most {format_bytes(self._most_bytes)}",
+                remedy="export what you need: files go a week after the end of a workflow",
+            )
+
     def log_tail(self, name: str) -> str:
         """Return the last lines that a workflow has printed."""
         path = self.log(name)
@@ -112,3 +136,12 @@ class Folders:
         """Delete all files of workflows."""
         for name in names:
             shutil.rmtree(self._root / "workflows" / name, ignore_errors=True)
+
+
+def _size_bytes(folder: Path) -> int:
+    """Return the bytes of all files below a folder; those that go meanwhile do not count."""
+    size_bytes = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            size_bytes += path.lstat().st_size
+    return size_bytes

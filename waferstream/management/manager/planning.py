@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
 
@@ -143,15 +144,16 @@ class Planning:
             for part in parts_of(inventory.restored, changes.sessions(), ()).sessions
             if part.name == submission.session
         )
-        kind = submission.system
-        most = sum(kind in (None, system.kind) for system in part.systems) if part.groups else 0
+        kind, counts = submission.system, Counter(system.kind for system in part.systems)
+        of_one_kind = max(counts.values(), default=0) if kind is None else counts[kind]
+        most = of_one_kind if part.groups else 0
         if submission.least_csx > most:
             raise ClusterJobScheduleError(
                 "a job must not ask for more systems than the cluster has",
                 code="more-systems-than-cluster",
                 where="num_csx",
                 value=submission.least_csx,
-                rule=f"at most {most} of {kind or 'any kind'} in session {submission.session}",
+                rule=f"at most {most} of {kind or 'one kind'} in session {submission.session}",
                 remedy=f"lower num_csx or min_num_csx to {most}, or ask for another session",
             )
 

@@ -15,7 +15,7 @@ from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import MOST_LOST, Launches
 from waferstream.management.manager.manager import Manager
 from waferstream.management.model import event
-from waferstream.management.model.inventory import QueueSpec, Session
+from waferstream.management.model.inventory import QueueSpec, Session, System
 from waferstream.management.model.job import Phase
 from waferstream.management.model.operations import (
     Beat,
@@ -51,18 +51,18 @@ ANN, BOB, ROOT = (
 class Appliance:
     """A manager of two systems and one group, a launcher by hand, and a clock by hand."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most_bytes: int | None = None) -> None:
         self.store = open_store(folder / "store.sqlite")
         self.launcher = HandLauncher()
         self.now_s = 1e9
-        self.folder = folder
+        self.folders = Folders(folder, most_bytes)
         with self.store.change() as changes:
             changes.put_inventory(QueueSpec(systems=2, memoryx_groups=1).inventory())
         self.start()
 
     def start(self) -> None:
         """Start the manager, again after one that was killed."""
-        launches = Launches(self.launcher, Folders(self.folder))
+        launches = Launches(self.launcher, self.folders)
         self.manager = Manager(self.store, launches, lambda: self.now_s)
 
     def submit(self, caller: Caller = ANN, num_csx: int = 2, **fields: object) -> Workflow:
@@ -342,3 +342,30 @@ def test_workflow_of_a_vanished_client_is_cancelled(appliance: Appliance) -> Non
     assert appliance.read(workflow).aim == "cancel"
     appliance.end(workflow, ASKED)
     assert appliance.read(workflow).reason == "its client has vanished"
+
+
+def test_user_whose_files_fill_the_disk_is_refused(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path, most_bytes=1000)
+    workflow = appliance.submit()
+    appliance.turn()
+    (tmp_path / "workflows" / workflow.name / "model_dir" / "big").write_bytes(bytes(2000))
+    with raises(RequestRefused, "disk-quota-exceeded"):
+        appliance.submit()
+    assert appliance.submit(BOB).user == "bob"
+    appliance.store.close()
+
+
+def test_job_runs_on_systems_of_one_kind(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path)
+    older = QueueSpec(systems=2).inventory("CS-2")
+    newer = tuple(System(name=f"new-{index}", kind="CS-3") for index in range(3))
+    with appliance.store.change() as changes:
+        changes.put_inventory(older.model_copy(update={"systems": (*older.systems, *newer)}))
+    with raises(ClusterJobScheduleError, "more-systems-than-cluster"):
+        appliance.submit(num_csx=4)
+    workflow = appliance.submit(num_csx=3)
+    appliance.turn()
+    placed = appliance.read(workflow).placement
+    assert placed is not None
+    assert placed.systems == ("new-0", "new-1", "new-2")
+    appliance.store.close()
