@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 
@@ -25,6 +26,7 @@ from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
 from waferstream.host.terminal import spinning
 from waferstream.management.client.site import address_of
+from waferstream.management.model.launched import DASHBOARD
 
 log = logging.getLogger("waferstream")
 
@@ -81,7 +83,10 @@ def start_filled(
             parameters, size, config.cluster, seed, config.trace_limit, config.autorestart
         )
         cluster = _start(config, plan, partial(_check_placement, installation, size))
-    log.info(Milestone.STARTED)
+    if dashboard := os.environ.get(DASHBOARD):
+        log.info("%s, dashboard: %s", Milestone.STARTED, dashboard)
+    else:
+        log.info(Milestone.STARTED)
     log.info("Preparing to execute using %d CSX", size.num_csx)
     try:
         load_weights(cluster, weights, restored)

@@ -97,7 +97,8 @@ def running(settings: ServerSettings) -> Iterator[Running]:
         authentication = Authentication(store.reading, workflow_of)
         settings_of_doors = replace(settings.doors, routers=(pages_router,))
         doors = stack.enter_context(Doors(manager, authentication, settings_of_doors))
-        launches.address, manager.pages = doors.address, doors.url
+        launches.address, launches.pages = doors.address, doors.url
+        manager.pages = doors.url
         stack.enter_context(_turning(manager))
         notifier = Notifier(store, Sender(settings.relays), settings.folder / "notified")
         notifier.start()

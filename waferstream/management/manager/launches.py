@@ -16,7 +16,14 @@ from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.run_tokens import token_of_run
 from waferstream.management.model import event
 from waferstream.management.model.job import Phase
-from waferstream.management.model.launched import ADDRESS, RUNTIME_ADDRESS, SYSTEMS, TOKEN, WORKFLOW
+from waferstream.management.model.launched import (
+    ADDRESS,
+    DASHBOARD,
+    RUNTIME_ADDRESS,
+    SYSTEMS,
+    TOKEN,
+    WORKFLOW,
+)
 from waferstream.management.model.workflow import Stage, Submission, Workflow
 from waferstream.management.store.store import Changes, Store
 
@@ -36,6 +43,9 @@ class Launches:
 
     address = ""
     """Where a launched process finds the management, such as ``127.0.0.1:9000``."""
+
+    pages = ""
+    """Where people find its pages, such as ``http://127.0.0.1:9080``."""
 
     def __init__(self, launcher: Launcher, folders: Folders) -> None:
         self._launcher = launcher
@@ -97,6 +107,7 @@ class Launches:
             TOKEN: token_of_run(name),
             WORKFLOW: name,
             SYSTEMS: str(submission.num_csx),
+            DASHBOARD: f"{self.pages}/jobs/{name}",
             STATE_FOLDER: str(self.folders.state_of(workflow.user)),
             RUNTIME_ADDRESS: self._launcher.runtime_address,
         }

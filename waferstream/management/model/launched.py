@@ -16,6 +16,9 @@ WORKFLOW = "WAFERSTREAM_WORKFLOW"
 SYSTEMS = "WAFERSTREAM_WORKFLOW_CSX"
 """The systems that the workflow asks for; the process may have fewer."""
 
+DASHBOARD = "WAFERSTREAM_DASHBOARD"
+"""The page of the workflow."""
+
 RUNTIME_ADDRESS = "WAFERSTREAM_RUNTIME_ADDRESS"
 """The Ray cluster that a run joins, for ``runtime.address``."""
 
