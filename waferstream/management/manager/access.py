@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from waferstream.core.errors import RequestRefused
+from waferstream.management.model.event import Fact, JobCreated, JobMoved, Predicted, Progressed
 from waferstream.management.model.job import PRIORITIES
 from waferstream.management.model.operations import Caller, Operation
 from waferstream.management.model.workflow import Workflow
@@ -51,4 +52,17 @@ def check_priority(caller: Caller, priority: int) -> None:
             value=priority,
             rule=f"above {PRIORITIES['p0']}",
             remedy="use p1, p2 or p3",
+        )
+
+
+def check_told(workflow: Workflow, fact: Fact) -> None:
+    """Raise RequestRefused for what only the management notes of a workflow that it launches."""
+    is_told = isinstance(fact, JobCreated | JobMoved | Predicted | Progressed)
+    if not (is_told or workflow.is_embedded):
+        raise RequestRefused(
+            "a run must tell of its jobs, its predictions and its progress alone",
+            code="role-forbids",
+            where=workflow.name,
+            value=fact.kind,
+            rule="the management places, asks and ends",
         )

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from waferstream.core.errors import ConfigError, did_you_mean
-from waferstream.management.manager.access import check_owner, check_priority, check_role
+from waferstream.management.manager.access import (
+    check_owner,
+    check_priority,
+    check_role,
+    check_told,
+)
 from waferstream.management.manager.administration import administer
 from waferstream.management.manager.embedded import is_dead
 from waferstream.management.manager.folders import Folders
@@ -194,6 +199,7 @@ class Manager:
             case ask.Detach():
                 return self._note(changes, workflow, Detached())
             case ask.NoteFact():
+                check_told(workflow, operation.fact)
                 return self._note(changes, workflow, operation.fact)
         raise NotImplementedError(type(operation).__name__)
 

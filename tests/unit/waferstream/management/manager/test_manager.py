@@ -313,6 +313,23 @@ def test_others_may_read_but_not_lead(appliance: Appliance) -> None:
         appliance.manager.do(other, NoteFact(name=workflow.name, fact=fact))
 
 
+def test_run_tells_only_of_itself(appliance: Appliance) -> None:
+    """Its token gives it neither systems nor a priority nor an end."""
+    first = appliance.submit()
+    appliance.turn()
+    second = appliance.submit(BOB)
+    placement = appliance.read(first).placement
+    assert placement is not None
+    for fact in (
+        event.Placed(placement=placement),
+        event.Prioritized(priority=0),
+        event.Ended(result=Phase.SUCCEEDED),
+    ):
+        with raises(RequestRefused, "role-forbids"):
+            appliance.say(second, fact)
+    assert appliance.read(second).placement is None
+
+
 def test_unknown_name_is_an_error(appliance: Appliance) -> None:
     with raises(ConfigError, "unknown-job"):
         appliance.manager.do(ANN, ReadWorkflow(name="wsjob-none"))
