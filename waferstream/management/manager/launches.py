@@ -151,14 +151,14 @@ def _meaning(workflow: Workflow, state: Ended, last_words: str) -> event.Fact:
     has saved its step. One that SIGTERM or SIGKILL of somebody else has ended is lost, as is one
     that fails while it is asked: what it needs may have ended before it.
     """
+    has_only_compiled = workflow.placement is None
     has_saved = state.exit_code == ASKED
     is_lost = state.exit_code in (None, KILLED, ASKED) or workflow.aim is not None
     match workflow.aim:
-        case _ if state.exit_code == 0:
-            is_compiled = workflow.stage is Stage.COMPILING
-            return event.Released() if is_compiled else event.Ended(result=Phase.SUCCEEDED)
-        case "cancel":
+        case "cancel" if has_only_compiled or state.exit_code != 0:
             return event.Ended(result=Phase.CANCELLED, message=workflow.reason or "cancelled")
+        case _ if state.exit_code == 0:
+            return event.Released() if has_only_compiled else event.Ended(result=Phase.SUCCEEDED)
         case "resize" if has_saved and workflow.next_placement is not None:
             return event.Placed(placement=workflow.next_placement)
         case "pause" if has_saved:

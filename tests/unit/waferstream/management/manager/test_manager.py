@@ -246,6 +246,21 @@ def test_cancelled_workflow_ends_after_its_process(appliance: Appliance) -> None
         appliance.manager.do(ANN, Cancel(name=running.name))
 
 
+@pytest.mark.parametrize("exit_code", [0, ASKED])
+def test_workflow_that_is_cancelled_while_it_compiles_is_cancelled(
+    appliance: Appliance, exit_code: int
+) -> None:
+    """A compile that ends just then is no success of the run."""
+    appliance.submit()
+    appliance.turn()
+    waiting = appliance.submit(BOB)
+    appliance.turn()
+    assert appliance.read(waiting).stage is Stage.COMPILING
+    appliance.manager.do(BOB, Cancel(name=waiting.name))
+    appliance.end(waiting, exit_code)
+    assert appliance.read(waiting).result is Phase.CANCELLED
+
+
 def test_higher_priority_pauses_a_run_which_goes_on(appliance: Appliance) -> None:
     long = appliance.submit(priority=399)
     appliance.turn()
