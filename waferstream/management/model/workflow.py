@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -111,10 +111,19 @@ class Tenure(Record):
     until_s: float
 
 
+Systems = Annotated[int, Field(ge=1, le=MOST_SYSTEMS)]
+"""A number of systems."""
+
+Seconds = Annotated[float, Field(gt=0.0, le=1e12)]
+"""A time that something takes."""
+
+MOST_STEPS = 2**63 - 1
+
+
 class Prediction(Record):
     """How long the whole run takes on the emulated machine."""
 
-    seconds: Mapping[int, float]
+    seconds: Mapping[Systems, Seconds]
     """Emulated seconds by number of systems: start-up without compiling, steps, checkpoints."""
 
     error: float = 0.0
@@ -124,8 +133,8 @@ class Prediction(Record):
 class Progress(Record):
     """How far a run is."""
 
-    step: int = Field(ge=0)
-    total_steps: int = Field(ge=0)
+    step: int = Field(ge=0, le=MOST_STEPS)
+    total_steps: int = Field(ge=0, le=MOST_STEPS)
     loss: float | None = None
     samples_per_s: float = 0.0
     emulated_samples_per_s: float = 0.0

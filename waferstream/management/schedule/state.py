@@ -21,6 +21,10 @@ Assumed; published scaling of Andromeda from 1 to 16 systems is nearer to linear
 """
 
 
+_STEEPEST = 16.0
+"""Greatest exponent that two sizes of a prediction may tell; a run can report anything."""
+
+
 @dataclass(frozen=True, slots=True)
 class System:
     """A CS system that jobs may be given."""
@@ -67,6 +71,7 @@ class RunTime:
             if num_csx <= high:
                 break
             low, low_s = high, high_s
+        exponent = max(-_STEEPEST, min(_STEEPEST, exponent))
         return low_s * float((low / num_csx) ** exponent)
 
 

@@ -345,6 +345,22 @@ def test_run_tells_only_of_itself(appliance: Appliance) -> None:
     assert appliance.read(second).placement is None
 
 
+@pytest.mark.parametrize("seconds", [{1: 0.0, 2: 0.0}, {0: 1.0}, {1: -1.0, 2: 3.0}])
+def test_impossible_prediction_is_refused(seconds: dict[int, float]) -> None:
+    """The schedule divides by it, and would decide for nobody any more."""
+    with raises(ConfigError, "out-of-range"):
+        Prediction(seconds=seconds)
+
+
+def test_steep_prediction_leaves_the_schedule_to_others(appliance: Appliance) -> None:
+    steep = appliance.submit()
+    appliance.turn()
+    told = Prediction(seconds={2047: 1e12, 2048: 1e-12})
+    appliance.say(steep, event.Predicted(prediction=told))
+    appliance.submit(BOB, num_csx=1)
+    appliance.turn()
+
+
 def test_unknown_name_is_an_error(appliance: Appliance) -> None:
     with raises(ConfigError, "unknown-job"):
         appliance.manager.do(ANN, ReadWorkflow(name="wsjob-none"))
