@@ -133,7 +133,7 @@ def _job(
         name=workflow.name,
         user=workflow.user,
         submitted_s=workflow.submitted_s,
-        run_times={kind: run_time for kind in kinds if submission.system in (None, kind)},
+        run_times=dict.fromkeys([submission.system] if submission.system else kinds, run_time),
         num_csx=submission.num_csx,
         min_num_csx=submission.least_csx,
         session=submission.session,

@@ -361,6 +361,20 @@ def test_steep_prediction_leaves_the_schedule_to_others(appliance: Appliance) ->
     appliance.turn()
 
 
+def test_kind_that_the_appliance_has_no_more_holds_up_nobody(appliance: Appliance) -> None:
+    """Another inventory may come with the next start of the management."""
+    with appliance.store.change() as changes:
+        changes.put_inventory(QueueSpec(systems=2).inventory("CS-3"))
+    stays = appliance.submit(system="CS-3")
+    with appliance.store.change() as changes:
+        changes.put_inventory(QueueSpec(systems=2).inventory("CS-2"))
+    appliance.turn()
+    other = appliance.submit(BOB)
+    appliance.turn()
+    assert appliance.read(other).stage is Stage.RUNNING
+    assert appliance.read(stays).reason
+
+
 def test_unknown_name_is_an_error(appliance: Appliance) -> None:
     with raises(ConfigError, "unknown-job"):
         appliance.manager.do(ANN, ReadWorkflow(name="wsjob-none"))
