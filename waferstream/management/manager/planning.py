@@ -69,8 +69,9 @@ class Planning:
             return
         self._read_usage(changes, now_s)
         workflows = changes.workflows()
-        parts = parts_of(inventory, changes.sessions(), workflows)
-        jobs = jobs_of(workflows, inventory, self._pace, now_s, launches=launches)
+        sessions = changes.sessions()
+        parts = parts_of(inventory, sessions, workflows)
+        jobs = jobs_of(workflows, inventory, sessions, self._pace, now_s, launches=launches)
         forecast = self._errors.forecast()
         begin_s = time.perf_counter()
         decided = decide(now_s, parts, jobs, self._usage, self._rules, forecast)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import TypeVar
 
@@ -76,6 +77,7 @@ def _part(
 def jobs_of(
     workflows: Sequence[Workflow],
     inventory: Inventory,
+    sessions: Sequence[Session],
     pace: Pace,
     now_s: float,
     *,
@@ -86,17 +88,21 @@ def jobs_of(
     Args:
         workflows: Those that have not ended.
         inventory: All that there is.
+        sessions: What is set aside of it; workflows of a deleted one are in the default session.
         pace: How long they take.
         now_s: The time.
         launches: Whether they can be resized, paused and compiled beside others.
     """
     kinds = sorted({each.kind for each in inventory.systems})
+    names = {each.name for each in sessions}
     jobs, slots = [], 0
     for workflow in workflows:
         if not _wants_systems(workflow):
             continue
         breathes = launches and not workflow.submission.is_service
         job = _job(workflow, kinds, pace, now_s, breathes=breathes)
+        if job.session not in names:
+            job = replace(job, session=DEFAULT_SESSION)
         jobs.append(job)
         if launches and workflow.stage is Stage.COMPILING:
             jobs.append(_compile_of(job, f"compile-{slots}"))

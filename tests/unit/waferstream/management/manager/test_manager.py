@@ -21,6 +21,7 @@ from waferstream.management.model.operations import (
     Beat,
     Caller,
     Cancel,
+    DeleteSession,
     Explain,
     Label,
     ListWorkflows,
@@ -307,6 +308,20 @@ def test_sessions_set_systems_aside(appliance: Appliance) -> None:
     assert appliance.read(own).stage is Stage.RUNNING
     view = appliance.manager.do(BOB, ReadCluster())
     assert set(view.holders.values()) == {own.name}
+
+
+def test_workflows_of_a_deleted_session_are_in_the_default_one(appliance: Appliance) -> None:
+    """The running one keeps its group for itself, and those that wait start one day."""
+    appliance.manager.do(ROOT, PutSession(session=Session(name="team", systems=1, users=("ml",))))
+    runs = appliance.submit(num_csx=1, session="team")
+    appliance.turn()
+    waits = appliance.submit(num_csx=1, session="team", words=("serve", "m"))
+    appliance.manager.do(ROOT, DeleteSession(name="team"))
+    appliance.turn()
+    assert appliance.read(runs).stage is Stage.RUNNING
+    assert appliance.read(waits).stage is Stage.WAITING  # there is one group
+    appliance.end(runs)
+    assert appliance.read(waits).stage is Stage.RUNNING
 
 
 def test_others_may_read_but_not_lead(appliance: Appliance) -> None:
