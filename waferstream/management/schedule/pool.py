@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from waferstream.management.schedule.actions import Action, Pause, Resize, Start
 from waferstream.management.schedule.state import NEVER_S, Job, Session
@@ -38,14 +39,16 @@ class Pool:
     ) -> None:
         """Open the pool of a session; ``held`` has the systems of all jobs, whatever session."""
         self.now_s = now_s
-        self.running = running
         self._names = {system.name: system.kind for system in session.systems}
+        self.running = [
+            job if self._has(session, job) else replace(job, resize_s=inf) for job in running
+        ]
         self._held_elsewhere = {*held}.difference(*(job.holds for job in running))
         self._group_names = session.groups
         self.systems = Counter(self._names.values())
         self.free = Counter(kind for name, kind in self._names.items() if name not in held)
-        self.seats = [self._seat(job, self._kind_of(job), len(job.holds)) for job in running]
-        self.groups = len(session.groups) - len(self.seats)
+        self.seats = [self._seat(job, self._kind_of(job), len(job.holds)) for job in self.running]
+        self.groups = len({*session.groups}.difference(job.group for job in running))
 
     def kind_for(self, job: Job, size: int) -> str | None:
         """Return the kind with most free systems on which a job fits, or None."""
@@ -111,6 +114,13 @@ class Pool:
                 yield Start(seat.job.name, more, next(groups))
             elif more:
                 yield Resize(seat.job.name, had + more)
+
+    def _has(self, session: Session, job: Job) -> bool:
+        """Return whether a session has all that a job holds; a drained node is none of its nodes.
+
+        Another job stays as it is until it ends: what it would give back is not for others.
+        """
+        return job.group in session.groups and self._names.keys() >= {*job.holds}
 
     def _kept(self, job: Job, seat: Seat) -> tuple[str, ...]:
         """Return the systems that a running job keeps."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from waferstream.management.schedule import (
     Action,
     Inventory,
@@ -173,6 +175,23 @@ def test_a_system_that_another_session_still_uses_is_not_given_away() -> None:
     assert decided([holder, mine], on=Inventory((session, other))) == {
         "mine": Start("mine", ("s1",), "g1")
     }
+
+
+@pytest.mark.parametrize("systems", [(System("s1"),), ()])
+def test_a_drained_system_is_not_given_to_others(systems: tuple[System, ...]) -> None:
+    """Who holds one stays as it is until it ends, whoever waits."""
+    left = Inventory((Session("", systems, ("g0", "g1")),))
+    holder = replace(running(job("holder", csx=2, least=1), 0, 1), priority=399)
+    urgent = replace(job("urgent", run_s=60.0, csx=2), priority=0)
+    found = decided([replace(holder, resize_s=1.0), urgent], now_s=2 * HOUR_S, on=left)
+    assert isinstance(found.pop("urgent"), Wait)
+    assert not found
+
+
+def test_a_drained_group_leaves_the_others_free() -> None:
+    left = Inventory((Session("", (System("s0"), System("s1")), ("g1",)),))
+    found = decided([running(job("holder", csx=1), 0), job("mine", csx=1)], on=left)
+    assert found == {"mine": Start("mine", ("s1",), "g1")}
 
 
 def test_a_run_time_between_two_sizes_follows_a_power_law() -> None:
