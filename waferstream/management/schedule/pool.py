@@ -40,9 +40,7 @@ class Pool:
         """Open the pool of a session; ``held`` has the systems of all jobs, whatever session."""
         self.now_s = now_s
         self._names = {system.name: system.kind for system in session.systems}
-        self.running = [
-            job if self._has(session, job) else replace(job, resize_s=inf) for job in running
-        ]
+        self.running = _settled(running, {*self._names, *session.groups})
         self._held_elsewhere = {*held}.difference(*(job.holds for job in running))
         self._group_names = session.groups
         self.systems = Counter(self._names.values())
@@ -115,13 +113,6 @@ class Pool:
             elif more:
                 yield Resize(seat.job.name, had + more)
 
-    def _has(self, session: Session, job: Job) -> bool:
-        """Return whether a session has all that a job holds; a drained node is none of its nodes.
-
-        Another job stays as it is until it ends: what it would give back is not for others.
-        """
-        return job.group in session.groups and self._names.keys() >= {*job.holds}
-
     def _kept(self, job: Job, seat: Seat) -> tuple[str, ...]:
         """Return the systems that a running job keeps."""
         return job.holds[: seat.size] if seat.kind == self._kind_of(job) else ()
@@ -145,3 +136,17 @@ class Pool:
 
     def _seat(self, job: Job, kind: str, size: int) -> Seat:
         return Seat(job, kind, size, self.now_s + job.time_s(kind, size, self.now_s))
+
+
+def _settled(running: Sequence[Job], names: Set[str]) -> list[Job]:
+    """Return running jobs, those without breath that hold what they could not give to others.
+
+    That is a node which is not, or not any more, among the names of the session, as it is drained,
+    and one that another job has not left yet.
+    """
+    holders = Counter(name for job in running for name in (*job.holds, job.group))
+    own = {name for name in names if holders[name] == 1}
+    return [
+        job if own.issuperset((*job.holds, job.group)) else replace(job, resize_s=inf)
+        for job in running
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -192,6 +193,16 @@ def test_a_drained_group_leaves_the_others_free() -> None:
     left = Inventory((Session("", (System("s0"), System("s1")), ("g1",)),))
     found = decided([running(job("holder", csx=1), 0), job("mine", csx=1)], on=left)
     assert found == {"mine": Start("mine", ("s1",), "g1")}
+
+
+def test_a_job_whose_systems_another_one_has_yet_to_leave_is_not_paused() -> None:
+    two = inventory(systems=2, groups=1)
+    leaves = replace(running(job("leaves", csx=1), 0), resize_s=inf)
+    comes = replace(running(job("comes", csx=1), 0), priority=399, resize_s=1.0)
+    urgent = replace(job("urgent", csx=2, least=1), priority=0)
+    found = decided([leaves, comes, urgent], now_s=2 * HOUR_S, on=two)
+    assert isinstance(found.pop("urgent"), Wait)
+    assert not found
 
 
 def test_a_run_time_between_two_sizes_follows_a_power_law() -> None:
