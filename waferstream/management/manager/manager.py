@@ -191,6 +191,7 @@ class Manager:
             case ask.Cancel():
                 return self._cancel(changes, workflow, caller)
             case ask.Label():
+                _check_unfinished(workflow)
                 return self._note(changes, workflow, Labelled(labels=operation.labels))
             case ask.SetPriority():
                 check_priority(caller, operation.priority)

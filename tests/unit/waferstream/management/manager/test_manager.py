@@ -243,8 +243,9 @@ def test_cancelled_workflow_ends_after_its_process(appliance: Appliance) -> None
     assert appliance.read(running).result is None
     appliance.end(running, ASKED)
     assert appliance.read(running).result is Phase.CANCELLED
-    with raises(ConfigError, "job-has-ended"):
-        appliance.manager.do(ANN, Cancel(name=running.name))
+    for operation in (Cancel(name=running.name), Label(name=running.name, labels={"a": "1"})):
+        with raises(ConfigError, "job-has-ended"):
+            appliance.manager.do(ANN, operation)
 
 
 @pytest.mark.parametrize("exit_code", [0, ASKED])
