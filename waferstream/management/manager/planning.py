@@ -134,11 +134,12 @@ class Planning:
         Raises:
             ClusterJobScheduleError: It asks for more than there is; the error says what would fit.
             RequestRefused: The session is not the caller's.
-            ConfigError: There is no such session.
+            ConfigError: There is no such session, or ``min_num_csx`` is above ``num_csx``.
         """
         inventory = changes.inventory()
         if inventory is None or not submission.is_queued:
             return
+        _check_order(submission)
         check_session(changes.sessions(), submission.session, caller)
         part = next(
             part
@@ -182,6 +183,18 @@ class Planning:
         self._pace.learn(workflows)
 
 
+def _check_order(submission: Submission) -> None:
+    if submission.least_csx > submission.num_csx:
+        raise ConfigError(
+            "the least number of systems must not be above the number asked for",
+            code="min-above-num-csx",
+            where="min_num_csx",
+            value=submission.least_csx,
+            rule=f"at most num_csx, {submission.num_csx}",
+            remedy="raise num_csx, or lower min_num_csx",
+        )
+
+
 def check_session(sessions: Sequence[Session], name: str, caller: Caller) -> None:
     """Refuse a session that does not exist, or is not the caller's.
 
@@ -197,7 +210,8 @@ def check_session(sessions: Sequence[Session], name: str, caller: Caller) -> Non
             "the session must exist",
             code="unknown-session",
             value=name,
-            remedy=did_you_mean(name, [each.name for each in sessions]),
+            remedy=did_you_mean(name, [each.name for each in sessions])
+            or "waferstream ctl get sessions lists them",
         )
     is_own = not {caller.user, *caller.groups}.isdisjoint(session.users)
     if not is_own and caller.role != "administrator":

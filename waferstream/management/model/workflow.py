@@ -70,7 +70,7 @@ class Submission(Record):
     @property
     def least_csx(self) -> int:
         """The least number of systems that the workflow can start on."""
-        return min(self.min_num_csx or self.num_csx, self.num_csx)
+        return self.min_num_csx or self.num_csx
 
 
 class Stage(StrEnum):

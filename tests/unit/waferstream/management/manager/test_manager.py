@@ -285,8 +285,11 @@ def test_higher_priority_pauses_a_run_which_goes_on(appliance: Appliance) -> Non
 def test_what_never_fits_is_refused(appliance: Appliance) -> None:
     with raises(ClusterJobScheduleError, "more-systems-than-cluster"):
         appliance.submit(num_csx=3)
-    with raises(ConfigError, "unknown-session"):
+    with raises(ConfigError, "min-above-num-csx"):
+        appliance.submit(num_csx=1, min_num_csx=2)
+    with raises(ConfigError, "unknown-session") as refused:
         appliance.submit(session="team")
+    assert "get sessions" in (refused.value.remedy or "")
     with raises(ConfigError, "package-not-uploaded"):
         appliance.submit(package="0" * 64)
     with raises(ConfigError, "not-allowed"):
