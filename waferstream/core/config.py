@@ -172,7 +172,10 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML writer that quotes words which the loader would read as numbers."""
+    """A YAML writer without references, which quotes words that the loader reads as numbers."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
 
 
 # YAML 1.1 reads "1e-3" as a string; in a configuration it is always meant as a number.

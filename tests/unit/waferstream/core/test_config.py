@@ -249,6 +249,11 @@ def test_load_yaml_reads_what_dump_yaml_wrote(
     assert load_yaml(path) == data
 
 
+def test_dump_yaml_repeats_data_instead_of_referring_to_it() -> None:
+    shared = [1]
+    assert dump_yaml({"a": shared, "b": shared}) == "a:\n- 1\nb:\n- 1\n"
+
+
 @pytest.mark.parametrize("text", [*BROKEN.splitlines(), "[" * 90])
 def test_broken_yaml_is_a_config_error(tmp_path: Path, text: str) -> None:
     """For any contents of the file the error is a ConfigError that names the file."""
