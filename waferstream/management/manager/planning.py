@@ -100,7 +100,8 @@ class Planning:
         """Return why a workflow waits, and when it is expected to start."""
         wait = self._waits.get(workflow.name)
         if wait is None:
-            return Explanation(workflow=workflow.name, reason=workflow.reason, place=0)
+            ended = f"it has ended: {workflow.result}" if workflow.result else ""
+            return Explanation(workflow=workflow.name, reason=workflow.reason or ended, place=0)
         return self._explanation(wait)
 
     def explanations(self) -> list[Explanation]:

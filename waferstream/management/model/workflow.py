@@ -203,6 +203,12 @@ class Workflow(Record):
         held = self.placement.systems if self.placement else ()
         return len(held) or self.submission.num_csx
 
+    @property
+    def last_placement(self) -> Placement | None:
+        """What it holds, or has held last once it has ended."""
+        had = self.tenures[-1].placement if self.tenures and self.stage is Stage.ENDED else None
+        return self.placement or had
+
     def job(self, name: str) -> Job:
         """Return a job by name; KeyError if it is of another workflow."""
         return {job.name: job for job in self.jobs}[name]

@@ -73,7 +73,8 @@ def _get(given: argparse.Namespace) -> int:
     with management(given) as client:
         workflow = client.do(ReadWorkflow(name=given.name))
         if given.output == "table" and not given.json:
-            rows = job_rows([workflow], {}, time.time(), all_states=True)
+            pages = client.do(ReadVersion()).pages
+            rows = job_rows([workflow], {}, time.time(), all_states=True, dashboard=pages)
             return show(given, [row for row in rows if given.name in row.values()])
     found = _document(workflow, given.name)
     print(json.dumps(found, indent=2) if given.output != "yaml" else dump_yaml(found).rstrip())

@@ -93,7 +93,8 @@ def _duration(job: Job, now_s: float) -> str:
 
 
 def _systems(workflow: Workflow) -> str:
-    held = workflow.placement.systems if workflow.placement else ()
+    placement = workflow.last_placement
+    held = placement.systems if placement else ()
     return folded(held) or workflow.submission.machine or f"{workflow.num_csx} asked for"
 
 

@@ -114,6 +114,8 @@ def test_workflow_runs_from_submission_to_success(appliance: Appliance) -> None:
     ended = appliance.read(workflow)
     assert (ended.stage, ended.result, ended.placement) == (Stage.ENDED, Phase.SUCCEEDED, None)
     assert [job.phase for job in ended.jobs] == [Phase.SUCCEEDED]
+    assert (placed.last_placement, ended.last_placement) == (placed.placement, placed.placement)
+    assert "SUCCEEDED" in appliance.manager.do(ANN, Explain(name=ended.name)).reason
     assert ended.used_system_s == 2.0
     assert appliance.launcher.states() == {}
 
