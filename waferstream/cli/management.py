@@ -29,22 +29,49 @@ def management_parser() -> argparse.ArgumentParser:
     start.add_argument("--systems", type=int, default=4, help="CS systems (default: 4)")
     start.add_argument("--groups", type=int, default=1, help="MemoryX groups (default: 1)")
     start.add_argument(
-        "--kind", choices=("CS-2", "CS-3"), default="CS-2", help="of all systems (default: CS-2)"
+        "--kind",
+        choices=("CS-2", "CS-3"),
+        default="CS-2",
+        help="kind of all systems (default: CS-2)",
     )
-    start.add_argument("--inventory", type=Path, help="YAML of systems and groups, instead")
-    start.add_argument("--folder", type=Path, help="of all files (default: in the state folder)")
-    start.add_argument("--store", help="URL of PostgreSQL (default: a file in the folder)")
-    start.add_argument("--ray", help="Ray cluster that runs jobs, http://host:8265 (default: none)")
-    start.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
-    start.add_argument("--port", type=int, default=PORT, help=f"of gRPC; 0: any ({PORT})")
     start.add_argument(
-        "--http_port", type=int, default=HTTP_PORT, help=f"of the pages; 0: any ({HTTP_PORT})"
+        "--inventory",
+        type=Path,
+        help="YAML file of systems and groups, instead of the three flags above",
+    )
+    start.add_argument(
+        "--folder",
+        type=Path,
+        help="folder of packages, runs and the store (default: in the state folder)",
+    )
+    start.add_argument(
+        "--store", help="postgresql://USER@HOST/DATABASE (default: a file in the folder)"
+    )
+    start.add_argument("--ray", help="Ray cluster that runs jobs, http://host:8265 (default: none)")
+    start.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
+    )
+    start.add_argument(
+        "--port",
+        type=int,
+        default=PORT,
+        help=f"port of gRPC, which commands ask; 0: any free one (default: {PORT})",
+    )
+    start.add_argument(
+        "--http_port",
+        type=int,
+        default=HTTP_PORT,
+        help=f"port of the pages; 0: any free one (default: {HTTP_PORT})",
     )
     start.add_argument("--user_gib", type=float, help="disk of each user in GiB (default: any)")
     start.add_argument("--relays", type=Path, help="YAML of relays for mail and webhooks")
-    start.add_argument("--tls", type=Path, help="folder of waferstream certificates make")
     start.add_argument(
-        "--require_certificates", action="store_true", help="of clients, too, from that authority"
+        "--tls", type=Path, help="folder of certificates, made by waferstream certificates make"
+    )
+    start.add_argument(
+        "--require_certificates",
+        action="store_true",
+        help="ask clients for a certificate of the same authority, too",
     )
     return parser
 

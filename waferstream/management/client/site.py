@@ -7,10 +7,11 @@ servers and certificates, contexts, and the context that is used.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from waferstream.core.config import Config, load_yaml, validate
 from waferstream.core.errors import ConfigError
@@ -27,7 +28,7 @@ CONFIGURATION = "CSCONFIG_PATH"
 class Address(Config):
     """A management, and how one shows who one is."""
 
-    address: str = Field(pattern=r"^[^\s/]+:\d{1,5}$")
+    address: str
     """``host:port`` of gRPC."""
 
     token: str = ""
@@ -35,6 +36,19 @@ class Address(Config):
     """Of the authority that has signed that of the management; None on loopback."""
 
     checks_version: bool = True
+
+    @field_validator("address")
+    @classmethod
+    def _check(cls, address: str) -> str:
+        if re.fullmatch(r"[^\s/]+:\d{1,5}", address) is None:
+            raise ConfigError(
+                "the address of a management must be HOST:PORT",
+                code="not-allowed",
+                where="--mgmt_address",
+                value=address,
+                remedy="name it as waferstream management start prints it, without http://",
+            )
+        return address
 
 
 class _Named(Config):

@@ -159,6 +159,6 @@ class Doors:
                 code="management-port-in-use",
                 where=f"{host}:{port}",
                 value=error,
-                remedy="port 0 takes a free one",
+                remedy="--http_port 0 takes a free one",
             ) from error
         return listener

@@ -86,7 +86,7 @@ class GrpcDoor:
                 code="management-port-in-use",
                 where=place,
                 value=error,
-                remedy="port 0 takes a free one",
+                remedy="--port 0 takes a free one",
             ) from error
 
     async def _do(self, encoded: bytes, context: grpc.aio.ServicerContext) -> Any:

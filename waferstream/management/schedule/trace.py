@@ -156,5 +156,6 @@ def _error(path: Path, value: object, code: str, rule: str) -> DataError:
         where=str(path),
         value=value,
         rule=rule,
-        remedy="name a trace of the Parallel Workloads Archive, or a CSV with its columns",
+        remedy="name an SWF of the Parallel Workloads Archive, or a CSV with timestamp, duration, "
+        "num_gpus and cluster",
     )

@@ -91,7 +91,12 @@ COMMANDS = (
         _what_if,
         (
             argument("--inventory", type=Path, help="YAML (default: that of the management)"),
-            argument("--trace", type=Path, required=True, help="jobs: .swf or .csv, also packed"),
+            argument(
+                "--trace",
+                type=Path,
+                required=True,
+                help="jobs: .swf, or .csv with timestamp, duration, num_gpus, cluster; also packed",
+            ),
             argument("--jobs", type=int, default=_MOST_JOBS, help="the first so many (10000)"),
             argument("--load", type=float, help="compress arrivals to this load (default: as is)"),
             argument("--fixed_sizes", action="store_true", help="let no job breathe"),

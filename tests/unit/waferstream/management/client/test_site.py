@@ -91,3 +91,10 @@ def test_malformed_site_is_refused(site: Path, text: str, code: str) -> None:
     site.write_text(text)
     with raises(ConfigError, code):
         address_of(None)
+
+
+@pytest.mark.parametrize("text", ["site", "http://site:9080", "site:port", "a b:1"])
+def test_address_that_is_none_is_refused(text: str) -> None:
+    with raises(ConfigError, "not-allowed") as caught:
+        address_of(text)
+    assert "HOST:PORT" in caught.value.what
