@@ -99,8 +99,9 @@ def _systems(workflow: Workflow) -> str:
 
 
 def folded(names: Sequence[str]) -> str:
-    """Return names with their numbers in ranges, such as ``system-[0-3,8]``, as Slurm does."""
+    """Return names in order, with numbers in ranges: ``system-[0-3,8]``, as Slurm does."""
     parts = [(each.rstrip("0123456789"), each) for each in names]
+    parts.sort(key=lambda part: (part[0], len(part[1]), part[1]))
     texts = []
     for stem, found in groupby(parts, key=lambda part: part[0]):
         numbers = [name.removeprefix(stem) for _, name in found]

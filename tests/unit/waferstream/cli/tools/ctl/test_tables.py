@@ -19,8 +19,8 @@ def test_duration_has_two_units(seconds: float, text: str) -> None:
 
 
 def test_names_are_folded_into_ranges() -> None:
-    names = [f"system-{index}" for index in (0, 1, 2, 8)]
-    assert folded(names) == "system-[0-2,8]"
+    names = [f"system-{index}" for index in (8, 0, 10, 2, 1)]
+    assert folded(names) == "system-[0-2,8,10]"
     assert folded(["system-3"]) == "system-3"
     assert folded(["a1", "b1", "b2"]) == "a1,b[1-2]"
     assert folded(["left", "right"]) == "left,right"
