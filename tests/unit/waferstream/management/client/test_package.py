@@ -87,6 +87,7 @@ def _link() -> bytes:
         (_zip(**{"/etc/passwd": "x"}), "path-escapes"),
         (_link(), "path-escapes"),
     ],
+    ids=["no zip", "above", "absolute", "link"],  # else the time is in them
 )
 def test_broken_and_hostile_packages_are_refused(tmp_path: Path, content: bytes, code: str) -> None:
     path = tmp_path / "p.zip"
