@@ -107,6 +107,11 @@ class EmbeddedClient:
             remedy="look into the model_dir of the run",
         )
 
+    def beat(self, workflow: str) -> None:
+        """Say that this process of a workflow lives; from any thread."""
+        with self._store.change() as changes:
+            changes.beat(workflow, "client", time.time())
+
     def turn(self) -> None:
         """Let the manager take its turn if anything has happened, or else once in a while."""
         newest, now_s = self._store.newest_event(), time.monotonic()

@@ -7,7 +7,8 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from waferstream.host.slurm import Surrogate, start_surrogate
 from waferstream.host.standard_streams import LINE_FORMAT, LogFile
 from waferstream.host.user_state import STATE_FOLDER, make_private, open_private, state_folder
 from waferstream.management.client.client import Client, EmbeddedClient
+from waferstream.management.client.following import BEAT_S, repeating
 from waferstream.management.client.launched import launched_client
 from waferstream.management.manager.embedded import this_process
 from waferstream.management.model import event
@@ -70,6 +72,7 @@ class JobClient:
         self._execute: str | None = None  # the job whose cluster runs
         self._logs: dict[str, LogFile] = {}
         self._surrogates: dict[str, Surrogate] = {}
+        self._beats = ExitStack()  # while the execute job waits and runs
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
@@ -78,7 +81,7 @@ class JobClient:
         self._move(name, Phase.SCHEDULED)
         self._move(name, Phase.RUNNING)
         try:
-            with self._watched(name):
+            with self._watched(name), self._beating():
                 yield
         except BaseException as error:
             self._end(name, error)
@@ -94,6 +97,7 @@ class JobClient:
         """
         name = self._execute = self._create("execute")
         atexit.register(self._end_with_process)
+        self._beats.enter_context(self._beating())
         try:
             with self._watched(name):
                 if launched_workflow() is None:
@@ -121,10 +125,17 @@ class JobClient:
     def end_execute(self, error: BaseException | None) -> None:
         """End the execute job, with success if there is no error. Idempotent."""
         atexit.unregister(self._end_with_process)
+        self._beats.close()
         self._end(self._execute, error)
         if self._execute is not None and launched_workflow() is None:
             self._note(event.Released())
         self._execute = None
+
+    def _beating(self) -> AbstractContextManager[None]:
+        """Beat while the block runs, so that other hosts do not take this process for dead."""
+        if not isinstance(self._client, EmbeddedClient):
+            return nullcontext()
+        return repeating(BEAT_S, partial(self._client.beat, self.newest.workflow))
 
     def _end_with_process(self) -> None:
         self.end_execute(getattr(sys, "last_value", None))  # of an error that nobody caught

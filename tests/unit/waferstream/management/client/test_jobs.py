@@ -21,12 +21,14 @@ from waferstream.core.errors import (
     WaferStreamError,
 )
 from waferstream.management.client import jobs as jobs_module
-from waferstream.management.client.client import EmbeddedClient
+from waferstream.management.client.client import STORE, EmbeddedClient
 from waferstream.management.client.jobs import JobClient
 from waferstream.management.model.inventory import QueueSpec
 from waferstream.management.model.job import PRIORITIES, Job, Phase, new_workflow_name
 from waferstream.management.model.operations import Cancel, ListWorkflows, SetPriority
 from waferstream.management.model.workflow import Submission, Workflow
+from waferstream.management.store.opening import open_store
+from waferstream.management.store.store import Store
 
 ONE = QueueSpec(systems=2)
 
@@ -196,6 +198,27 @@ def test_evaluation_of_a_run_is_not_queued_again(asked: EmbeddedClient) -> None:
     own = next(each for each in workflows(asked) if each.name == name)
     executions = [job for job in own.jobs if job.kind == "execute"]
     assert "QUEUED" not in phases(executions[0])[2:]
+
+
+def test_process_beats_while_it_runs(
+    tmp_path: Path, asked: EmbeddedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other hosts, which do not see it, take a silent process for dead."""
+    monkeypatch.setattr(jobs_module, "BEAT_S", 0.01)
+    jobs = program()
+    jobs.start_execute()
+    (workflow,) = workflows(asked)
+    store = open_store(tmp_path / STORE)
+    first = beat_of(store, workflow.name)
+    while beat_of(store, workflow.name) == first:
+        pass
+    jobs.end_execute(None)
+    store.close()
+
+
+def beat_of(store: Store, workflow: str) -> float:
+    with store.reading() as views:
+        return views.beats("client")[workflow]
 
 
 def test_job_of_a_dead_process_is_ended(tmp_path: Path, asked: EmbeddedClient) -> None:
