@@ -35,10 +35,9 @@ from waferstream.management.manager.administration import TOKEN_PREFIX
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import Launches
 from waferstream.management.manager.manager import Manager
-from waferstream.management.model.event import Ended, Event, Progressed
+from waferstream.management.model.event import Event, Progressed
 from waferstream.management.model.inventory import QueueSpec
-from waferstream.management.model.job import Phase
-from waferstream.management.model.operations import Caller, NoteFact, Submit
+from waferstream.management.model.operations import Caller, Cancel, NoteFact, Submit
 from waferstream.management.model.workflow import Progress, Submission
 from waferstream.management.store.opening import open_store
 from waferstream.reports.benchmark import new_file, new_result, positive
@@ -47,6 +46,7 @@ _HOME = Path(__file__).parents[1]
 _WORKFLOWS = 20
 _LINE = b"| Train Device=CSX, Step=50, Loss=7.67126, Rate=31.97 samples/sec\n"
 _START_S, _END_S = 60.0, 60.0
+_ANN = Caller(user="ann")
 _SAMPLE_S = 1.0
 
 
@@ -151,13 +151,12 @@ def _serve(folder: Path, events: int, rate: int) -> None:
     folders = Folders(folder)
     manager = Manager(store, Launches(ProcessLauncher(folder / "launches"), folders))
     token = new_secret(TOKEN_PREFIX)
-    ann = Caller(user="ann")
     with store.change() as changes:
         changes.put_inventory(QueueSpec(systems=192, memoryx_groups=16).inventory())
-        changes.put_user(ann)
-        changes.add_token(digest_of(token), ann.user, time.time())
+        changes.put_user(_ANN)
+        changes.add_token(digest_of(token), _ANN.user, time.time())
     submission = Submission(words=("fit", "params.yaml"), num_csx=4)
-    names = [manager.do(ann, Submit(submission=submission)).name for _ in range(_WORKFLOWS)]
+    names = [manager.do(_ANN, Submit(submission=submission)).name for _ in range(_WORKFLOWS)]
     logs = {name: folders.log(name) for name in names}
     for path in logs.values():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,10 +184,10 @@ def _report(manager: Manager, logs: Mapping[str, IO[bytes]], events: int, rate: 
         progress = Progress(step=number, total_steps=events, loss=1.0)
         _note(manager, name, Progressed(progress=progress))
     for name in logs:
-        _note(manager, name, Ended(result=Phase.SUCCEEDED))
+        manager.do(_ANN, Cancel(name=name))
 
 
-def _note(manager: Manager, name: str, fact: Progressed | Ended) -> None:
+def _note(manager: Manager, name: str, fact: Progressed) -> None:
     run = Caller(user=name, role="run", workflow=name)
     manager.do(run, NoteFact(name=name, fact=fact))
 
