@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from waferstream.core.errors import ConfigError
+from waferstream.core.errors import ClusterJobInitError, ConfigError
 from waferstream.host.user_state import STATE_FOLDER
 from waferstream.management.launch.launcher import ASKED, KILLED, Ended, Launch, Launcher
 from waferstream.management.manager.commands import command_of
@@ -50,6 +50,7 @@ class Launches:
     def __init__(self, launcher: Launcher, folders: Folders) -> None:
         self._launcher = launcher
         self._asked: set[str] = set()
+        self._refused: dict[str, Ended] = {}
         self.folders = folders
 
     def check(self, submission: Submission) -> None:
@@ -64,7 +65,7 @@ class Launches:
 
     def note_ends(self, changes: Changes, now_s: float) -> None:
         """Note what follows from processes that have ended."""
-        states = self._launcher.states()
+        states = {**self._launcher.states(), **self._refused}
         for workflow in _with_process(changes.workflows()):
             state = states.get(launch_id(workflow))
             if isinstance(state, Ended):
@@ -72,21 +73,40 @@ class Launches:
                 changes.note(workflow.name, fact, now_s)
 
     def follow(self, store: Store) -> None:
-        """Start processes that are to run, ask those to end that are not, and forget ended ones."""
+        """Start processes that are to run, ask those to end that are not, and forget ended ones.
+
+        Raises:
+            OSError: A process could not be started; all others were.
+            ClusterJobInitError: The same.
+        """
         with store.reading() as changes:
             workflows = changes.workflows()
         wanted = {launch_id(each): each for each in _with_process(workflows)}
         leaving = [each for each in workflows if each.stage is Stage.ENDING]
-        states = self._launcher.states()
+        self._refused = {name: end for name, end in self._refused.items() if name in wanted}
+        states = {**self._launcher.states(), **self._refused}
+        errors: list[OSError | ClusterJobInitError] = []
         for name, workflow in wanted.items():
             if name not in states and not any(_share(workflow, each) for each in leaving):
-                self._launcher.start(self._launch(workflow))
+                try:
+                    self._start(name, workflow)
+                except (OSError, ClusterJobInitError) as error:
+                    errors.append(error)
             if workflow.stage is Stage.ENDING and name not in self._asked:
                 self._asked.add(name)
                 self._launcher.ask_to_end(name)
         for name, state in states.items():
             if name not in wanted:
                 self._drop(name, state)
+        if errors:
+            raise errors[0]
+
+    def _start(self, name: str, workflow: Workflow) -> None:
+        """Start the process of a workflow; one that never can has ended with the reason."""
+        try:
+            self._launcher.start(self._launch(workflow))
+        except ConfigError as error:
+            self._refused[name] = Ended(1, str(error).splitlines()[0])
 
     def _drop(self, name: str, state: object) -> None:
         """Forget a launch that no workflow needs; kill it if it still runs."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import zipfile
+import zlib
 from hashlib import file_digest
 from pathlib import Path, PurePosixPath
 
 from waferstream.core.errors import ConfigError
 from waferstream.host.user_state import make_private
 from waferstream.management.model.packages import MOST_BYTES, MOST_FILES, MOST_PACKED_BYTES
+
+_FAULTS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError)
+"""Errors of a damaged or encrypted zip file, or one whose names do not go together."""
+
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 _DIGEST_LETTERS = set("0123456789abcdef")
 
@@ -86,13 +93,15 @@ def check_package(path: Path) -> None:
 
 
 def unpack(package: Path, folder: Path) -> None:
-    """Unpack a package into a folder; ConfigError where its bytes are damaged."""
+    """Unpack a package into a folder; ConfigError where that is the fault of its author."""
     check_package(package)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(package) as archive:
             archive.extractall(folder)
-    except zipfile.BadZipFile as error:
+    except _FAULTS as error:
+        if isinstance(error, OSError) and error.errno in _OF_DISK:
+            raise
         raise ConfigError(
             "the package must be a whole zip file", code="package-broken", value=error
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -394,6 +395,23 @@ def test_kind_that_the_appliance_has_no_more_holds_up_nobody(appliance: Applianc
     appliance.turn()
     assert appliance.read(other).stage is Stage.RUNNING
     assert appliance.read(stays).reason
+
+
+def test_package_that_cannot_be_unpacked_holds_up_nobody(appliance: Appliance) -> None:
+    uploaded = appliance.manager.upload_path()
+    with zipfile.ZipFile(uploaded, "w") as archive:
+        archive.writestr("a", "a file")
+        archive.writestr("a/b", "and a folder")
+    digest = appliance.manager.keep_package(BOB, uploaded)
+    broken = appliance.submit(BOB, num_csx=1, priority=199, package=digest)
+    appliance.turn()
+    whole = appliance.submit()
+    appliance.turn()
+    ended = appliance.read(broken)
+    assert (ended.result, ended.reason) == (
+        Phase.FAILED, "the package must be a whole zip file [package-broken]",
+    )  # fmt: skip
+    assert f"{whole.name}-1" in appliance.launcher.launched
 
 
 def test_unknown_name_is_an_error(appliance: Appliance) -> None:
