@@ -59,6 +59,13 @@ class Launches:
             raise ConfigError(
                 "a workflow must name a command", code="missing-key", where="submission.words"
             )
+        if submission.process is not None or not submission.is_queued:
+            raise ConfigError(
+                "a workflow of this management must wait in its queue, and have no process yet",
+                code="not-allowed",
+                where="submission.process, submission.is_queued",
+                remedy="leave both out",
+            )
         command_of(submission, submission.num_csx, Path())
         if submission.package:
             self.folders.packages.path(submission.package)

@@ -212,11 +212,11 @@ class Manager:
             return earlier
         submission = operation.submission
         check_priority(caller, submission.priority)
-        self._planning.check_fits(changes, submission, caller)
         if self._launches is not None:
             self._launches.check(submission)
             own = changes.workflows(unfinished=False, user=caller.user)
             self._launches.folders.check_quota(caller.user, [each.name for each in own])
+        self._planning.check_fits(changes, submission, caller)
         fact = Submitted(user=caller.user, groups=caller.groups, submission=submission)
         workflow = changes.note(operation.name, fact, self._clock())
         if not workflow.is_embedded:

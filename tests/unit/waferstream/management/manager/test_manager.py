@@ -36,6 +36,7 @@ from waferstream.management.model.operations import (
 )
 from waferstream.management.model.workflow import (
     Prediction,
+    Process,
     Progress,
     Stage,
     Submission,
@@ -299,6 +300,17 @@ def test_what_never_fits_is_refused(appliance: Appliance) -> None:
         appliance.submit(words=("--params", "p.yaml", "--model_dir=/etc"))
     with raises(RequestRefused, "priority-forbidden"):
         appliance.submit(priority=50)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"is_queued": False}, {"process": Process(host="h", pid=1, started_ticks=1)}]
+)
+def test_submitted_workflow_passes_by_no_queue(
+    appliance: Appliance, fields: dict[str, object]
+) -> None:
+    """It would get the systems of any session, or stay for ever, as nobody runs it."""
+    with raises(ConfigError, "not-allowed"):
+        appliance.submit(**fields)
 
 
 def test_sessions_set_systems_aside(appliance: Appliance) -> None:
