@@ -50,6 +50,9 @@ CLIENT_LEASE_S = 60.0
 The time in which the management itself was away does not count.
 """
 
+_PAUSE_S = 30.0
+"""A longer time between two turns says that the host slept, or that its clock was set."""
+
 
 class Manager:
     """The management without its doors; any thread may call it, one at a time.
@@ -66,7 +69,7 @@ class Manager:
         self._store = store
         self._launches = launches
         self._clock = clock
-        self._since_s = clock()
+        self._since_s = self._turned_s = clock()
         self._planning = Planning()
         self.pages = ""
         """Where the pages of the management are; empty where it has none."""
@@ -122,6 +125,9 @@ class Manager:
             ConfigError: ``store-is-led``: another management has taken over.
         """
         now_s = self._clock()
+        if not 0.0 <= now_s - self._turned_s <= _PAUSE_S:
+            self._since_s = now_s
+        self._turned_s = now_s
         with self._store.change() as changes:
             if self._launches is None:
                 self._end_dead(changes, now_s)

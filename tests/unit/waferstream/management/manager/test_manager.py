@@ -451,10 +451,23 @@ def test_workflow_of_a_vanished_client_is_cancelled(appliance: Appliance) -> Non
     appliance.start()
     appliance.turn(10.0)
     assert appliance.read(workflow).aim is None
-    appliance.turn(100.0)
+    for _ in range(10):
+        appliance.turn(10.0)
     assert appliance.read(workflow).aim == "cancel"
     appliance.end(workflow, ASKED)
     assert appliance.read(workflow).reason == "its client has vanished"
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_clock_that_is_set_ends_no_workflow(appliance: Appliance, jump_s: float) -> None:
+    """The clients of before cannot know; whoever is there beats soon."""
+    workflow = appliance.submit(is_detached=False)
+    appliance.turn()
+    appliance.turn(jump_s)
+    for _ in range(12):
+        appliance.turn(10.0)
+        appliance.manager.do(ANN, Beat(name=workflow.name))
+    assert appliance.read(workflow).stage is Stage.RUNNING
 
 
 def test_user_whose_files_fill_the_disk_is_refused(tmp_path: Path) -> None:
