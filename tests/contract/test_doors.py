@@ -26,7 +26,7 @@ from waferstream.management.client.remote import RemoteClient
 from waferstream.management.door import service
 from waferstream.management.door.doors import Doors, DoorSettings
 from waferstream.management.model import operations as ask
-from waferstream.management.model.event import Ended, Event, Waits
+from waferstream.management.model.event import Ended, Event, Submitted, Waits
 from waferstream.management.model.job import Phase
 from waferstream.management.model.operations import Caller, Operation
 from waferstream.management.model.workflow import Submission
@@ -208,6 +208,19 @@ def test_follower_gets_events_and_log_until_the_end(ann: AnyClient, handlers: Fa
         "submitted", "waits", "ended",
     ]  # fmt: skip
     assert b"".join(part for part in rest if isinstance(part, bytes)) == b"two\n"
+
+
+def test_follower_of_all_sees_nothing_private_of_others(
+    ann: AnyClient, handlers: FakeHandlers
+) -> None:
+    handlers.submit()
+    parts = ann.follow("")
+    next(parts)
+    name = handlers.submit("bob")
+    facts = (part.fact for part in parts if isinstance(part, Event) and part.workflow == name)
+    fact = next(facts)
+    assert isinstance(fact, Submitted)
+    assert (fact.user, fact.submission.words) == ("bob", ())
 
 
 def test_follower_goes_on_after_an_event(ann: AnyClient, handlers: FakeHandlers) -> None:

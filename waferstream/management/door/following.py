@@ -13,6 +13,7 @@ from waferstream.host.files import open_regular
 from waferstream.management.door.calls import Calls
 from waferstream.management.door.feed import Feed
 from waferstream.management.door.handlers import Handlers
+from waferstream.management.manager.access import shown_event
 from waferstream.management.model.event import Ended, Event
 from waferstream.management.model.operations import Caller, ReadEvents, ReadWorkflow
 from waferstream.management.model.workflow import Stage
@@ -103,7 +104,7 @@ class Follower:
             self._after = events[-1].number
             is_end = any(isinstance(event.fact, Ended) for event in events)
             self._is_ended = self._is_ended or (bool(self._name) and is_end)
-        return events
+        return [shown_event(self._caller, each) for each in events]
 
     async def _new_log(self) -> bytes | None:
         """Return the next part of the log, if there is more."""

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from waferstream.core.errors import RequestRefused
-from waferstream.management.model.event import Fact, JobCreated, JobMoved, Predicted, Progressed
+from waferstream.management.model.event import (
+    Event,
+    Fact,
+    JobCreated,
+    JobMoved,
+    Predicted,
+    Progressed,
+    Submitted,
+)
 from waferstream.management.model.job import PRIORITIES
 from waferstream.management.model.operations import Caller, Operation
-from waferstream.management.model.workflow import Workflow
+from waferstream.management.model.workflow import Submission, Workflow
 
 
 def check_role(caller: Caller, operation: Operation[Any]) -> None:
@@ -24,15 +32,45 @@ def check_role(caller: Caller, operation: Operation[Any]) -> None:
         )
 
 
+def owns(caller: Caller, name: str, owner: Workflow | Submitted) -> bool:
+    """Return whether a workflow is the caller's, or one of the caller's group.
+
+    Args:
+        caller: Who asks.
+        name: The workflow.
+        owner: What names its user: the workflow, or its first event.
+    """
+    if caller.role == "run":
+        return caller.workflow == name
+    is_shared = not set(caller.groups).isdisjoint(owner.groups)
+    return caller.user == owner.user or is_shared or caller.role == "administrator"
+
+
+def shown(caller: Caller, workflow: Workflow) -> Workflow:
+    """Return a workflow as a caller may see it: of another user's, not what is private."""
+    if owns(caller, workflow.name, workflow):
+        return workflow
+    return workflow.model_copy(update={"submission": _public(workflow.submission)})
+
+
+def shown_event(caller: Caller, event: Event) -> Event:
+    """Return an event as a caller may see it."""
+    fact = event.fact
+    if not isinstance(fact, Submitted) or owns(caller, event.workflow, fact):
+        return event
+    public = fact.model_copy(update={"submission": _public(fact.submission)})
+    return event.model_copy(update={"fact": public})
+
+
+def _public(submission: Submission) -> Submission:
+    """Return a submission without its command, its code, and the addresses of its notices."""
+    private = {"words": (), "package": "", "requirements": (), "notifications": ()}
+    return submission.model_copy(update=private)
+
+
 def check_owner(caller: Caller, workflow: Workflow) -> None:
     """Raise RequestRefused unless a workflow is the caller's, or one of the caller's group."""
-    if caller.role == "run":
-        is_allowed = caller.workflow == workflow.name
-    else:
-        is_shared = not set(caller.groups).isdisjoint(workflow.groups)
-        is_own = caller.user == workflow.user
-        is_allowed = is_own or is_shared or caller.role == "administrator"
-    if not is_allowed:
+    if not owns(caller, workflow.name, workflow):
         raise RequestRefused(
             "a workflow must be one's own, or of a group that one belongs to",
             code="not-your-workflow",

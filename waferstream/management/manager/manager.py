@@ -15,6 +15,8 @@ from waferstream.management.manager.access import (
     check_priority,
     check_role,
     check_told,
+    shown,
+    shown_event,
 )
 from waferstream.management.manager.administration import administer
 from waferstream.management.manager.embedded import is_dead
@@ -155,16 +157,17 @@ class Manager:
                     labels=operation.labels,
                     limit=operation.limit,
                 )
-                return [self._planning.current(each) for each in workflows]
+                return [shown(caller, self._planning.current(each)) for each in workflows]
             case ask.ReadWorkflow():
-                return self._planning.current(found(changes, operation.name))
+                return shown(caller, self._planning.current(found(changes, operation.name)))
             case ask.Explain():
                 return self._planning.explain(found(changes, operation.name))
             case ask.ListExplanations():
                 return self._planning.explanations()
             case ask.ReadEvents():
                 name = found(changes, operation.name).name if operation.name else ""
-                return changes.events(name, operation.after, operation.limit)
+                events = changes.events(name, operation.after, operation.limit)
+                return [shown_event(caller, each) for each in events]
             case ask.ReadCluster():
                 return self._planning.view(changes)
             case ask.NoteTelemetry():

@@ -362,6 +362,17 @@ def test_others_may_read_but_not_lead(appliance: Appliance) -> None:
         appliance.manager.do(other, NoteFact(name=workflow.name, fact=fact))
 
 
+def test_private_parts_of_a_workflow_are_for_its_owners(appliance: Appliance) -> None:
+    """Webhooks are secrets, and who has the digest of a package could have its files unpacked."""
+    secret = {"slack": ["https://hooks.slack.com/services/SECRET"]}
+    words = ("--params", "p.yaml", "--note", "SECRET")
+    workflow = appliance.submit(words=words, notifications=[secret])
+    for caller, is_told in ((ANN, True), (ROOT, True), (BOB, False)):
+        for operation in (ListWorkflows(), ReadWorkflow(name=workflow.name), ReadEvents()):
+            told = appliance.manager.do(caller, operation)
+            assert ("SECRET" in str(told)) is is_told
+
+
 def test_run_tells_only_of_itself(appliance: Appliance) -> None:
     """Its token gives it neither systems nor a priority nor an end."""
     first = appliance.submit()
