@@ -92,7 +92,7 @@ def tell(given: argparse.Namespace, text: str, **row: Any) -> int:
     """Print a line about what was done or found, or its row as JSON; return 0."""
     if given.json:
         return print_rows([row])
-    print(text)
+    print("\n".join(map(_printable, text.splitlines())))
     return 0
 
 
@@ -124,9 +124,18 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        return _printable(", ".join(map(str, value)))
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """Return a text without what a terminal would obey, such as in a label of another user."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def field_rows(config: type[Config]) -> list[dict[str, Any]]:

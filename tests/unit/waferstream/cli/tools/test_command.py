@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 from waferstream.cli.main import main
-from waferstream.cli.tools.command import TOOLS, table
+from waferstream.cli.tools.command import TOOLS, table, tell
 
 
 @pytest.mark.parametrize("group", TOOLS)
@@ -27,3 +29,12 @@ def test_table_aligns_its_columns() -> None:
     lines = table([{"a": 1, "name": "x"}, {"a": 12345, "name": [1, 2]}]).splitlines()
     assert lines == ["a       name", "1       x", "12,345  1, 2"]
     assert table([]) == "(none)"
+
+
+def test_text_of_others_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture[str]) -> None:
+    """A label may clear the screen, write a title, or turn the line around."""
+    hostile = "\x1b[2J\x1b]0;title\x07\n\u202eä"
+    (_, line) = table([{"labels": hostile}]).splitlines()
+    assert line == r"\x1b[2J\x1b]0;title\x07\n\u202eä"
+    tell(argparse.Namespace(json=False), f"reason: {hostile}")
+    assert capsys.readouterr().out == "reason: \\x1b[2J\\x1b]0;title\\x07\n\\u202eä\n"
