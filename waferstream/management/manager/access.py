@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from waferstream.core.errors import RequestRefused
+from waferstream.core.errors import ConfigError, RequestRefused
 from waferstream.management.model.event import (
     Event,
     Fact,
@@ -17,6 +17,9 @@ from waferstream.management.model.event import (
 from waferstream.management.model.job import PRIORITIES
 from waferstream.management.model.operations import Caller, Operation
 from waferstream.management.model.workflow import Submission, Workflow
+
+MOST_SUBMISSION_BYTES = 64 * 1024
+"""The most that a workflow may ask for, as JSON: every list and every event carries it on."""
 
 
 def check_role(caller: Caller, operation: Operation[Any]) -> None:
@@ -103,4 +106,17 @@ def check_told(workflow: Workflow, fact: Fact) -> None:
             where=workflow.name,
             value=fact.kind,
             rule="the management places, asks and ends",
+        )
+
+
+def check_size(submission: Submission) -> None:
+    """Raise ConfigError for what would make the lists of all users long: command and labels."""
+    size_bytes = len(submission.model_dump_json())
+    if size_bytes > MOST_SUBMISSION_BYTES:
+        raise ConfigError(
+            "command, labels and packages of a workflow must be short",
+            code="submission-too-large",
+            value=f"{size_bytes:,} bytes",
+            rule=f"at most {MOST_SUBMISSION_BYTES:,} bytes",
+            remedy="write it to a file of the working directory, which travels",
         )

@@ -14,6 +14,7 @@ from waferstream.management.manager.access import (
     check_owner,
     check_priority,
     check_role,
+    check_size,
     check_told,
     shown,
     shown_event,
@@ -201,7 +202,9 @@ class Manager:
                 return self._cancel(changes, workflow, caller)
             case ask.Label():
                 _check_unfinished(workflow)
-                return self._note(changes, workflow, Labelled(labels=operation.labels))
+                labelled = self._note(changes, workflow, Labelled(labels=operation.labels))
+                check_size(labelled.submission)
+                return labelled
             case ask.SetPriority():
                 check_priority(caller, operation.priority)
                 _check_unfinished(workflow)
@@ -220,6 +223,7 @@ class Manager:
             check_owner(caller, earlier)
             return earlier
         submission = operation.submission
+        check_size(submission)
         check_priority(caller, submission.priority)
         if self._launches is not None:
             self._launches.check(submission)

@@ -310,7 +310,7 @@ def test_submitted_workflow_passes_by_no_queue(
 ) -> None:
     """It would get the systems of any session, or stay for ever, as nobody runs it."""
     with raises(ConfigError, "not-allowed"):
-        appliance.submit(**fields)
+        appliance.submit(ANN, 2, **fields)
 
 
 def test_sessions_set_systems_aside(appliance: Appliance) -> None:
@@ -368,9 +368,23 @@ def test_private_parts_of_a_workflow_are_for_its_owners(appliance: Appliance) ->
     words = ("--params", "p.yaml", "--note", "SECRET")
     workflow = appliance.submit(words=words, notifications=[secret])
     for caller, is_told in ((ANN, True), (ROOT, True), (BOB, False)):
-        for operation in (ListWorkflows(), ReadWorkflow(name=workflow.name), ReadEvents()):
-            told = appliance.manager.do(caller, operation)
-            assert ("SECRET" in str(told)) is is_told
+        told = (
+            appliance.manager.do(caller, ListWorkflows()),
+            appliance.manager.do(caller, ReadWorkflow(name=workflow.name)),
+            appliance.manager.do(caller, ReadEvents()),
+        )
+        assert [("SECRET" in str(each)) for each in told] == 3 * [is_told]
+
+
+def test_long_labels_are_refused_and_leave_the_workflow_as_it_was(appliance: Appliance) -> None:
+    """Every list of every user carries them."""
+    long = {f"label-{number}": 100 * "x" for number in range(1000)}
+    with raises(ConfigError, "submission-too-large"):
+        appliance.submit(labels=long)
+    workflow = appliance.submit(labels={"team": "a"})
+    with raises(ConfigError, "submission-too-large"):
+        appliance.manager.do(ANN, Label(name=workflow.name, labels={**long}))
+    assert appliance.read(workflow).submission.labels == {"team": "a"}
 
 
 def test_run_tells_only_of_itself(appliance: Appliance) -> None:
