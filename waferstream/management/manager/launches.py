@@ -30,6 +30,9 @@ from waferstream.management.store.store import Changes, Store
 MOST_LOST = 3
 """Processes in turn that a workflow may lose without getting further."""
 
+_NEVER_STARTED = Ended(ASKED)
+"""What a process that was asked to end before it could be started has left: nothing."""
+
 _WITH_PROCESS = (Stage.COMPILING, Stage.RUNNING, Stage.ENDING)
 
 
@@ -75,6 +78,8 @@ class Launches:
         states = {**self._launcher.states(), **self._refused}
         for workflow in _with_process(changes.workflows()):
             state = states.get(launch_id(workflow))
+            if state is None and workflow.stage is Stage.ENDING:
+                state = _NEVER_STARTED
             if isinstance(state, Ended):
                 fact = _meaning(workflow, state, self._last_words(workflow))
                 changes.note(workflow.name, fact, now_s)
@@ -94,7 +99,8 @@ class Launches:
         states = {**self._launcher.states(), **self._refused}
         errors: list[OSError | ClusterJobInitError] = []
         for name, workflow in wanted.items():
-            if name not in states and not any(_share(workflow, each) for each in leaving):
+            is_due = name not in states and workflow.stage is not Stage.ENDING
+            if is_due and not any(_share(workflow, each) for each in leaving):
                 try:
                     self._start(name, workflow)
                 except (OSError, ClusterJobInitError) as error:

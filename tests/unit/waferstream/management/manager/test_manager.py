@@ -10,8 +10,13 @@ import pytest
 
 from tests.support.errors import raises
 from tests.support.host.launcher import HandLauncher
-from waferstream.core.errors import ClusterJobScheduleError, ConfigError, RequestRefused
-from waferstream.management.launch.launcher import ASKED, KILLED
+from waferstream.core.errors import (
+    ClusterJobInitError,
+    ClusterJobScheduleError,
+    ConfigError,
+    RequestRefused,
+)
+from waferstream.management.launch.launcher import ASKED, KILLED, Launch
 from waferstream.management.manager.folders import Folders
 from waferstream.management.manager.launches import MOST_LOST, Launches
 from waferstream.management.manager.manager import Manager
@@ -232,6 +237,32 @@ def test_manager_that_was_killed_before_it_started_a_process_makes_up_for_it(
     assert list(launched) == [f"{workflow.name}-1"]
     appliance.turn()
     assert appliance.read(workflow).attempt == 1
+
+
+def test_workflows_that_end_before_they_could_be_started_hold_nothing(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One waits for the systems that the other has yet to leave."""
+
+    def start(_launch: Launch) -> None:
+        raise ClusterJobInitError("Ray does not answer", code="ray-jobs-refused")
+
+    with monkeypatch.context() as down:
+        down.setattr(appliance.launcher, "start", start)
+        long = appliance.submit(priority=399)
+        with raises(ClusterJobInitError, "ray-jobs-refused"):
+            appliance.turn()
+        appliance.say(long, event.Predicted(prediction=Prediction(seconds={2: 90_000.0})))
+        urgent = appliance.submit(ROOT, priority=0)
+        appliance.turn(4000.0)
+        assert appliance.read(long).stage is Stage.ENDING
+        assert appliance.read(urgent).stage is Stage.RUNNING
+        appliance.manager.do(ANN, Cancel(name=long.name))
+        appliance.manager.do(ROOT, Cancel(name=urgent.name))
+    appliance.turn()
+    for each in (long, urgent):
+        assert appliance.read(each).result is Phase.CANCELLED
+    assert not appliance.launcher.launched
 
 
 def test_cancelled_workflow_ends_after_its_process(appliance: Appliance) -> None:
