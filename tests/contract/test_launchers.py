@@ -46,7 +46,7 @@ def make(
     from waferstream.management.launch.ray import RayLauncher
 
     with ray_head(2) as address:
-        yield lambda: RayLauncher(address)
+        yield lambda: RayLauncher(address, tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def launcher() -> Iterator[RayLauncher]:
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayLauncher]:
     with ray_head(4) as address:
-        yield RayLauncher(address)
+        yield RayLauncher(address, tmp_path_factory.getbasetemp())
 
 
 def wait_for_end(launcher: RayLauncher, launch_id: str) -> Ended:
@@ -91,9 +91,20 @@ def test_other_token_is_refused(
         launcher.start(train(tmp_path, "wflow-2.1"))
 
 
+def test_another_management_sees_only_its_own_jobs(
+    launcher: RayLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would kill what it does not know, as leftovers."""
+    asked = Launch(id="mine", folder=tmp_path, words=("-c", ""), log=tmp_path / "log")
+    launcher.start(asked)
+    wait_for_end(launcher, asked.id)
+    monkeypatch.setattr(launcher, "_logs", tmp_path / "other")
+    assert asked.id not in launcher.states()
+
+
 def test_dead_head_is_named(tmp_path: Path) -> None:
     with raises(ClusterJobInitError, "ray-jobs-refused") as caught:
-        RayLauncher("http://127.0.0.1:9").states()
+        RayLauncher("http://127.0.0.1:9", Path()).states()
     assert "127.0.0.1:9" in str(caught.value.where)
 
 

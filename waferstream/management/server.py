@@ -111,7 +111,7 @@ def _launcher(settings: ServerSettings) -> Launcher:
         return ProcessLauncher(settings.folder / "launches")
     from waferstream.management.launch.ray import RayLauncher  # noqa: PLC0415  (only with Ray)
 
-    return RayLauncher(settings.ray_address)
+    return RayLauncher(settings.ray_address, settings.folder)
 
 
 def _administrator(store: Store, settings: ServerSettings) -> str:

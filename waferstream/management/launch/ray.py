@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from ray.exceptions import RayError
@@ -45,12 +46,14 @@ class RayLauncher:
 
     Args:
         address: Of its dashboard, ``http://host:8265``, or of its head; ``auto`` is this host's.
+        logs: A folder; jobs that log elsewhere are those of another management.
     """
 
     runtime_address = "auto"
 
-    def __init__(self, address: str = "auto") -> None:
+    def __init__(self, address: str, logs: Path) -> None:
         self._address = address
+        self._logs = logs.resolve()
 
     @cached_property
     def _client(self) -> JobSubmissionClient:
@@ -70,7 +73,7 @@ class RayLauncher:
                 submission_id=launch.id,
                 entrypoint=_entrypoint(launch),
                 runtime_env=_environment(launch),
-                metadata={_LOG: str(launch.log)},
+                metadata={_LOG: str(launch.log.resolve())},
             )
 
     def ask_to_end(self, launch_id: str) -> None:
@@ -93,8 +96,11 @@ class RayLauncher:
         return {
             job.submission_id: _state(job)
             for job in jobs
-            if job.submission_id is not None and _LOG in (job.metadata or {})
+            if job.submission_id is not None and self._is_own(job.metadata or {})
         }
+
+    def _is_own(self, metadata: Mapping[str, str]) -> bool:
+        return _LOG in metadata and Path(metadata[_LOG]).is_relative_to(self._logs)
 
     def forget(self, launch_id: str) -> None:
         """Remove what is kept of a launch that has ended; its log and its files stay."""
