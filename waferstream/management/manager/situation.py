@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
@@ -95,7 +96,7 @@ def jobs_of(
     """
     kinds = sorted({each.kind for each in inventory.systems})
     names = {each.name for each in sessions}
-    jobs, slots = [], 0
+    jobs, slots = list[Waiting](), Counter[str]()
     for workflow in workflows:
         if not _wants_systems(workflow):
             continue
@@ -105,8 +106,8 @@ def jobs_of(
             job = replace(job, session=DEFAULT_SESSION)
         jobs.append(job)
         if launches and workflow.stage is Stage.COMPILING:
-            jobs.append(_compile_of(job, f"compile-{slots}"))
-            slots += 1
+            jobs.append(_compile_of(job, f"compile-{slots[job.session]}"))
+            slots[job.session] += 1
         elif launches and _can_compile(workflow):
             jobs.append(_compile_of(job, None))
     return jobs

@@ -360,6 +360,21 @@ def test_sessions_set_systems_aside(appliance: Appliance) -> None:
     assert set(view.holders.values()) == {own.name}
 
 
+def test_each_session_compiles_in_its_own_slots(appliance: Appliance) -> None:
+    with appliance.store.change() as changes:
+        changes.put_inventory(QueueSpec(systems=2, memoryx_groups=2).inventory())
+    appliance.manager.do(ROOT, PutSession(session=Session(name="team", systems=1, users=("ml",))))
+    for session in ("default", "team"):
+        appliance.submit(ANN, num_csx=1, priority=199, session=session)
+    appliance.turn()
+    appliance.submit(ANN, num_csx=1, priority=199)
+    compiling, waiting = (appliance.submit(ANN, num_csx=1, session="team") for _ in range(2))
+    appliance.turn()
+    appliance.turn()
+    stages = sorted(appliance.read(each).stage for each in (compiling, waiting))
+    assert stages == [Stage.COMPILING, Stage.WAITING]
+
+
 def test_workflows_of_a_deleted_session_are_in_the_default_one(appliance: Appliance) -> None:
     """The running one keeps its group for itself, and those that wait start one day."""
     appliance.manager.do(ROOT, PutSession(session=Session(name="team", systems=1, users=("ml",))))
