@@ -137,12 +137,13 @@ def _text_beside_json(arguments: Arguments) -> Iterator[None]:
 
 @contextmanager
 def _saying_what_is_left(phases: Sequence[Params], arguments: Arguments) -> Iterator[None]:
-    """Add to the exception of a signal what the same command would go on from."""
+    """Add to the exception of a signal what the same command would go on from, or who sent it."""
     try:
         yield
     except KeyboardInterrupt as error:
         if arguments.trains_or_evaluates and not arguments.mode.startswith("eval"):
-            error.add_note(_what_is_left(phases[-1]))
+            asked = "The appliance has asked it to end."
+            error.add_note(asked if is_launched() else _what_is_left(phases[-1]))
         raise
 
 

@@ -122,6 +122,7 @@ def test_ended_launches_are_one_run(
         with broken():
             code, out, err = run_here([*flags, f"--num_csx={systems}"], capsys)
         assert code == ENDED, out + err
+        assert "same command" not in err
     code, out, err = run_here([*flags, "--num_csx=4", "--num_workers_per_csx=2"], capsys)
     assert code == 0, err
     assert digest_of(out) == digest
