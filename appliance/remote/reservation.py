@@ -57,6 +57,7 @@ def start_reserved(address: Address, submission: Submission, plan: ClusterPlan) 
             update={"words": words, "package": package, "is_service": True}
         )
         name = client.do(Submit(name=new_workflow_name(), submission=asked)).name
+        log.info("The management knows this program as %s", name)
         stack.enter_context(repeating(BEAT_S, lambda: client.do(Beat(name=name))))
         with _cancelled_on_failure(client, name):
             access = _access(client, _running(client, name))
@@ -104,7 +105,7 @@ def _running(client: RemoteClient, name: str) -> Workflow:
             )
         if any(entry.path == CREDENTIALS for entry in client.do(ListFiles(name=name))):
             return workflow
-        if workflow.reason != reason:
+        if workflow.placement is None and workflow.reason != reason:
             reason = workflow.reason
             log.info("Waiting in the queue: %s", reason)
         time.sleep(POLL_S)
