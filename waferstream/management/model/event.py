@@ -103,11 +103,12 @@ class Placed(Record):
     placement: Placement
 
     def changes(self, workflow: Workflow, time_s: float) -> Changes:
-        """Return what the workflow holds, and the number of the process."""
+        """Return what it holds, and the number of the process; a service tells no phases itself."""
+        phase = Phase.RUNNING if workflow.submission.is_service else Phase.SCHEDULED
         return {
             **_released(workflow, time_s),
             "stage": Stage.RUNNING,
-            "jobs": _executes_moved(workflow, Phase.SCHEDULED, time_s),
+            "jobs": _executes_moved(workflow, phase, time_s),
             "placement": self.placement,
             "held_since_s": time_s,
             "attempt": workflow.attempt + 1,

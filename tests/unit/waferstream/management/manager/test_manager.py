@@ -174,6 +174,12 @@ def test_waiting_workflow_compiles_and_says_why_it_waits(appliance: Appliance) -
     assert appliance.read(second).stage is Stage.RUNNING
 
 
+def test_service_runs_from_its_placement_on(appliance: Appliance) -> None:
+    service = appliance.submit(words=("serve", "m"), is_service=True)
+    appliance.turn()
+    assert [job.phase for job in appliance.read(service).jobs] == [Phase.RUNNING]
+
+
 def test_lost_process_is_started_again_until_it_gets_no_further(appliance: Appliance) -> None:
     workflow = appliance.submit()
     appliance.turn()
