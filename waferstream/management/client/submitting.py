@@ -51,7 +51,15 @@ def submit(
         log.info("Job id: %s, workflow id: %s", workflow.jobs[0].name, workflow.name)
         if submission.is_detached:
             return workflow
-        mirror = None if model_dir is None else Mirror(remote, workflow.name, model_dir)
+        mirror = None
+        if model_dir is not None:
+            mirror = Mirror(remote, workflow.name, model_dir)
+            log.info(
+                "Logs and reports appear in %s; checkpoints stay with the appliance: "
+                "waferstream ctl export %s '*.mdl'",
+                model_dir,
+                workflow.name,
+            )
         return _followed(remote, workflow, mirror)
     finally:
         remote.close()
