@@ -28,7 +28,7 @@ def commands(packages: Sequence[str], folder: Path) -> tuple[list[list[str]], st
         return [], sys.executable
     digest = hashlib.sha256("\n".join(sorted(packages)).encode()).hexdigest()[:16]
     place = folder / f".{_KEPT}" / digest
-    words = [sys.executable, "-m", __name__, str(place), *packages]
+    words = [sys.executable, "-P", "-m", __name__, str(place), *packages]
     return [words], str(place / "bin" / "python")
 
 
@@ -47,7 +47,7 @@ def prepare(place: Path, packages: Sequence[str]) -> int:
         found = next(place.glob("lib/python*/site-packages"))
         lines = "".join(f"import site; site.addsitedir({each!r})\n" for each in _own_packages())
         (found / "host.pth").write_text(lines)
-        pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python")]
+        pip = [sys.executable, "-P", "-m", "pip", "--python", str(place / "bin" / "python")]
         options = ["--quiet", "--disable-pip-version-check"]
         code = subprocess.run([*pip, "install", *options, "--", *packages], check=False).returncode
         if code == 0:

@@ -159,6 +159,7 @@ def test_keeper_that_does_not_start_says_why(
 @pytest.mark.nightly  # makes a virtual environment
 def test_packages_come_over_those_of_the_host(launcher: ProcessLauncher, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path)
+    (tmp_path / "waferstream.py").write_text("raise SystemExit('of the user, not for pip')")
     program = "import brand_new, pydantic; print(brand_new.COLOUR)"
     launcher.start(launch(tmp_path, program, packages=(str(wheel),)))
     assert wait_for_end(launcher) == Ended(0), (tmp_path / "log").read_text()
