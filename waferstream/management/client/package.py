@@ -39,14 +39,20 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def _taken(folder: Path) -> Iterator[Path]:
-    """Return the files of a folder that are not ignored, relative to it; no links."""
+    """Return the files of a folder that are not ignored, relative to it.
+
+    A link to a file elsewhere stays, as a key beside the user's other files would travel with it.
+    """
+    root = folder.resolve()
     ignored = GitIgnoreSpec.from_lines([*_NEVER, *_lines(folder)])
     for root, names, files in os.walk(folder):
         below = Path(root).relative_to(folder)
         names[:] = [name for name in names if not ignored.match_file(f"{below / name}/")]
         for name in files:
             path = below / name
-            if not ignored.match_file(path.as_posix()) and (folder / path).is_file():
+            source = (folder / path).resolve()
+            is_within = source.is_relative_to(root) and source.is_file()
+            if is_within and not ignored.match_file(path.as_posix()):
                 yield path
 
 

@@ -28,11 +28,12 @@ def test_what_is_ignored_stays(tmp_path: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-    (folder / "link").symlink_to("/etc/passwd")
+    (folder / "out").symlink_to("/etc/passwd")
+    (folder / "within").symlink_to(folder / "train.py")
     (folder / ".waferstreamignore").write_text("*.bin\n")
     (folder / ".gitignore").write_text("data/\n")
     names = packed(folder, tmp_path / "p.zip")
-    assert names == [".gitignore", ".waferstreamignore", "data/small.txt", "link", "train.py"]
+    assert names == [".gitignore", ".waferstreamignore", "data/small.txt", "train.py", "within"]
 
 
 def test_same_files_are_the_same_package(tmp_path: Path) -> None:
