@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,17 @@ import pytest
 
 from tests.support.runs.tiny_run import ROOT, digest_of, finish, write_run
 from waferstream.management.client.address import keep_token
+from waferstream.management.client.package import pack
 from waferstream.management.client.remote import RemoteClient
-from waferstream.management.model.event import Event, Progressed
+from waferstream.management.model.event import Event, Fact, Progressed, Submitted
 from waferstream.management.model.inventory import QueueSpec
-from waferstream.management.model.job import Phase
-from waferstream.management.model.operations import ListWorkflows, ReadEvents
-from waferstream.management.model.workflow import Workflow
+from waferstream.management.model.job import PRIORITIES, Phase
+from waferstream.management.model.operations import ListWorkflows, ReadEvents, Submit
+from waferstream.management.model.workflow import Submission
 from waferstream.management.server import Running, ServerSettings, running
 
 INVENTORY = QueueSpec(systems=2, memoryx_groups=1).inventory()
-LONG = {"max_steps": 60, "eval_frequency": 0}
+LONG = {"max_steps": 100, "eval_frequency": 0}
 
 
 @pytest.fixture(scope="module")
@@ -56,49 +57,52 @@ def made(folder: Path, **changes: Any) -> list[str]:
     return write_run(folder, **changes)
 
 
-def wait_for_step(client: RemoteClient, name: str) -> None:
-    """Wait until a run has done a step."""
+def first(client: RemoteClient, name: str, is_wanted: Callable[[Fact], bool]) -> Event:
+    """Wait for the first event that is wanted, of a workflow or of all; return it."""
     for part in client.follow(name):
-        if (
-            isinstance(part, Event)
-            and isinstance(part.fact, Progressed)
-            and part.fact.progress.step
-        ):
-            return
-    raise AssertionError(f"{name} ended without a step")
+        if isinstance(part, Event) and is_wanted(part.fact):
+            return part
+    raise AssertionError(f"{name} ended without it")
 
 
-def newest(client: RemoteClient, but: set[str]) -> Workflow:
-    """Return the workflow that was submitted last, once there is one."""
-    while True:
-        found = [each for each in client.do(ListWorkflows()) if each.name not in but]
-        if found:
-            return found[0]
+def has_done_a_step(fact: Fact) -> bool:
+    return isinstance(fact, Progressed) and fact.progress.step > 0
+
+
+def run_at_once(client: RemoteClient, folder: Path) -> str:
+    """Submit the run of a folder with priority, without a shell that takes time; return its log."""
+    pack(folder, folder / "package.zip")
+    submission = Submission(
+        words=("--params=params.yaml", "--cluster=cluster.yaml"),
+        package=client.upload(folder / "package.zip"),
+        num_csx=2,
+        priority=PRIORITIES["p1"],
+        is_detached=True,
+    )
+    name = client.do(Submit(submission=submission)).name
+    return b"".join(part for part in client.follow(name) if isinstance(part, bytes)).decode()
 
 
 @pytest.mark.timeout(300)
 def test_urgent_run_pauses_another_and_both_end_with_the_hash_of_each_alone(
     tmp_path: Path, appliance: Running, client: RemoteClient
 ) -> None:
-    address = f"--mgmt_address={appliance.doors.address}"
     own = {"long": made(tmp_path / "long", init__loop=LONG), "short": made(tmp_path / "short")}
+    address = f"--mgmt_address={appliance.doors.address}"
     with submitted(tmp_path / "long", appliance, address, "--job_priority=p3") as long:
-        slow = newest(client, set())
-        wait_for_step(client, slow.name)
-        with submitted(tmp_path / "short", appliance, address, "--job_priority=p1") as short:
-            assert short.stdout is not None
-            short_out = short.stdout.read()
-        assert short.returncode == 0, short_out
+        slow = first(client, "", lambda fact: isinstance(fact, Submitted)).workflow
+        first(client, slow, has_done_a_step)
+        short_out = run_at_once(client, tmp_path / "short")
         assert long.stdout is not None
         long_out = long.stdout.read()
     assert long.returncode == 0, long_out
-    events = client.do(ReadEvents(name=slow.name))
+    assert (tmp_path / "long" / "model_dir" / "loss.png").is_file()
+    events = client.do(ReadEvents(name=slow))
     kinds = [each.fact.kind for each in events if each.fact.kind in ("asked", "placed")]
     assert kinds == ["placed", "asked", "placed"]
     for name, out in (("long", long_out), ("short", short_out)):
         code, alone, err = finish(own[name])
         assert code == 0, err
         assert digest_of(out) == digest_of(alone)
-        assert (tmp_path / name / "model_dir" / "loss.png").is_file()
     ended = client.do(ListWorkflows(all_states=True))
     assert {each.result for each in ended} == {Phase.SUCCEEDED}

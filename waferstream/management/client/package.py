@@ -43,7 +43,7 @@ def _taken(folder: Path) -> Iterator[Path]:
 
     A link to a file elsewhere stays, as a key beside the user's other files would travel with it.
     """
-    root = folder.resolve()
+    home = folder.resolve()
     ignored = GitIgnoreSpec.from_lines([*_NEVER, *_lines(folder)])
     for root, names, files in os.walk(folder):
         below = Path(root).relative_to(folder)
@@ -51,7 +51,7 @@ def _taken(folder: Path) -> Iterator[Path]:
         for name in files:
             path = below / name
             source = (folder / path).resolve()
-            is_within = source.is_relative_to(root) and source.is_file()
+            is_within = source.is_relative_to(home) and source.is_file()
             if is_within and not ignored.match_file(path.as_posix()):
                 yield path
 

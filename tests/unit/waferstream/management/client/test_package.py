@@ -22,7 +22,7 @@ def packed(folder: Path, target: Path) -> list[str]:
         return archive.namelist()
 
 
-def test_what_is_ignored_stays(tmp_path: Path) -> None:
+def test_what_is_ignored_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "work"
     for name in ("train.py", "data/big.bin", "data/small.txt", ".git/x", "model_dir/log", "a.mdl"):
         path = folder / name
@@ -32,7 +32,8 @@ def test_what_is_ignored_stays(tmp_path: Path) -> None:
     (folder / "within").symlink_to(folder / "train.py")
     (folder / ".waferstreamignore").write_text("*.bin\n")
     (folder / ".gitignore").write_text("data/\n")
-    names = packed(folder, tmp_path / "p.zip")
+    monkeypatch.chdir(folder)
+    names = packed(Path(), tmp_path / "p.zip")
     assert names == [".gitignore", ".waferstreamignore", "data/small.txt", "train.py", "within"]
 
 
