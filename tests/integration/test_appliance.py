@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support.runs.tiny_run import ROOT, digest_of, finish, write_run
 from waferstream.management.client.address import keep_token
 from waferstream.management.client.package import pack
 from waferstream.management.client.remote import RemoteClient
+from waferstream.management.manager.pace import Pace
 from waferstream.management.model.event import Event, Fact, Progressed, Submitted
 from waferstream.management.model.inventory import QueueSpec
 from waferstream.management.model.job import PRIORITIES, Phase
@@ -22,13 +24,14 @@ from waferstream.management.model.workflow import Submission
 from waferstream.management.server import Running, ServerSettings, running
 
 INVENTORY = QueueSpec(systems=2, memoryx_groups=1).inventory()
-LONG = {"max_steps": 100, "eval_frequency": 0}
+LONG = {"max_steps": 60, "eval_frequency": 0}
 
 
 @pytest.fixture(scope="module")
 def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Run a management that pauses a run for any wait, however short the run is."""
     settings = ServerSettings(tmp_path_factory.mktemp("management"), INVENTORY)
-    with running(settings) as server:
+    with patch.object(Pace, "resize_s", 0.1), running(settings) as server:
         keep_token(server.doors.address, server.token)
         yield server
 
