@@ -97,10 +97,10 @@ def test_inputs_are_shared_among_targets(targets: tuple[Target, ...]) -> None:
 def test_main_writes_what_it_found(tmp_path: Path) -> None:
     """Of the refused inputs, the number of each code."""
     path = tmp_path / "fuzz.json"
-    words = ["--inputs", "200", "--only", "CSV of rows", "--only", "stored job"]
+    words = ["--inputs", "200", "--only", "CSV of rows", "--only", "stored workflow"]
     assert main([*words, "--json", str(path)]) == 0
     results = {result["name"]: result for result in json.loads(path.read_text())["results"]}
-    assert set(results) == {"CSV of rows", "stored job"}
+    assert set(results) == {"CSV of rows", "stored workflow"}
     assert sum(result["inputs"] for result in results.values()) >= 198
     assert "file-not-csv" in results["CSV of rows"]["refused"]
     for result in results.values():
