@@ -240,6 +240,7 @@ class Session:
         try:
             self.execution.shutdown()
         finally:
+            self.job_client.close()
             self.has_ended = True
 
     def end_idle(self) -> None:

@@ -67,16 +67,22 @@ class EmbeddedClient:
         self._store = open_store(str(path))
         self._manager = Manager(self._store, None)
         self._seen, self._turned_s = -1, -math.inf
+        self._queues = inventory is not None
         if inventory is not None:
             with self._store.change() as changes:
                 if changes.inventory() != inventory:
                     changes.put_inventory(inventory)
 
     def do(self, operation: Operation[Result]) -> Result:
-        """Do an operation, between two turns of the manager."""
-        self.turn()
+        """Do an operation, between two turns of the manager if this run queues.
+
+        Runs that wait take the turns; one that does not queue looks for dead processes at times.
+        """
+        if self._queues or time.monotonic() > self._turned_s + TURN_S:
+            self.turn()
         result = self._manager.do(_caller(operation), operation)
-        self.turn()
+        if self._queues:
+            self.turn()
         return result
 
     def follow(self, workflow: str) -> Iterator[Event | bytes]:

@@ -131,6 +131,13 @@ class JobClient:
             self._note(event.Released())
         self._execute = None
 
+    def close(self) -> None:
+        """End the workflow of a program that needs no more jobs. Idempotent."""
+        workflow = None if launched_workflow() else self._stored()
+        if workflow is not None and workflow.stage is not Stage.ENDED and workflow.jobs:
+            newest = workflow.jobs[-1].phase
+            self._note(event.Ended(result=newest if newest.is_final else Phase.SUCCEEDED))
+
     def _beating(self) -> AbstractContextManager[None]:
         """Beat while the block runs, so that other hosts do not take this process for dead."""
         if not isinstance(self._client, EmbeddedClient):

@@ -26,7 +26,7 @@ from waferstream.management.client.jobs import JobClient
 from waferstream.management.model.inventory import QueueSpec
 from waferstream.management.model.job import PRIORITIES, Job, Phase, new_workflow_name
 from waferstream.management.model.operations import Cancel, ListWorkflows, SetPriority
-from waferstream.management.model.workflow import Submission, Workflow
+from waferstream.management.model.workflow import Stage, Submission, Workflow
 from waferstream.management.store.opening import open_store
 from waferstream.management.store.store import Store
 
@@ -71,7 +71,9 @@ def test_program_has_a_compile_and_an_execute_job(asked: EmbeddedClient) -> None
     with jobs.executing():
         log.warning("while it executes")
     jobs.end_execute(None)
+    jobs.close()
     (workflow,) = workflows(asked)
+    assert (workflow.stage, workflow.result) == (Stage.ENDED, Phase.SUCCEEDED)
     compiled, executed = workflow.jobs
     assert [compiled.kind, executed.kind] == ["compile", "execute"]
     assert phases(compiled) == ["CREATED", "SCHEDULED", "RUNNING", "SUCCEEDED"]
