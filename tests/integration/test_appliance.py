@@ -56,8 +56,9 @@ def submitted(folder: Path, appliance: Running, *words: str) -> subprocess.Popen
 
 
 def made(folder: Path, **changes: Any) -> list[str]:
+    """Write the files of a run; what the appliance compiles is sealed with a key of its own."""
     folder.mkdir()
-    return write_run(folder, **changes)
+    return write_run(folder, compiles=True, **changes)
 
 
 def first(client: RemoteClient, name: str, is_wanted: Callable[[Fact], bool]) -> Event:

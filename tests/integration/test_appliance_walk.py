@@ -22,7 +22,7 @@ _ENDING_S = 30.0
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Start an appliance; return the environment of its user, who has a params file."""
     home = tmp_path_factory.mktemp("user")
-    write_run(home, init__loop={"max_steps": 4})
+    write_run(home, compiles=True, init__loop={"max_steps": 4})
     programs = home / "bin"
     programs.mkdir()
     program = programs / "waferstream"

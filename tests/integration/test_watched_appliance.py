@@ -26,7 +26,7 @@ def submit(folder: Path, client: RemoteClient, address: str) -> str:
     """Submit the run of a folder from a shell there, and leave; return the name of the workflow."""
     folder.mkdir()
     loop = {"max_steps": STEPS[folder.name], "eval_frequency": 0}
-    write_run(folder, init__loop=loop, init__checkpoint={"steps": None})
+    write_run(folder, compiles=True, init__loop=loop, init__checkpoint={"steps": None})
     flags = ["--params=params.yaml", "--cluster=cluster.yaml", "--num_csx=2", "--detach"]
     command = [sys.executable, str(ROOT / "run.py"), *flags, f"--mgmt_address={address}"]
     done = subprocess.run(
