@@ -14,6 +14,8 @@ from waferstream.cli.accounts import accounts_parser
 from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import parse_check
 from waferstream.cli.execute import parse_exec
+from waferstream.cli.management import COMMAND as MANAGEMENT
+from waferstream.cli.management import management_parser
 from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.serving import serving_parser
 from waferstream.cli.tools.command import TOOLS, tool_parser
@@ -54,6 +56,8 @@ def check_command_line(words: list[str]) -> None:
         parse_exec(words[1:], ROOT)
     elif words[0] == "serve" and words[1] in OF_ACCOUNTS:
         accounts_parser(words[1]).parse_args(words[2:])
+    elif words[0] == MANAGEMENT:
+        management_parser().parse_args(words[1:])
     elif words[0] in SERVING:
         serving_parser(words[0]).parse_args(words[1:])
     elif words[0] == "check":
