@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -154,12 +155,16 @@ def test_message_that_is_too_large_is_refused(doors: Doors) -> None:
 def test_client_that_vanishes_in_an_upload_leaves_no_file(
     channel: grpc.Channel, handlers: FakeHandlers
 ) -> None:
+    vanished = threading.Event()
+
     def chunks() -> Iterator[Any]:
         yield Chunk(content=b"a" * 1000)
-        until(lambda: bool(list(handlers.folder.glob(".*.partial"))))
-        call.cancel()
+        vanished.wait(30)
 
     call = UPLOAD.caller(channel).future(chunks(), metadata=METADATA)
+    until(lambda: bool(list(handlers.folder.glob(".*.partial"))))
+    call.cancel()
+    vanished.set()
     with pytest.raises(grpc.FutureCancelledError):
         call.result(timeout=30)
     until(lambda: not list(handlers.folder.glob(".*.partial")))
