@@ -15,7 +15,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from appliance.remote.access import Access, read_access
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
 from cstorch.witness import Witness
-from waferstream.core.config import Config, validate
+from waferstream.core.config import Config
+from waferstream.machine.hardware.choice import chosen_system, overruled
 from waferstream.machine.hardware.streams import MOST_SERVERS
 from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.management.model.job import PRIORITIES
@@ -140,16 +141,18 @@ class ClusterConfig(Config):
         return self.model_copy(update={"cluster": described(access).cluster})
 
     def with_system(self, name: str) -> ClusterConfig:
-        """Return the settings with another kind of system, ``CS-2`` or ``CS-3``.
+        """Return the settings with a kind of system, ``CS-2`` or ``CS-3``.
 
-        Raises:
-            ConfigError: There is no such kind.
+        The system of the cluster keeps its numbers if it is of that kind; else the published one
+        wins, which is told where the cluster has changed numbers.
         """
-        if self.cluster.machine.system.name == name:
-            return self
-        machine = {**self.cluster.machine.model_dump(mode="json"), "system": name}
-        spec = {**self.cluster.model_dump(mode="json"), "machine": machine}
-        return self.model_copy(update={"cluster": validate(ClusterSpec, spec, name)})
+        machine = self.cluster.machine
+        if note := overruled(machine.system, name, "The program's target_device"):
+            log.warning(note)
+        machine = machine.model_copy(update={"system": chosen_system(machine.system, name)})
+        return self.model_copy(
+            update={"cluster": self.cluster.model_copy(update={"machine": machine})}
+        )
 
     def in_this_process(self) -> ClusterConfig:
         """Return the settings with all roles of the cluster in this process."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
-from waferstream.machine.hardware import WaferSpec
+from waferstream.machine.hardware import CS3, WaferSpec
+from waferstream.machine.hardware.choice import chosen_system, overruled
 from waferstream.machine.hardware.wafer import SYSTEMS
 from waferstream.machine.regions import DECODERS, DRAFTS, SERVICE, Decoder, Service, name_unknown
 from waferstream.reports.service import load
 from waferstream.reports.service.plan import ServicePlan
 from waferstream.simulator import service_requests
+
+log = logging.getLogger("waferstream")
 
 CONTEXT = 8192
 """Tokens for which a sequence has room, unless the model has fewer."""
@@ -32,7 +36,9 @@ def add_planning(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--plan", action="store_true", help="tell where the model lies on wafers")
     kind.add_argument("--simulate", action="store_true", help="tell how fast it is under load")
     group.add_argument(
-        "--system", choices=list(SYSTEMS), default="CS-3", help="of each wafer (default: CS-3)"
+        "--system",
+        choices=list(SYSTEMS),
+        help="of each wafer (default: that of --cluster, else CS-3)",
     )
     group.add_argument("--cluster", type=Path, help="cluster.yaml, whose system has defects")
     group.add_argument("--side", type=int, help="PEs along a region (default: the fastest)")
@@ -54,7 +60,17 @@ def add_planning(parser: argparse.ArgumentParser) -> None:
 
 def check_serves(given: argparse.Namespace) -> None:
     """Raise ConfigError for an argument that only plans and simulations take."""
-    for name in ("cluster", "side", "context", "users", "rate", "requests", "out", "json"):
+    for name in (
+        "system",
+        "cluster",
+        "side",
+        "context",
+        "users",
+        "rate",
+        "requests",
+        "out",
+        "json",
+    ):
         if getattr(given, name):
             raise ConfigError(
                 f"--{name} must come with --plan or --simulate",
@@ -142,11 +158,15 @@ def _decoder(place: Path) -> tuple[Decoder, int]:
 
 def _system(given: argparse.Namespace) -> WaferSpec:
     """Return the wafer, without its defects."""
-    if given.cluster is not None:
-        from appliance.spec import load_cluster  # noqa: PLC0415  (imports torch: slow)
+    if given.cluster is None:
+        return SYSTEMS[given.system or CS3.name]
+    from appliance.spec import load_cluster  # noqa: PLC0415  (imports torch: slow)
 
-        return load_cluster(given.cluster).machine.system
-    return SYSTEMS[given.system]
+    own = load_cluster(given.cluster).machine.system
+    name = given.system or own.name
+    if note := overruled(own, name, "--system"):
+        log.warning(note)
+    return chosen_system(own, name)
 
 
 def _check_range(flag: str, value: float | None, least: float, most: float) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,8 +26,8 @@ from waferstream.core.errors import ConfigError
 from waferstream.core.system_errors import remedy_of
 from waferstream.core.units import seconds
 from waferstream.host.terminal import line_width
-from waferstream.machine.hardware import MachineSpec
-from waferstream.machine.hardware.wafer import SYSTEMS, WaferSpec
+from waferstream.machine.hardware import MachineSpec, WaferSpec
+from waferstream.machine.hardware.choice import chosen_system, overruled
 from waferstream.reports.curve.page import write_curve
 from waferstream.reports.curve.result import CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve.text import headline
@@ -47,6 +47,7 @@ from waferstream.version import VERSION
 from waferstream.workload.models import group_of_samples, known_config
 
 CURVE_NAME = "simulation"
+_SYSTEM_FLAG = "--system"
 
 log = logging.getLogger("waferstream")
 
@@ -74,8 +75,11 @@ def run_simulation(
     first, *others = captured_studies(params, machines, counts, request)
     _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
     labels = labels_of(params, first)
-    result = simulate_study(first, labels, counts, requested, request, params)
-    compared = [simulate_study(one, labels, counts, requested, request) for one in others]
+    own = cluster.machine.system
+    result = with_note(simulate_study(first, labels, counts, requested, request, params), own)
+    compared = [
+        with_note(simulate_study(one, labels, counts, requested, request), own) for one in others
+    ]
     zeros = zeros_of(params) if request.measures_zeros else None
     result = replace(result, others=tuple(compared), zeros=zeros)
     write_simulation(folder, result, first, None if trace is None else trace.path, command)
@@ -128,25 +132,27 @@ def _check_budget(request: SimulationRequest, *, reads_tokens: bool) -> None:
 def machines_of(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpec]:
     """Return the cluster with each of the named systems in turn, or as it is without a name.
 
-    The system of the cluster keeps the numbers that its file changes; others are as published.
+    The system of the cluster keeps the numbers that its file changes; others are as published,
+    which is told where the cluster has changed numbers (``waferstream.machine.hardware.choice``).
     """
     if not systems:
         return [cluster]
     machine, own = cluster.machine, cluster.machine.system
-    changed = ", ".join(sorted(_changed(own)))
-    if changed and own.name not in systems:
-        log.warning("Not simulated: %s of cluster.yaml, which changes %s", own.name, changed)
-    known = {**SYSTEMS, own.name: own}
+    for name in dict.fromkeys(systems):
+        if note := overruled(own, name, _SYSTEM_FLAG):
+            log.warning(note)
+    chosen = [chosen_system(own, name) for name in dict.fromkeys(systems)]
     return [
-        cluster.model_copy(update={"machine": machine.model_copy(update={"system": known[name]})})
-        for name in dict.fromkeys(systems)
+        cluster.model_copy(update={"machine": machine.model_copy(update={"system": system})})
+        for system in chosen
     ]
 
 
-def _changed(system: WaferSpec) -> Iterator[str]:
-    """Yield the numbers of a system that are not the published ones."""
-    published = SYSTEMS[system.name].model_dump()
-    return (key for key, value in system.model_dump().items() if value != published[key])
+def with_note(result: CurveResult, own: WaferSpec) -> CurveResult:
+    """Return a simulation that says which numbers of the system of cluster.yaml it leaves out."""
+    assert result.simulation is not None
+    note = overruled(own, result.system, _SYSTEM_FLAG)
+    return replace(result, simulation=replace(result.simulation, overruled=note))
 
 
 def captured_studies(

@@ -22,7 +22,8 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
     refused         numbers of systems without a point: num_csx, reason, code
     simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
                     curve_s, detail {num_csx, tiers, wafer, sram_capacity_bytes, resident_bytes,
-                    fits_sram, start_up, layers, bill, effective_batch}, sparsity
+                    fits_sram, start_up, layers, bill, effective_batch}, sparsity,
+                    overruled
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     others          curves of the same model and batch on other machines
     gpus            note, curves [{gpu, kind, points}]; null if not compared
@@ -180,6 +181,8 @@ class SimulationInfo:
     detail: PointDetail
     sparsity: str = ""
     """Which zeros of sparse weights are charged; empty without sparse weights."""
+    overruled: str = ""
+    """Which numbers of cluster.yaml do not count, and what wins; empty where all of them do."""
 
 
 @dataclass(frozen=True)

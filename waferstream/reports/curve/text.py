@@ -191,6 +191,7 @@ def footnotes(result: CurveResult) -> list[str]:
             error_bar_text(
                 result.system, result.simulation.error_bar, result.simulation.as_published
             ),
+            *([result.simulation.overruled] if result.simulation.overruled else []),
             *extrapolation_texts(result.points),
             f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
         ]

@@ -95,6 +95,21 @@ def test_wafers_with_defects_have_room_for_less(
     assert working["tokens_per_s"] < whole["tokens_per_s"]
 
 
+def test_named_system_wins_over_another_of_the_cluster(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is as published, and the numbers that are left out are told."""
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("machine: {system: {name: CS-3, clock_hz: 500000000}}\n")
+    words = ("llama-3.1-8b", "--plan")
+    published = _json(capsys, *words, "--system=CS-2")
+    assert not caplog.records
+    assert _json(capsys, *words, "--system=CS-2", f"--cluster={cluster}") == published
+    assert "clock_hz" in caplog.text
+    slow = _json(capsys, *words, "--system=CS-3", f"--cluster={cluster}")
+    assert slow["tokens_per_s"] < _json(capsys, *words, "--system=CS-3")["tokens_per_s"]
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -106,6 +121,7 @@ def test_wafers_with_defects_have_room_for_less(
         ("--simulate --users=10001", "out-of-range"),
         ("--users=5", "argument-without-plan"),
         ("--json", "argument-without-plan"),
+        ("--system=CS-2", "argument-without-plan"),
         ("--simulate --rate=0", "out-of-range"),
         ("--simulate --prompt_tokens=0", "out-of-range"),
     ],
