@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from validation.families import gpu, inference, kernels, service, sparse, start_up, training
+from validation.families import (
+    adaptation,
+    gpu,
+    inference,
+    kernels,
+    micro_batches,
+    service,
+    sparse,
+    start_up,
+    training,
+)
 from validation.families.prediction import Family
 
 FAMILIES: tuple[Family, ...] = (
@@ -11,6 +21,8 @@ FAMILIES: tuple[Family, ...] = (
     *service.FAMILIES,
     *sparse.FAMILIES,
     *training.FAMILIES,
+    *adaptation.FAMILIES,
+    *micro_batches.FAMILIES,
     *start_up.FAMILIES,
     *gpu.FAMILIES,
 )

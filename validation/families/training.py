@@ -134,6 +134,14 @@ def _trains_on(system: str) -> Callable[[Row], bool]:
     return knows
 
 
+def _in_phase(phase: str) -> Callable[[Row], bool]:
+    return lambda row: row.kind == "training" and row.text("phase") == phase
+
+
+def _refuse_tokens(_: Row) -> float:
+    raise CannotPredict("the number of tokens is not stated", code="tokens-not-stated")
+
+
 def _evaluates(row: Row) -> bool:
     phase = row.kind == "training" and row.text("phase")
     is_named = re.search(r"\beval", row.text("workload").lower()) is not None
@@ -144,4 +152,6 @@ FAMILIES: tuple[Family, ...] = (
     _family("training CS-2", _trains_on("CS-2"), ProgramKind.TRAIN),
     _family("training CS-3", _trains_on("CS-3"), ProgramKind.TRAIN),
     _family("evaluation", _evaluates, ProgramKind.EVAL),
+    _family("compiler estimate", _in_phase("compile-estimate"), ProgramKind.TRAIN),
+    Family("training time", _in_phase("training-time"), _refuse_tokens),
 )

@@ -34,14 +34,23 @@ _KINDS: Mapping[str, str] = {
     r"\besm": "esm2_35m.yaml",
     r"\bdit\b": "dit_2b.yaml",
     "gpt-?j": "gptj_6b.yaml",
-    "llama": "llama2_7b.yaml",
-    "gpt(?!.?neo)": "gpt3_1.3b.yaml",
+    "llama|mistral": "llama2_7b.yaml",
+    "gpt(?!.?neo)|bloom|btlm|jais": "gpt3_1.3b.yaml",
 }
 """Params file by a pattern of the row's workload; the first match counts."""
 
-_GROUPED_HEADS = re.compile("llama-?3")
+_ALIBI_SWIGLU = {"position_embedding_type": "alibi", "nonlinearity": "swiglu"}
+_CHANGES: Mapping[str, dict[str, Any]] = {
+    "bloom": {"name": "bloom", "position_embedding_type": "alibi", "embedding_layer_norm": True},
+    "btlm": {"name": "btlm", **_ALIBI_SWIGLU},
+    "jais": {"name": "jais", **_ALIBI_SWIGLU},
+    "mistral": {"name": "mistral"},
+}
+"""What the public configuration of a kind changes in the model of its params file."""
+
+_GROUPED_HEADS = re.compile("llama-?3|mistral")
 _GROUPS = 8
-"""Key and value heads of all sizes of Llama 3 (Grattafiori et al. 2024, table 3)."""
+"""Key and value heads of all sizes of Llama 3 (Grattafiori et al. 2024, table 3), of Mistral 7B."""
 
 _COLUMNS: Mapping[str, str] = {
     "hidden": "hidden_size",
@@ -52,7 +61,11 @@ _COLUMNS: Mapping[str, str] = {
 }
 """Key of the model section by column of the row."""
 
-_TOKENS = re.compile(r"(?:MSL )?(\d+|\d{1,3}(?:,\d{3})+)(?: tokens| \(MSL\))?", re.IGNORECASE)
+_TOKENS = re.compile(
+    r"(?:MSL )?(\d+|\d{1,3}(?:,\d{3})+)(?: tokens| \(MSL\))?"
+    r"|not printed \((?P<likely>\d+) likely.*\)",
+    re.IGNORECASE,
+)
 _PIXELS = re.compile(r"(\d+) ?px")
 _PIXELS_PER_LATENT = 8
 """Pixels per latent on each side of an image (vendor's modelzoo, models/vision/dit/README.md)."""
@@ -61,7 +74,7 @@ _PIXELS_PER_LATENT = 8
 def model_of(row: Row) -> dict[str, Any]:
     """Return the model section for a row; CannotPredict if its kind or its size is not known."""
     trainer = _trainer_of(row)
-    section = trainer.init.model.dump()
+    section = trainer.init.model.dump() | _changes_of(row)
     stated = {key: row.integer(column) for column, key in _COLUMNS.items()}
     if not all(stated[key] for key in ("hidden_size", "num_hidden_layers", "num_heads")):
         raise CannotPredict("hidden size, layers or heads are not stated", code="shape-not-stated")
@@ -92,6 +105,11 @@ def micro_batch_of(row: Row) -> int | None:
     return size if is_that_model and isinstance(size, int) else None
 
 
+def _changes_of(row: Row) -> dict[str, Any]:
+    workload = row.text("workload").lower()
+    return next((_CHANGES[kind] for kind in _CHANGES if kind in workload), {})
+
+
 def _trainer_of(row: Row) -> TrainerConfig:
     """Return the public configuration of a row's kind of model; CannotPredict if there is none."""
     workload = row.text("workload").lower()
@@ -114,14 +132,17 @@ def sequence_length(row: Row) -> int | None:
 
 
 def _tokens(row: Row) -> int:
-    """Parse the sequence length: a number, alone or as in ``MSL 2,048`` and ``2048 tokens``."""
+    """Parse the sequence length: a number, alone or as in ``MSL 2,048`` and ``2048 tokens``.
+
+    Where a log does not print it, the length that the row calls likely counts.
+    """
     text = row.text("seq_len")
     found = _TOKENS.fullmatch(text)
     if found is None:
         raise CannotPredict(
             f"the sequence length is not stated: {text!r}", code="sequence-length-not-stated"
         )
-    return int(found[1].replace(",", ""))
+    return int((found["likely"] or found[1]).replace(",", ""))
 
 
 def _latent_size(row: Row, section: Mapping[str, Any]) -> list[int]:

@@ -20,6 +20,9 @@ PUBLISHED = tuple(
 )
 """The committed files of published measurements."""
 
+_OTHER_NAMES = {"model": "workload"}
+"""Names of columns in files of others."""
+
 
 def read_rows(path: Path) -> tuple[Row, ...]:
     """Read a file; its kind follows from its columns, and other columns are ignored.
@@ -60,7 +63,8 @@ def _read_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
-            header = [column.strip() for column in next(reader, [])]
+            names = [column.strip() for column in next(reader, [])]
+            header = [_OTHER_NAMES.get(name, name) for name in names]
             lines, before = [], reader.line_num
             for values in reader:
                 if values:

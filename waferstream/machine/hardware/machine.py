@@ -123,7 +123,7 @@ class StartUpSpec(Config):
         2_473_394_495, "fitted", "T0092: 6.74 B fp32 weights, less transfer_start_ps"
     )
     storage_bandwidth_bytes_per_s: PositiveInt = sourced(
-        174_310_345, "fitted", "T0098: 6.74 B fp32 masters with two moments, one writer of HDF5"
+        140_549_816, "fitted", "T0098, N0042, N0044: 6.74 B fp32 masters, two moments, one writer"
     )
 
 

@@ -25,7 +25,17 @@ def test_model_of_takes_sizes_from_columns() -> None:
     assert sequence_length(bert) == 128
 
 
-@pytest.mark.parametrize("text", ["2048", "2,048", "2048 tokens", "MSL 2048", "2048 (MSL)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2048",
+        "2,048",
+        "2048 tokens",
+        "MSL 2048",
+        "2048 (MSL)",
+        "not printed (2048 likely; 4096 = modelzoo default)",
+    ],
+)
 def test_sequence_length_is_read_in_all_spellings(text: str) -> None:
     """Tables and logs write it differently; the model accepts at least that length."""
     row = tiny_training_row(seq_len=text)
@@ -48,6 +58,21 @@ def test_model_of_llama_3_shares_keys_and_values() -> None:
     new, old = tiny_training_rows({"workload": "Llama-3-8B"}, {"workload": "Llama2-7B"})
     assert model_of(new)["extra_attention_params"] == {"num_kv_groups": 8}
     assert "extra_attention_params" not in model_of(old)
+
+
+@pytest.mark.parametrize(
+    ("workload", "name", "positions"),
+    [
+        ("BLOOM 7B", "bloom", "alibi"),
+        ("BTLM-2.7B 8k", "btlm", "alibi"),
+        ("Jais-30B", "jais", "alibi"),
+        ("Mistral-7B LoRA", "mistral", "rotary"),
+    ],
+)
+def test_model_of_has_the_changes_of_its_kind(workload: str, name: str, positions: str) -> None:
+    """Several kinds share a params file."""
+    section = model_of(tiny_training_row(workload=workload))
+    assert (section["name"], section["position_embedding_type"]) == (name, positions)
 
 
 def test_loading_of_follows_the_public_configuration() -> None:
