@@ -121,6 +121,15 @@ EFFECTS = {
     "jitter.kernel_sigma": Effect(1.0, "step", 1),
     "jitter.transfer_sigma": Effect(1.0, "step", 1),
     "jitter.stragglers": Effect({"csx-1": 10}, "step", 1),
+    "power.idle_kw": Effect(1.0, "energy", -1),
+    "power.load_kw": Effect(99.0, "energy", 1),
+    "power.host_kw": Effect(1.0, "energy", 1),
+    "power.memoryx_hosts": Effect(24, "energy", 1),
+    "power.hosts_per_system": Effect(1.0, "energy", -1),
+    "power.pue": Effect(1.1, "energy", -1),
+    "power.grid_kg_per_kwh": Effect(1.0, "carbon", 1),
+    "power.kwh_usd": Effect(1.0, "money", 1),
+    "power.system_hour_usd": Effect(1.0, "money", -1),
 }
 LOADERS = {
     f"input.{kind}.{key}": kind
@@ -161,7 +170,11 @@ def outcome(
     detail = study.detail(6)
     (point,) = study.curve((6,))
     assert point.prediction is not None
+    assert point.energy is not None
     return {
+        "energy": point.energy.step.kwh,
+        "carbon": point.energy.step.kg_co2e,
+        "money": point.energy.step.usd,
         "step": point.emulated.step_ps,
         "first step": point.prediction.steps_ps[0],
         "waits for weights": point.emulated.attribution_ps.weights,

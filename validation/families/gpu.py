@@ -24,7 +24,7 @@ from waferstream.baselines.gpu import (
     request_s,
     step_time,
 )
-from waferstream.reports.economics import SECONDS_PER_HOUR
+from waferstream.machine.energy import SECONDS_PER_HOUR
 
 _PREFIXES = {"T": 1e12, "P": 1e15, "E": 1e18}
 

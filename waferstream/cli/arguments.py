@@ -193,9 +193,6 @@ def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any], m
     for name in ("compile_only", "validate_only", "fault"):
         if name in typed:
             parser.error(f"--{name} cannot be combined with --simulate")
-    for name in ("system_hour_price", "kwh_price"):
-        if name in typed and "token_budget" not in typed:
-            parser.error(f"--{name} requires --token_budget")
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:

@@ -1,89 +1,53 @@
-"""Time, energy and cost to train on a budget of tokens.
-
-Prices differ by vendor, year and contract, so there is no cost without a price. Power is what was
-measured on a system under load.
-"""
+"""Prices from the command line, and the time, energy and cost of a budget of tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
-from waferstream.machine.hardware.sourced import Sourced
+from waferstream.machine.energy import SECONDS_PER_HOUR, Footprint
+from waferstream.machine.hardware import MachineSpec, override
+from waferstream.machine.hardware.power import MOST_PRICE
 
-SECONDS_PER_HOUR = 3600
 SECONDS_PER_DAY = 24 * SECONDS_PER_HOUR
 SECONDS_PER_YEAR = 365 * SECONDS_PER_DAY
 
 MOST_TOKENS = 1e18
 """Largest token budget, against typing errors: the largest runs so far took some 1e13 tokens."""
-MOST_PRICE = 1e12
-"""Largest price and power: enough for any currency, and bills stay finite."""
-
-
-POWER_KW: Mapping[str, Sourced] = {
-    "CS-2": Sourced(
-        22.8,
-        "published",
-        "K0077: average power of a system that runs a stencil (arXiv 2204.03775, section V.C); "
-        "16.1 kW idle, 22.9 kW peak",
-    ),
-    "CS-3": Sourced(
-        23.0, "assumed", "that of a CS-2, rounded: the vendor states the same power for both"
-    ),
-}
-"""Power of one system under load, by its name."""
 
 
 class PriceSpec(Config):
-    """Prices of an hour of one system and of energy, in any currency, and power of one system."""
+    """Power and prices that the command line states instead of cluster.yaml, in dollars."""
 
-    system_hour: PositiveFloat | None = Field(default=None, le=MOST_PRICE)
-    system_kw: NonNegativeFloat | None = Field(default=None, le=MOST_PRICE)
-    """None for the power of POWER_KW."""
-    kwh: PositiveFloat | None = Field(default=None, le=MOST_PRICE)
+    system_hour: NonNegativeFloat | None = Field(default=None, le=MOST_PRICE)
+    system_kw: PositiveFloat | None = Field(default=None, le=MOST_PRICE)
+    """Under load; a system that waits draws the same share of it as the published one."""
+    kwh: NonNegativeFloat | None = Field(default=None, le=MOST_PRICE)
+
+    def stated_for(self, machine: MachineSpec) -> MachineSpec:
+        """Return the machine with these powers and prices."""
+        changes = {
+            "system_hour_usd": self.system_hour,
+            "load_kw": self.system_kw,
+            "kwh_usd": self.kwh,
+        }
+        stated = {name: value for name, value in changes.items() if value is not None}
+        of_old_load = {} if self.system_kw is None else {"idle_kw": None}
+        power = override(machine.power, **of_old_load, **stated)
+        return machine.model_copy(update={"power": power})
 
 
 @dataclass(frozen=True)
 class TrainingBill:
-    """Time, energy and cost to train on ``tokens``; a system is a CS system or a GPU."""
+    """Time, energy and cost to train on ``tokens``."""
 
     tokens: float
     duration_s: float
     system_hours: float
-    energy_kwh: float | None
-    """None for a system of unknown power."""
-    cost: float | None
-    """In the currency of the prices; None without a price."""
-
-
-@dataclass(frozen=True)
-class StepEnergy:
-    """Energy of training on all systems of a cluster, at their power under load."""
-
-    systems: int
-    system_kw: float
-    step_kwh: float
-    per_billion_tokens_kwh: float | None
-    """None for a model that does not read tokens."""
-
-    @classmethod
-    def of(cls, kw: float, systems: int, step_s: float, tokens_per_s: float | None) -> StepEnergy:
-        """Return the energy of a step.
-
-        Args:
-            kw: Power of one system.
-            systems: Number of systems.
-            step_s: Duration of a step.
-            tokens_per_s: Throughput of all systems together, None without tokens.
-        """
-        per_second = systems * kw / SECONDS_PER_HOUR
-        tokens = None if tokens_per_s is None else per_second * 1e9 / tokens_per_s
-        return cls(systems, kw, per_second * step_s, tokens)
+    footprint: Footprint
 
 
 def check_tokens(tokens: float, where: str) -> None:
@@ -103,16 +67,8 @@ def check_tokens(tokens: float, where: str) -> None:
         )
 
 
-def power_kw(system: str, prices: PriceSpec) -> float | None:
-    """Return the power of one system: as stated, else as published, None if neither is known."""
-    if prices.system_kw is not None:
-        return prices.system_kw
-    known = POWER_KW.get(system)
-    return None if known is None else float(known.value)
-
-
 def training_bill(
-    tokens: float, tokens_per_s: float, systems: int, prices: PriceSpec, kw: float | None = None
+    tokens: float, tokens_per_s: float, systems: int, per_million_tokens: Footprint
 ) -> TrainingBill:
     """Return the bill of a training run.
 
@@ -120,12 +76,10 @@ def training_bill(
         tokens: Tokens to train on.
         tokens_per_s: Throughput of all systems together.
         systems: Number of systems.
-        prices: Prices of one system and of energy.
-        kw: Power of one system.
+        per_million_tokens: What a million tokens take.
 
     Raises:
-        ConfigError: A number is not positive and finite (a curve has throughput 0 where the model
-            does not fit), or there are more than MOST_TOKENS.
+        ConfigError: A number is not positive and finite, or there are more than MOST_TOKENS.
     """
     check_tokens(tokens, "tokens")
     for name, value in (("tokens_per_s", tokens_per_s), ("systems", systems)):
@@ -139,8 +93,4 @@ def training_bill(
             )
     duration_s = tokens / tokens_per_s
     hours = systems * duration_s / SECONDS_PER_HOUR
-    energy_kwh = None if kw is None else hours * kw
-    parts = [] if prices.system_hour is None else [hours * prices.system_hour]
-    if prices.kwh is not None and energy_kwh is not None:
-        parts.append(energy_kwh * prices.kwh)
-    return TrainingBill(tokens, duration_s, hours, energy_kwh, sum(parts) if parts else None)
+    return TrainingBill(tokens, duration_s, hours, per_million_tokens.times(tokens / 1e6))

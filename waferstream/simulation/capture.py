@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from torch.utils import _pytree as pytree
 
 import cstorch
-from appliance.input.batches import GlobalBatches, batch_leaves
+from appliance.input.batches import GlobalBatches
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
@@ -102,7 +102,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
         *sizes,
     )
     small, large = _capture(init, backend, batch, sizes)
-    captured = captured_step(small, large, batch, type(backend.model).__name__)
+    captured = captured_step(small, large, type(backend.model).__name__)
     store_captured(captured, path)
     return captured
 
@@ -180,27 +180,18 @@ def _is_ours(trainer: TrainerConfig) -> bool:
     return data.class_path is None and is_of_zoo(model, "trainer.init.model")
 
 
-def captured_step(small: AtSize, large: AtSize, batch: Any, model_class: str) -> CapturedStep:
-    """Return the step of a model of which programs at two sizes were compiled for a batch."""
+def captured_step(small: AtSize, large: AtSize, model_class: str) -> CapturedStep:
+    """Return the step of a model of which programs at two sizes were compiled."""
     optimizer = small.optimizer
     return CapturedStep(
         small=small.program,
         large=large.program,
         update=update_cost(optimizer, small.program.parameter),
         waits_for_all=waits_for_all(optimizer),
-        tokens_per_sample=_tokens_per_sample(batch),
+        tokens_per_sample=small.program.tokens_per_sample,
         sparse=() if optimizer is None else optimizer.sparsity,
         model_class=model_class,
     )
-
-
-def _tokens_per_sample(batch: Any) -> int | None:
-    """Return the length of ``input_ids``, or of the rows of a batch of integers; else None."""
-    tokens = batch.get("input_ids") if isinstance(batch, Mapping) else None
-    leaves = [tokens] if tokens is not None else batch_leaves(batch)
-    shapes = {leaf.shape for leaf in leaves}
-    has_others = any(leaf.is_floating_point() or leaf.ndim != 2 for leaf in leaves)
-    return None if has_others or len(shapes) != 1 else int(shapes.pop()[1])
 
 
 class AtSize(NamedTuple):

@@ -10,7 +10,7 @@ from waferstream.core.program.micro_batches import Cut
 from waferstream.core.units import counted, folded, format_bytes, format_rate, format_short, seconds
 from waferstream.machine.record import Record
 from waferstream.machine.trace import Activities, write_trace
-from waferstream.reports.amounts import energy_facts, format_duration, format_energy
+from waferstream.reports.amounts import energy_facts, format_duration, format_footprint
 from waferstream.reports.curve.result import CurvePoint, CurveResult, PointDetail
 from waferstream.reports.curve.text import headline, table_text
 from waferstream.reports.machine.use import LAYER_HEADER, layer_row
@@ -103,22 +103,19 @@ def _start_up_lines(detail: PointDetail) -> Iterator[str]:
 def _energy_lines(point: CurvePoint) -> Iterator[str]:
     if point.energy is not None:
         power, *parts = energy_facts(point.energy).items()
-        named = ", ".join(f"{name.removeprefix('Energy of ')} {text}" for name, text in parts)
-        yield f"  energy    {power[1]}: {named}"
+        yield f"  power     {power[1]}"
+        for name, text in parts:
+            yield f"  {name.lower().replace('1m', '1M'):<9} {text}"
 
 
 def _bill_lines(detail: PointDetail) -> Iterator[str]:
     bill = detail.bill
     if bill is None:
         return
-    energy = "" if bill.energy_kwh is None else f", {format_energy(bill.energy_kwh)}"
-    cost = "" if bill.cost is None else f", cost {format_rate(bill.cost)} at the stated prices"
     yield (
         f"  training  {format_short(bill.tokens)} tokens take {format_duration(bill.duration_s)}, "
-        f"{format_rate(bill.system_hours)} system hours{energy}{cost}"
+        f"{format_rate(bill.system_hours)} system hours, {format_footprint(bill.footprint)}"
     )
-    if bill.cost is None:
-        yield "            no cost without a price (--system_hour_price, --kwh_price)"
 
 
 def draw_wafer(path: Path, study: Study, title: str, num_csx: int) -> None:

@@ -294,7 +294,7 @@ class _Traced:
         """Return the step at the two sizes from which larger ones follow."""
         sizes = captured_sizes(group_of_samples(self.model))
         small, large = compile_at(self.step, self.batch, sizes)
-        step = captured_step(small, large, self.batch, type(self.model).__name__)
+        step = captured_step(small, large, type(self.model).__name__)
         return replace(step, sparse=self.sparse)
 
     def with_one_group(self, study: Study, counts: Sequence[int]) -> Study:

@@ -24,14 +24,13 @@ from cstorch.flags import restored
 from waferstream.config.params import Params
 from waferstream.core.errors import ConfigError
 from waferstream.core.system_errors import remedy_of
-from waferstream.core.units import seconds
 from waferstream.host.terminal import line_width
-from waferstream.machine.hardware import MachineSpec, WaferSpec
+from waferstream.machine.hardware import WaferSpec
 from waferstream.machine.hardware.choice import chosen_system, overruled
 from waferstream.reports.curve.page import write_curve
 from waferstream.reports.curve.result import CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve.text import headline
-from waferstream.reports.economics import StepEnergy, TrainingBill, power_kw, training_bill
+from waferstream.reports.economics import PriceSpec, TrainingBill, training_bill
 from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.host import git_commit
 from waferstream.reports.run.summary import ModelSummary
@@ -71,7 +70,7 @@ def run_simulation(
     counts = counts_of(request, requested)
     check_request(params, request, requested)
     folder = _make_folder(params.trainer.init.model_dir)
-    machines = machines_of(cluster, request.systems)
+    machines = [_priced(each, request.prices) for each in machines_of(cluster, request.systems)]
     first, *others = captured_studies(params, machines, counts, request)
     _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
     labels = labels_of(params, first)
@@ -237,7 +236,7 @@ def simulate_study(
             optimizer=labels.optimizer,
             sparsity=study.sparsity,
             error_bar=ERROR_BARS.get(machine.system.name),
-            as_published=machine == MachineSpec.model_validate({"system": machine.system.name}),
+            as_published=machine.has_published_times,
             curve_s=curve_s,
             detail=study.detail(detailed, bill),
         ),
@@ -256,14 +255,13 @@ def _points(
     request: SimulationRequest,
     num_parameters: int,
 ) -> tuple[CurvePoint, ...]:
-    """Return the points of a curve with bill, energy and what is known about their accuracy."""
+    """Return the points of a curve with bill and what is known about their accuracy."""
     system = study.simulator.machine.system.name
     described = (possible[0].num_csx, detailed)
     return tuple(
         replace(
             point,
-            bill=_bill(request, point, system),
-            energy=_energy(request, point, system),
+            bill=_bill(request, point),
             filled=study.filled(point) if point.num_csx in described else None,
             extrapolated=extrapolations(system, num_parameters, point.num_csx),
         )
@@ -286,24 +284,17 @@ def _make_folder(model_dir: Path) -> Path:
     return folder
 
 
-def _bill(request: SimulationRequest, point: CurvePoint, system: str) -> TrainingBill | None:
+def _priced(cluster: ClusterSpec, prices: PriceSpec) -> ClusterSpec:
+    return cluster.model_copy(update={"machine": prices.stated_for(cluster.machine)})
+
+
+def _bill(request: SimulationRequest, point: CurvePoint) -> TrainingBill | None:
     if request.token_budget is None:
         return None
     assert point.prediction is not None
     assert point.prediction.tokens_per_s is not None, "checked before the capture"
-    return training_bill(
-        request.token_budget,
-        point.prediction.tokens_per_s,
-        point.num_csx,
-        request.prices,
-        power_kw(system, request.prices),
-    )
-
-
-def _energy(request: SimulationRequest, point: CurvePoint, system: str) -> StepEnergy | None:
-    kw = power_kw(system, request.prices)
-    if kw is None:
-        return None
-    assert point.prediction is not None
-    step_s = seconds(point.emulated.step_ps)
-    return StepEnergy.of(kw, point.num_csx, step_s, point.prediction.tokens_per_s)
+    assert point.energy is not None
+    assert point.energy.per_million_tokens is not None
+    rate = point.prediction.tokens_per_s
+    per_million = point.energy.per_million_tokens
+    return training_bill(request.token_budget, rate, point.num_csx, per_million)

@@ -19,6 +19,7 @@ from waferstream.core.program.micro_batches import (
 )
 from waferstream.core.program.program import BYTES_PER_ELEMENT, UNKNOWN_LOADING, Loading, Program
 from waferstream.machine.attribution import TimedSteps
+from waferstream.machine.energy import energy_use
 from waferstream.machine.sram import data_bytes, describe
 from waferstream.machine.start_up import start_up
 from waferstream.reports.curve.result import (
@@ -59,6 +60,8 @@ class Study:
     """Name of the class of the model."""
     group_of_samples: int = 1
     """Samples that share a loss, which no micro-batch may cut."""
+    num_steps: int | None = None
+    """Steps of the run; None where the configuration does not say."""
 
     def batch(self, num_csx: int) -> int:
         """Return the samples of a step over all systems."""
@@ -138,12 +141,13 @@ class Study:
     def _point(self, num_csx: int) -> CurvePoint:
         size = self.micro_batch_size(num_csx)
         prediction = self.simulator.predict(self.batch(num_csx), size, num_csx)
-        machine = self.simulator.machine
+        machine, nodes = self.simulator.machine, self.simulator.swarmx_nodes(num_csx)
         sram_plan = self.simulator.sram_plan(size)
+        timed = TimedSteps.of([prediction.timing])
         return CurvePoint(
             num_csx=num_csx,
             micro_batch_size=size,
-            emulated=Emulated.of(TimedSteps.of([prediction.timing])),
+            emulated=Emulated.of(timed),
             efficiency=1.0,
             prediction=PredictedStep(
                 num_rounds=rounds_of(self.batch(num_csx), num_csx, size),
@@ -152,8 +156,11 @@ class Study:
                 utilisation=prediction.flops_per_s / (num_csx * machine.system.peak_flops_per_s),
                 sram_peak_bytes=sram_plan.peak_bytes,
                 recomputed_segments=len(sram_plan.recomputed),
-                swarmx_nodes=self.simulator.swarmx_nodes(num_csx),
+                swarmx_nodes=nodes,
                 steps_ps=prediction.steps_ps,
+            ),
+            energy=energy_use(
+                machine, num_csx, nodes, timed, self.tokens_per_sample, self.num_steps
             ),
         )
 
@@ -255,6 +262,7 @@ def study_of(
         line,
         step.model_class,
         group_of_samples(params.trainer.init.model.dump(), "trainer.init.model"),
+        params.trainer.init.loop.num_steps or params.trainer.init.loop.max_steps,
     )
 
 

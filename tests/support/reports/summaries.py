@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from memoryx.tiers import Holding, Tiers
 from waferstream.machine.attribution import Attribution
+from waferstream.machine.energy import Draw, EnergyUse, Footprint
 from waferstream.machine.stalls import StreamCheck
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.curve.result import (
@@ -17,7 +18,7 @@ from waferstream.reports.curve.result import (
     SimulationInfo,
 )
 from waferstream.reports.curve.runs import curve_of_runs
-from waferstream.reports.economics import StepEnergy, TrainingBill
+from waferstream.reports.economics import TrainingBill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.host import Host
 from waferstream.reports.machine.use import LayerGroup
@@ -25,6 +26,16 @@ from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, Ru
 
 HOST = Host("Xeon <2>", cores=2, memory_bytes=8 << 30, python="3.11.2", torch="2.13.0")
 DIGEST = "ab12" * 16
+ENERGY = EnergyUse(
+    power_kw=154.5,
+    draw=Draw(systems_kw=88, memoryx_kw=5, swarmx_kw=5, hosts_kw=5, cooling_kw=51.5),
+    compute_share=0.875,
+    step=Footprint(0.043, 0.02, 0.09),
+    run=Footprint(43, 20, 90),
+    per_million_samples=Footprint(447, 210, 937),
+    per_million_tokens=Footprint(0.25, 0.12, 0.5),
+)
+"""Of a made-up cluster of four systems."""
 
 
 def summary(num_csx: int, compute_ps: int = 8_000_000, reduce_ps: int = 0) -> RunSummary:
@@ -82,7 +93,7 @@ def _simulated_point(count: int, causes: Attribution, bill: TrainingBill | None)
             steps_ps=(causes.total_ps,),
         ),
         bill=bill,
-        energy=StepEnergy.of(23.0, count, causes.total_ps / 1e12, 24576.0 * count),
+        energy=ENERGY,
     )
 
 

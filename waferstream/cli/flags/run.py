@@ -82,17 +82,25 @@ RUN_FLAGS: tuple[Flag, ...] = (
     ),
     Flag(
         "token_budget",
-        "number of training tokens, such as 300B or 1.4e12: adds time and energy to every row of "
-        "the simulation, and the cost where a price is given",
+        "number of training tokens, such as 300B or 1.4e12: adds time, energy and cost to every "
+        "row of the simulation",
         options={"type": count},
     ),
-    Flag("system_hour_price", "price of one system-hour", options={"type": float}),
     Flag(
-        "system_kw",
-        "power draw of one system in kW, for its energy (default: 22.8 for a CS-2, 23 for a CS-3)",
+        "system_hour_price",
+        "price of one system-hour in USD (default: machine.power.system_hour_usd, 53.5)",
         options={"type": float},
     ),
-    Flag("kwh_price", "price of a kilowatt-hour", options={"type": float}),
+    Flag(
+        "system_kw",
+        "power of one system under load in kW (default: 22.8 for a CS-2, 23 for a CS-3)",
+        options={"type": float},
+    ),
+    Flag(
+        "kwh_price",
+        "price of a kilowatt-hour in USD (default: machine.power.kwh_usd, 0.08)",
+        options={"type": float},
+    ),
     Flag(
         "activation_zeros",
         "run the model on a few samples and state the zeros that each product reads, beside the "

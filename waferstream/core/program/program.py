@@ -197,6 +197,15 @@ class Program:
     batch_draws: tuple[int, ...] = ()  # random ops, counted, that draw for all samples
 
     @property
+    def tokens_per_sample(self) -> int | None:
+        """Length of ``input_ids``, or of the rows of a batch of integers; else None."""
+        of_batch = self.inputs[: len(self.inputs) - self.num_cut]
+        tokens = [spec for spec in of_batch if spec.name == "input_ids"] or of_batch
+        shapes = {spec.shape for spec in tokens}
+        has_others = any("float" in spec.dtype or len(spec.shape) != 2 for spec in tokens)
+        return None if has_others or len(shapes) != 1 else shapes.pop()[1]
+
+    @property
     def holds_fp32(self) -> bool:
         """Whether kernels hold the half type in fp32 and round results themselves."""
         return self.stream_dtype == "cbfloat16" or self.rounding == "stochastic"

@@ -3,6 +3,7 @@
 from waferstream.machine.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from waferstream.machine.hardware.inputs import InputSpec
 from waferstream.machine.hardware.machine import EVEN, JitterSpec, MachineSpec, StartUpSpec
+from waferstream.machine.hardware.power import PowerSpec
 from waferstream.machine.hardware.sourced import override
 from waferstream.machine.hardware.streams import MemoryXSpec, SwarmXSpec
 from waferstream.machine.hardware.wafer import CS2, CS3, DefectSpec, WaferSpec
@@ -20,6 +21,7 @@ __all__ = [
     "JitterSpec",
     "MachineSpec",
     "MemoryXSpec",
+    "PowerSpec",
     "StartUpSpec",
     "SwarmXSpec",
     "WaferSpec",

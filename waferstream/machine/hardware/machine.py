@@ -1,4 +1,4 @@
-"""The whole machine of cluster.yaml: a CS system, MemoryX, SwarmX, inputs, start-up and jitter.
+"""The whole machine of cluster.yaml: a CS system, MemoryX, SwarmX, inputs, start-up, jitter, power.
 
 Times around the steps are bytes over bandwidth plus a fixed time, each constant from one
 calibration row. Two runs of the same job differ as much as the model errs: 13.2 to 20.5 s for the
@@ -29,6 +29,7 @@ from waferstream.core.config import Config, before
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.core.units import PS_PER_MS, PS_PER_S
 from waferstream.machine.hardware.inputs import InputSpec
+from waferstream.machine.hardware.power import PowerSpec
 from waferstream.machine.hardware.sourced import merged, sourced
 from waferstream.machine.hardware.streams import MemoryXSpec, SwarmXSpec
 from waferstream.machine.hardware.wafer import CS2, SYSTEMS, WaferSpec
@@ -157,6 +158,13 @@ class MachineSpec(Config):
     input: InputSpec = Field(default_factory=InputSpec)
     start_up: StartUpSpec = Field(default_factory=StartUpSpec)
     jitter: JitterSpec = Field(default_factory=JitterSpec)
+    power: PowerSpec = Field(default_factory=PowerSpec)
+
+    @property
+    def has_published_times(self) -> bool:
+        """Whether all numbers but those of power are the published ones."""
+        published = MachineSpec.model_validate({"system": self.system.name})
+        return self.model_copy(update={"power": published.power}) == published
 
     @model_validator(mode="after")
     def _numbers_fit_floats(self) -> Self:

@@ -8,7 +8,12 @@ from waferstream.core.config import dump_yaml
 from waferstream.core.units import format_rate, format_short, seconds
 from waferstream.host.files import replacing, write_json
 from waferstream.machine.start_up import StartUp
-from waferstream.reports.amounts import energy_facts, format_duration, format_energy
+from waferstream.reports.amounts import (
+    PRICE_NOTE,
+    energy_facts,
+    format_duration,
+    format_footprint,
+)
 from waferstream.reports.curve.result import CurvePoint, CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve.text import (
     TITLE,
@@ -191,19 +196,13 @@ def _cost_section(point: CurvePoint | None) -> Section:
     if bill is None:
         text = "Time, energy and cost of a whole training: --simulate with --token_budget."
         known: list[Block] = [Facts(facts)] if facts else []
-        return Section("cost", "Energy and cost", [*known, Sentence(text)])
+        return Section("cost", "Energy and cost", [*known, Sentence(text), Sentence(PRICE_NOTE)])
     facts["Training"] = (
         f"{format_short(bill.tokens)} tokens take {format_duration(bill.duration_s)}, "
         f"{format_rate(bill.system_hours)} system hours"
     )
-    if bill.energy_kwh is not None:
-        facts["Energy"] = format_energy(bill.energy_kwh)
-    facts["Cost"] = (
-        "none without a price (--system_hour_price, --kwh_price)"
-        if bill.cost is None
-        else f"{format_rate(bill.cost)} at the stated prices"
-    )
-    return Section("cost", "Energy and cost", [Facts(facts)])
+    facts["It takes"] = format_footprint(bill.footprint)
+    return Section("cost", "Energy and cost", [Facts(facts), Sentence(PRICE_NOTE)])
 
 
 def _origin_section(result: CurveResult, command: str) -> Section:

@@ -11,12 +11,13 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
         emulated    samples_per_s, step_ps, total_ps, attribution_ps {cause: picoseconds}
         prediction  null unless simulated: num_rounds, tokens_per_s, flops_per_s, utilisation,
                     sram_peak_bytes, recomputed_segments, swarmx_nodes, steps_ps
-        bill        null without a token budget: tokens, duration_s, system_hours, energy_kwh, cost
+        bill        null without a token budget: tokens, duration_s, system_hours,
+                    footprint {kwh, kg_co2e, usd}
         filled      null where a larger micro-batch would not be faster: micro_batch_size,
                     num_rounds, speed_up
         extrapolated  why no published run covers the point; empty where one does
-        energy      null without a known power: systems, system_kw, step_kwh,
-                    per_billion_tokens_kwh
+        energy      power_kw, draw {part: kW}, compute_share, and footprints: step, run,
+                    per_million_samples, per_million_tokens
         run         null unless trained: weights_sha256, efficiency,
                     measured {samples_per_s, seconds, host}
     refused         numbers of systems without a point: num_csx, reason, code
@@ -41,9 +42,10 @@ from typing import Any
 from memoryx.tiers import Tiers
 from waferstream.baselines.gpu import GpuPoint
 from waferstream.baselines.gpu.curve import Kind
+from waferstream.machine.energy import EnergyUse
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.activation_zeros import ActivationZeros
-from waferstream.reports.economics import StepEnergy, TrainingBill
+from waferstream.reports.economics import TrainingBill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.machine.use import LayerGroup
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary
@@ -105,8 +107,8 @@ class CurvePoint:
     """None where it would not be faster, or was not simulated."""
     extrapolated: tuple[str, ...] = ()
     """Why no published run covers the point; empty where one does."""
-    energy: StepEnergy | None = None
-    """None for a system of unknown power, and for trained runs."""
+    energy: EnergyUse | None = None
+    """None where nothing was emulated."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ def _points(runs: Sequence[RunSummary]) -> tuple[CurvePoint, ...]:
             efficiency=emulated[index],
             run=TrainedRun(digest, on_host, measured[index]),
             extrapolated=extrapolations(run.system, run.model.parameters, run.num_csx),
+            energy=run.energy,
         )
         for index, (run, (digest, on_host, on_machine)) in enumerate(
             zip(runs, completed, strict=True)

@@ -25,7 +25,6 @@ from waferstream.reports.curve.result import (
     TrainingInfo,
     sweet_spots,
 )
-from waferstream.reports.economics import TrainingBill
 from waferstream.reports.evidence import error_bar_text
 
 Column = Callable[[CurvePoint], str | None]
@@ -118,6 +117,8 @@ def _columns(result: CurveResult) -> Mapping[str, Column]:
         "step": lambda point: format_ps(point.emulated.step_ps),
         "samples/s": lambda point: format_rate(point.emulated.samples_per_s),
         "tokens/s": _tokens_per_s,
+        "kW": lambda point: point.energy and format_rate(point.energy.power_kw, 3),
+        **_footprint_columns(result),
         "PFLOP/s": lambda p: (
             p.prediction and format_rate(p.prediction.flops_per_s / 1e15, digits=3)
         ),
@@ -129,8 +130,8 @@ def _columns(result: CurveResult) -> Mapping[str, Column]:
         "recomputed": lambda point: point.prediction and f"{point.prediction.recomputed_segments}",
         "SwarmX nodes": lambda point: point.prediction and f"{point.prediction.swarmx_nodes:,}",
         "training": lambda point: point.bill and format_duration(point.bill.duration_s),
-        "energy": lambda point: point.bill and _energy(point.bill),
-        "cost": _cost,
+        "energy": lambda point: point.bill and format_energy(point.bill.footprint.kwh),
+        "USD": lambda point: point.bill and format_short(point.bill.footprint.usd),
         "measured samples/s": lambda p: p.run and format_rate(p.run.measured.samples_per_s, 3),
         "weights SHA-256": lambda point: point.run and point.run.weights_sha256[:12],
     }
@@ -157,14 +158,22 @@ def _evidence(point: CurvePoint, points: Sequence[CurvePoint]) -> str | None:
     return "extrapolated" if point.extrapolated else "published runs"
 
 
-def _energy(bill: TrainingBill) -> str | None:
-    return None if bill.energy_kwh is None else format_energy(bill.energy_kwh)
+def _footprint_columns(result: CurveResult) -> Mapping[str, Column]:
+    """Return the columns of what a million tokens take, or samples of a model without tokens."""
+    of_tokens = result.tokens_per_sample is not None
+    unit = "tok" if of_tokens else "sample"
 
+    def column(amount: str) -> Column:
+        def cell(point: CurvePoint) -> str | None:
+            if point.energy is None:
+                return None
+            million = point.energy.per_million_tokens if of_tokens else None
+            return format_rate(getattr(million or point.energy.per_million_samples, amount), 3)
 
-def _cost(point: CurvePoint) -> str | None:
-    if point.bill is None or point.bill.cost is None:
-        return None
-    return format_rate(point.bill.cost)
+        return cell
+
+    units = {"kwh": "kWh", "kg_co2e": "kg CO2e", "usd": "USD"}
+    return {f"{name}/M{unit}": column(amount) for amount, name in units.items()}
 
 
 def footnotes(result: CurveResult) -> list[str]:

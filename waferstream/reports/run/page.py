@@ -9,9 +9,8 @@ from markupsafe import Markup
 
 from waferstream.core.units import format_count, format_ps, format_rate, seconds
 from waferstream.machine.start_up import StartUp
-from waferstream.reports.amounts import format_duration, format_energy
+from waferstream.reports.amounts import PRICE_NOTE, energy_facts, format_duration
 from waferstream.reports.drawing import Color, Point, Series, chart
-from waferstream.reports.economics import SECONDS_PER_HOUR, PriceSpec, power_kw
 from waferstream.reports.evidence import error_section, extrapolations
 from waferstream.reports.host import host_text, software
 from waferstream.reports.machine.sections import (
@@ -201,18 +200,12 @@ def _link_waits(summary: RunSummary) -> str:
 
 
 def _energy_section(summary: RunSummary, emulated: Emulated) -> Section:
-    duration_s = seconds(emulated.total_ps)
     facts = {"Emulated time of these steps": format_ps(emulated.total_ps)}
-    kw = power_kw(summary.system, PriceSpec())
-    if kw is not None:
-        energy_kwh = summary.num_csx * kw * duration_s / SECONDS_PER_HOUR
-        facts |= {
-            "Power": f"{summary.num_csx:,} x {kw:g} kW under load",
-            "Energy": format_energy(energy_kwh),
-        }
+    if summary.energy is not None:
+        facts |= energy_facts(summary.energy)
     advice = (
-        "There is no cost without a price: --simulate with --token_budget, --system_hour_price and "
-        "--kwh_price states time, energy and cost of a whole training."
+        f"{PRICE_NOTE} --simulate with --token_budget states time, energy and cost of a whole "
+        "training."
     )
     return Section("cost", "Energy and cost", [Facts(facts), Sentence(advice)])
 

@@ -8,19 +8,17 @@ from typing import Any
 
 from waferstream.baselines.gpu import DGX_H100, decode_s_per_token, prefill_s
 from waferstream.core.units import PS_PER_S, aligned, counted, format_rate, seconds
-from waferstream.machine.hardware.sourced import Sourced
+from waferstream.machine.energy import SECONDS_PER_HOUR, Footprint, hour_of
+from waferstream.machine.hardware import PowerSpec
 from waferstream.machine.regions import Decoder, Service, crossover
-from waferstream.reports.economics import POWER_KW, SECONDS_PER_HOUR
 from waferstream.simulator.service_load import Answered, Asked, Load, simulate
 from waferstream.simulator.service_requests import Lengths, of_users
 
 USERS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Users of the points of a curve."""
 
-IDLE_SHARE = Sourced(0.8, "published", "T0223 I0033: idle power over that under load; medium")
-SYSTEM_HOUR_USD = Sourced(
-    41.96, "published", "I0030: estimate at 1.00 M USD a system; of low confidence"
-)
+POWER = PowerSpec()
+"""Power and prices of a service."""
 
 _FEWEST_REQUESTS = 32  # of a point, so that it has percentiles
 _MILLION = 1e6
@@ -43,8 +41,7 @@ class LoadPoint:
     first_token_p99_s: float
     utilization: float
     """Share of the time for which the busiest stage has work."""
-    kwh_per_mtok: float
-    usd_per_mtok: float
+    per_million_tokens: Footprint
 
 
 @dataclass(frozen=True)
@@ -107,19 +104,16 @@ class LoadReport:
             "gpus": self.gpus,
             "gpu_points": [asdict(point) for point in self.gpu_points()],
             "streaming_is_faster_from": self.crossover,
-            "sources": {
-                "power_kw": POWER_KW[self.service.spec.system.name]._asdict(),
-                "idle_share": IDLE_SHARE._asdict(),
-                "system_hour_usd": SYSTEM_HOUR_USD._asdict(),
-            },
+            "power": POWER.model_dump(exclude_none=True),
         }
 
     def text(self) -> str:
         """Return the report as text."""
         layout, spec = self.service.layout, self.service.spec
+        power = POWER.of_system(spec.system.name)
         head = (
             "load", "tokens/s", "a user's", "slowest 5 %", "first token", "p95", "p99", "busy",
-            "kWh/Mtok", "USD/Mtok",
+            "kWh/Mtok", "kg CO2e/Mtok", "USD/Mtok",
         )  # fmt: skip
         gpu_head = (f"{self.gpus} H100: users", "tokens/s", "a user's")
         gpu_rows = [
@@ -141,9 +135,9 @@ class LoadReport:
                 *aligned([gpu_head, *gpu_rows], left=()),
                 "",
                 f"Streaming the weights to as many wafers would {streams}.",
-                f"Energy: {POWER_KW[spec.system.name].value} kW a system, {IDLE_SHARE.value:.0%} "
-                f"idle. Cost: {SYSTEM_HOUR_USD.value} USD a system-hour, an estimate of low "
-                "confidence. GPUs: a model of tensor parallelism without a draft.",
+                f"Energy: a system draws {power.idle_kw:g} kW idle and {power.load_kw:g} busy, its "
+                f"hosts and cooling counted; money: {POWER.system_hour_usd:g} USD a system-hour, "
+                "an estimate, and energy. GPUs: a model of tensor parallelism without a draft.",
             ]
         )
 
@@ -189,20 +183,17 @@ def of_requests(
         first_token_p95_s=_percentile(firsts, 95),
         first_token_p99_s=_percentile(firsts, 99),
         utilization=busy,
-        **_bill(service, found, tokens, busy),
+        per_million_tokens=_footprint(service, found, busy).times(_MILLION / tokens),
     )
 
 
-def _bill(service: Service, found: Load, tokens: int, busy: float) -> dict[str, float]:
-    """Return energy and cost of a million tokens."""
-    hours = service.layout.num_wafers * seconds(found.duration_ps) / SECONDS_PER_HOUR
-    share = IDLE_SHARE.value + (1 - IDLE_SHARE.value) * busy
-    kwh = hours * POWER_KW[service.spec.system.name].value * share
-    millions = tokens / _MILLION
-    return {
-        "kwh_per_mtok": kwh / millions,
-        "usd_per_mtok": hours * SYSTEM_HOUR_USD.value / millions,
-    }
+def _footprint(service: Service, found: Load, busy: float) -> Footprint:
+    """Return what a load takes on systems that hold all weights: there is no MemoryX."""
+    wafers = service.layout.num_wafers
+    system_kw = POWER.of_system(service.spec.system.name).mean_kw(busy)
+    each_kw = system_kw + POWER.hosts_per_system * POWER.host_kw
+    hour = hour_of(POWER, POWER.pue * wafers * each_kw, wafers)
+    return hour.times(seconds(found.duration_ps) / SECONDS_PER_HOUR)
 
 
 def _gpu_point(decoder: Decoder, users: int, lengths: Lengths, gpus: int) -> GpuPoint:
@@ -237,6 +228,5 @@ def _cells(point: LoadPoint) -> tuple[str, ...]:
         format_rate(point.speed_p5),
         *(f"{time:.3g} s" for time in times),
         f"{point.utilization:.0%}",
-        f"{point.kwh_per_mtok:.3g}",
-        f"{point.usd_per_mtok:.3g}",
+        *(f"{amount:.3g}" for amount in vars(point.per_million_tokens).values()),
     )

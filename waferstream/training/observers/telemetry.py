@@ -18,7 +18,6 @@ from waferstream.core.units import seconds
 from waferstream.machine.attribution import StepTiming, TimedSteps
 from waferstream.machine.hardware import MachineSpec
 from waferstream.management.model.telemetry import Sample, Telemetry
-from waferstream.reports.economics import PriceSpec, power_kw
 from waferstream.training.observers.observer import TrainingLog
 
 Number = tuple[str, float, *tuple[str, ...]]
@@ -140,7 +139,8 @@ class TelemetryMeter:
             yield ("bandwidth_bytes_per_second", sent_bytes / step_s, role, "up")
 
     def _of_systems(self, newest: StepTiming, streams: Streams) -> Iterator[Number]:
-        kw = power_kw(self._machine.system.name, PriceSpec())
+        power = self._machine.power.of_system(self._machine.system.name)
+        joules = 0.0
         for index, role in enumerate(streams.systems):
             is_busy = index < newest.num_busy
             of_step = newest.attribution if is_busy else newest.spare
@@ -148,11 +148,10 @@ class TelemetryMeter:
             yield ("utilisation_ratio", of_step.shares()["compute"], role)
             for cause, spent_ps in vars(so_far).items():
                 yield ("role_seconds_total", seconds(spent_ps), role, cause)
-            if kw is not None:
-                yield ("power_watts", 1000 * kw, role)
-        if kw is not None:
-            emulated_s = seconds(self._timed.attribution.total_ps)
-            yield ("energy_joules_total", 1000 * kw * self._num_csx * emulated_s)
+            yield ("power_watts", 1000 * power.mean_kw(of_step.shares()["compute"]), role)
+            mean_kw = power.mean_kw(so_far.shares()["compute"])
+            joules += 1000 * mean_kw * seconds(so_far.total_ps)
+        yield ("energy_joules_total", joules)
 
 
 def _of_run(log: TrainingLog) -> Iterator[Number]:

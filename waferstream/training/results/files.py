@@ -19,7 +19,6 @@ from appliance.spec import ClusterSpec
 from waferstream.core.roles.installation import Installation
 from waferstream.core.units import format_count
 from waferstream.host.files import replacing, write_json
-from waferstream.machine.hardware import MachineSpec
 from waferstream.reports import style
 from waferstream.reports.host import git_commit
 from waferstream.reports.machine.use import MachineUse
@@ -96,8 +95,7 @@ def write_report(
         params=(folder.path / "trainer_params.yaml").read_text(encoding="utf-8"),
         cluster=(folder.path / "cluster.yaml").read_text(encoding="utf-8"),
     )
-    published = MachineSpec.model_validate({"system": summary.system})
-    page = run_page(summary, curves, origin, use, cluster.machine == published)
+    page = run_page(summary, curves, origin, use, cluster.machine.has_published_times)
     target = folder.path / REPORT_NAME
     with replacing(target) as partial:
         partial.write_text(render(page), encoding="utf-8")

@@ -13,12 +13,14 @@ from csnode.engine.regions import layer_regions, operand_dtype
 from csnode.engine.spec import EngineSpec, LayerRegion
 from cstorch.session.session import Session
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
+from swarmx.topology import swarmx_nodes
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.program.micro_batches import closest_size
 from waferstream.core.roles.installation import Installation
 from waferstream.core.units import aligned
 from waferstream.machine.attribution import OVERHEAD_NOTE
+from waferstream.machine.energy import EnergyUse, energy_use
 from waferstream.machine.hardware import MachineSpec
 from waferstream.reports.host import describe_host
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
@@ -51,11 +53,12 @@ def summarize(
     data = trainer.fit.train_dataloader if trainer.fit else None
     parameters = sum(parameter.numel() for parameter in model.parameters())
     is_trained = history.timed.last is not None
+    num_csx = init.backend.cluster_config.num_csx
     return RunSummary(
         status="completed",
         mode=mode,
         version=VERSION,
-        num_csx=init.backend.cluster_config.num_csx,
+        num_csx=num_csx,
         system=cluster.machine.system.name,
         model=ModelSummary(init.model.label(type(model).__name__), parameters),
         batch_size=data.batch_size if data else 0,
@@ -69,6 +72,7 @@ def summarize(
         checkpoint=str(outcome.checkpoint) if outcome.checkpoint else None,
         measured=_measured(history) if is_trained else None,
         emulated=Emulated.of(history.timed) if is_trained else None,
+        energy=_energy(history, cluster.machine, num_csx, session.execution.training),
         start_up=session.execution.start_up,
         stragglers=dict(history.stragglers),
         link_waits=dict(history.link_waits),
@@ -77,6 +81,16 @@ def summarize(
             init, cluster.runtime.engine, session.execution.training, outcome.last_step
         ),
     )
+
+
+def _energy(
+    history: History, machine: MachineSpec, num_csx: int, training: Installation | None
+) -> EnergyUse | None:
+    """Return the energy of the emulated steps; None where nothing was emulated."""
+    if history.timed.last is None or training is None:
+        return None
+    nodes = swarmx_nodes(machine.swarmx, num_csx)
+    return energy_use(machine, num_csx, nodes, history.timed, training.program.tokens_per_sample)
 
 
 def _measured(history: History) -> Measured:

@@ -21,6 +21,7 @@ from waferstream.cli.run import cluster_of
 from waferstream.config.overrides import apply_overrides
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
+from waferstream.reports.economics import PriceSpec
 
 PARAMS = """
 trainer:
@@ -110,7 +111,6 @@ def test_price_out_of_range_is_refused(price: str, value: str) -> None:
     [
         ("--compile_only", "--compile_only cannot be combined with --simulate"),
         ("--validate_only", "--validate_only cannot be combined with --simulate"),
-        ("--kwh_price=0.1", "--kwh_price requires --token_budget"),
     ],
 )
 def test_flag_without_effect_on_a_simulation_is_refused(
@@ -124,10 +124,16 @@ def test_flag_without_effect_on_a_simulation_is_refused(
 
 
 def test_a_simulation_takes_local_and_power_without_a_token_budget() -> None:
-    """A simulation starts nothing on Ray, and states the energy of a step."""
-    parsed = parse("--params=p.yaml", "--simulate", "--local", "--system_kw=20")
+    """A simulation starts nothing on Ray, and states energy and cost of a step."""
+    parsed = parse("--params=p.yaml", "--simulate", "--local", "--system_kw=20", "--kwh_price=0.1")
     assert parsed.simulation is not None
-    assert parsed.simulation.prices.system_kw == 20
+    assert parsed.simulation.prices == PriceSpec(system_kw=20, kwh=0.1)
+
+
+def test_a_system_without_power_is_refused() -> None:
+    """A price may be zero, a power may not."""
+    with raises(ConfigError, "out-of-range"):
+        parse("--params=p.yaml", "--simulate", "--system_kw=0")
 
 
 def test_typed_values_win_lists_are_put_first_and_mappings_merge(tmp_path: Path) -> None:

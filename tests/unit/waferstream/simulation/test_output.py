@@ -7,14 +7,15 @@ from pathlib import Path
 
 from tests.support.reports.summaries import simulated_curve
 from waferstream.machine.attribution import Attribution
+from waferstream.machine.energy import Footprint
 from waferstream.reports.curve.result import CurveResult
-from waferstream.reports.economics import PriceSpec, training_bill
+from waferstream.reports.economics import training_bill
 from waferstream.reports.evidence import ErrorBar
 from waferstream.simulation.output import detail_text, simulation_text
 
 SNAPSHOT = Path(__file__).with_name("simulation_text.txt")
 STEP = Attribution(compute=999 * 10**9, weights=10**9)
-BILL = training_bill(1e9, 1e5, 4, PriceSpec(), kw=23.0)
+BILL = training_bill(1e9, 1e5, 4, Footprint(kwh=0.25, kg_co2e=0.12, usd=0.5))
 RESULT = simulated_curve((1, 4), STEP, ErrorBar("CS-2", 22, 0.05, 0.1, 0.35, (35e6, 20e9), 1), BILL)
 
 
@@ -57,9 +58,7 @@ def test_detail_text_without_a_bill_has_no_training_time() -> None:
 
 
 def test_detail_text_of_a_small_bill_has_significant_digits() -> None:
-    """A cost is printed with a price only."""
     assert RESULT.simulation is not None
-    assert "cost 0" not in detail_text(RESULT)
-    bill = training_bill(1e6, 1e5, 4, PriceSpec(kwh=0.1), kw=20.0)
+    bill = training_bill(1e6, 1e5, 4, Footprint(kwh=0.222, kg_co2e=0.05, usd=0.0222))
     text = detail_text(changed(detail=replace(RESULT.simulation.detail, bill=bill)))
-    assert "0.01111 system hours, 0.222 kWh, cost 0.02222" in text
+    assert "0.01111 system hours, 0.222 kWh, 50 g CO2e, 0.0222 USD" in text

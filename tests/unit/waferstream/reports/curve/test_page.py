@@ -13,10 +13,11 @@ from tests.support.reports.html import Parsed
 from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from waferstream.core.units import format_ps
 from waferstream.machine.attribution import Attribution
+from waferstream.machine.energy import Footprint
 from waferstream.reports.curve.page import curve_page, write_curve
 from waferstream.reports.curve.result import GpuComparison
 from waferstream.reports.curve.text import curve_table
-from waferstream.reports.economics import PriceSpec, training_bill
+from waferstream.reports.economics import training_bill
 from waferstream.reports.run.summary import ModelSummary
 
 RUNS = run_curve(summary(1), summary(4, reduce_ps=2_000_000))
@@ -74,19 +75,18 @@ def test_curve_page_of_a_simulation_has_every_layer_but_no_verdict() -> None:
     assert {"decoder.0-127", "buy", "99.9%", format_ps(999 * 10**9)} <= set(parsed.cells)
 
 
-def test_curve_page_states_energy_and_no_cost_without_a_price() -> None:
-    for prices, text in ((PriceSpec(), "none without a price"), (PriceSpec(system_hour=10), "111")):
-        bill = training_bill(1e9, 1e5, 4, prices, kw=20.0)
-        result = simulated_curve((4,), Attribution(compute=10**9), bill=bill)
-        parsed = Parsed.of(curve_page(result, PICTURE))
-        assert "0.222 MWh" in parsed.text
-        assert text in parsed.text
+def test_curve_page_states_energy_carbon_and_cost_of_a_token_budget() -> None:
+    bill = training_bill(1e9, 1e5, 4, Footprint(kwh=0.222, kg_co2e=0.1, usd=0.6))
+    result = simulated_curve((4,), Attribution(compute=10**9), bill=bill)
+    parsed = Parsed.of(curve_page(result, PICTURE))
+    assert "0.222 MWh, 100 kg CO2e, 600 USD" in parsed.text
 
 
 def test_curve_page_states_a_steps_energy_without_token_budget() -> None:
     parsed = Parsed.of(curve_page(SIMULATION, PICTURE))
-    assert "4 x 23 kW under load" in parsed.text
-    assert "25.6 Wh" in parsed.text
+    assert "154 kW (systems 88" in parsed.text
+    assert "43 Wh" in parsed.text
+    assert "machine.power" in parsed.text
     assert "--token_budget" in parsed.text
 
 

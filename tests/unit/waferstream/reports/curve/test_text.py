@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from tests.support.timing.gpu_points import gpu_points
 from waferstream.machine.attribution import OVERHEAD_NOTE, Attribution
+from waferstream.machine.energy import Footprint
 from waferstream.reports.curve.result import FilledWafer, GpuComparison, GpuCurve, RefusedPoint
 from waferstream.reports.curve.text import (
     MOST_ROWS,
@@ -19,7 +20,7 @@ from waferstream.reports.curve.text import (
     table_text,
     verdict,
 )
-from waferstream.reports.economics import PriceSpec, training_bill
+from waferstream.reports.economics import training_bill
 
 RUNS = run_curve(summary(1), summary(4, reduce_ps=2_000_000))
 DIFFERENT = run_curve(summary(1), with_digest(summary(2), "cd" * 32))
@@ -64,13 +65,21 @@ def test_curve_table_of_a_simulation_has_predictions() -> None:
 
 
 def test_curve_table_has_time_energy_and_cost_of_a_token_budget() -> None:
-    """A billion tokens at 100,000 tokens/s on four systems: 11.1 system hours; no price, no cost."""
-    for prices, cost in ((PriceSpec(), None), (PriceSpec(system_hour=10.0), "111.1")):
-        bill = training_bill(1e9, 1e5, 4, prices, kw=20.0)
-        header, row = curve_table(simulated_curve((4,), STEP, bill=bill))
-        cells = dict(zip(header, row, strict=True))
-        assert (cells["training"], cells["energy"]) == ("2.8 h", "0.222 MWh")
-        assert cells.get("cost") == cost
+    """A billion tokens at 100,000 tokens/s on four systems: 11.1 system hours."""
+    bill = training_bill(1e9, 1e5, 4, Footprint(kwh=0.222, kg_co2e=0.1, usd=0.6))
+    header, row = curve_table(simulated_curve((4,), STEP, bill=bill))
+    cells = dict(zip(header, row, strict=True))
+    assert (cells["training"], cells["energy"], cells["USD"]) == ("2.8 h", "0.222 MWh", "600")
+
+
+def test_curve_table_has_power_energy_carbon_and_cost_beside_the_rates() -> None:
+    """Of a million tokens, or of a million samples where the model reads no tokens."""
+    header, row, _ = curve_table(SIMULATION)
+    cells = dict(zip(header, row, strict=True))
+    assert [cells[f"{unit}/Mtok"] for unit in ("kWh", "kg CO2e", "USD")] == ["0.25", "0.12", "0.5"]
+    assert cells["kW"] == "154"
+    header, row, _ = curve_table(replace(SIMULATION, tokens_per_sample=None))
+    assert dict(zip(header, row, strict=True))["kWh/Msample"] == "447"
 
 
 def test_impossible_numbers_of_systems_are_rows_with_a_reason() -> None:

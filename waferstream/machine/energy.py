@@ -1,0 +1,130 @@
+"""Energy of a cluster, its carbon dioxide and its cost, from the causes of emulated time.
+
+A system draws its power under load while kernels compute, for whatever else it does the power of
+one that waits: streams that arrive and kernels that start keep few PEs busy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from waferstream.core.units import seconds
+from waferstream.machine.attribution import TimedSteps
+from waferstream.machine.hardware.machine import MachineSpec
+from waferstream.machine.hardware.power import PowerSpec
+
+SECONDS_PER_HOUR = 3600
+
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What some work takes."""
+
+    kwh: float
+    kg_co2e: float
+    usd: float
+    """Of energy and of the hours of all systems."""
+
+    def times(self, factor: float) -> Footprint:
+        """Return the footprint of ``factor`` times the work."""
+        return Footprint(self.kwh * factor, self.kg_co2e * factor, self.usd * factor)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Mean power of the parts of a cluster."""
+
+    systems_kw: float
+    memoryx_kw: float
+    swarmx_kw: float
+    hosts_kw: float
+    """Beside the systems: activations, samples, management."""
+    cooling_kw: float
+
+    @property
+    def total_kw(self) -> float:
+        """Power of all parts."""
+        return float(sum(vars(self).values()))
+
+
+@dataclass(frozen=True)
+class EnergyUse:
+    """Power of a cluster that trains, and what its steps take."""
+
+    power_kw: float
+    """Sum of ``draw``."""
+    draw: Draw
+    compute_share: float
+    """Share of the systems' time in which kernels compute."""
+    step: Footprint
+    run: Footprint
+    """Of all steps of the run; of one step where their number is not known."""
+    per_million_samples: Footprint
+    per_million_tokens: Footprint | None
+    """None for a model that does not read tokens."""
+
+
+def cluster_draw(
+    machine: MachineSpec, num_csx: int, swarmx_nodes: int, compute_share: float
+) -> Draw:
+    """Return the mean power of a cluster.
+
+    Args:
+        machine: The emulated machine.
+        num_csx: Number of systems.
+        swarmx_nodes: Number of nodes between them and MemoryX.
+        compute_share: Share of the systems' time in which kernels compute.
+    """
+    power = machine.power
+    computers = (
+        num_csx * power.of_system(machine.system.name).mean_kw(compute_share),
+        power.memoryx_hosts * power.host_kw,
+        swarmx_nodes * power.host_kw,
+        num_csx * power.hosts_per_system * power.host_kw,
+    )
+    return Draw(*computers, (power.pue - 1) * sum(computers))
+
+
+def hour_of(power: PowerSpec, kw: float, systems: int) -> Footprint:
+    """Return what an hour of systems takes that draw ``kw`` together, cooling included."""
+    usd = kw * power.kwh_usd + systems * power.system_hour_usd
+    return Footprint(kw, kw * power.grid_kg_per_kwh, usd)
+
+
+def compute_share(timed: TimedSteps, num_csx: int) -> float:
+    """Return the share of the time of all systems in which kernels compute."""
+    assert timed.last is not None, "a share needs a step"
+    busy = timed.last.num_busy
+    computed_ps = busy * timed.attribution.compute + (num_csx - busy) * timed.spare.compute
+    return computed_ps / (num_csx * timed.attribution.total_ps)
+
+
+def energy_use(
+    machine: MachineSpec,
+    num_csx: int,
+    swarmx_nodes: int,
+    timed: TimedSteps,
+    tokens_per_sample: int | None,
+    num_steps: int | None = None,
+) -> EnergyUse:
+    """Return the energy of training.
+
+    Args:
+        machine: The emulated machine.
+        num_csx: Number of systems.
+        swarmx_nodes: Number of nodes between them and MemoryX.
+        timed: Emulated steps, at least one.
+        tokens_per_sample: Tokens of a sample; None for a model that does not read tokens.
+        num_steps: Steps of the whole run; by default those of ``timed``.
+    """
+    share = compute_share(timed, num_csx)
+    draw = cluster_draw(machine, num_csx, swarmx_nodes, share)
+    steps_h = seconds(timed.attribution.total_ps) / SECONDS_PER_HOUR
+    steps = hour_of(machine.power, draw.total_kw, num_csx).times(steps_h)
+    step = steps.times(1 / timed.num_steps)
+    samples = steps.times(_MILLION / timed.num_samples)
+    tokens = None if tokens_per_sample is None else samples.times(1 / tokens_per_sample)
+    run = step.times(num_steps or timed.num_steps)
+    return EnergyUse(draw.total_kw, draw, share, step, run, samples, tokens)
