@@ -14,6 +14,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from appliance.spec import ClusterSpec, load_cluster
 from waferstream.config.phases import load_params
 from waferstream.core.errors import WaferStreamError
 from waferstream.host.files import json_text
@@ -72,7 +73,9 @@ def run_experiment(
     result = measure(experiment, policy, run_py(HOME, output), HOME)
     if not with_gpus:
         return result
-    return replace(result, gpus=compare_with_gpus(params, result.model.parameters))
+    spec = ClusterSpec() if experiment.cluster is None else load_cluster(experiment.cluster)
+    gpus = compare_with_gpus(params, result.model.parameters, spec.machine.power)
+    return replace(result, gpus=gpus)
 
 
 def read_command_line() -> tuple[Experiment, bool, bool]:

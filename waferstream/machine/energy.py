@@ -87,10 +87,15 @@ def cluster_draw(
     return Draw(*computers, (power.pue - 1) * sum(computers))
 
 
-def hour_of(power: PowerSpec, kw: float, systems: int) -> Footprint:
-    """Return what an hour of systems takes that draw ``kw`` together, cooling included."""
-    usd = kw * power.kwh_usd + systems * power.system_hour_usd
-    return Footprint(kw, kw * power.grid_kg_per_kwh, usd)
+def hour_of(site: PowerSpec, kw: float, hire_usd: float) -> Footprint:
+    """Return what an hour of a machine takes at a site.
+
+    Args:
+        site: Carbon dioxide and price of energy.
+        kw: Power of the machine, cooling included.
+        hire_usd: Price of an hour of it without energy.
+    """
+    return Footprint(kw, kw * site.grid_kg_per_kwh, kw * site.kwh_usd + hire_usd)
 
 
 def compute_share(timed: TimedSteps, num_csx: int) -> float:
@@ -122,7 +127,8 @@ def energy_use(
     share = compute_share(timed, num_csx)
     draw = cluster_draw(machine, num_csx, swarmx_nodes, share)
     steps_h = seconds(timed.attribution.total_ps) / SECONDS_PER_HOUR
-    steps = hour_of(machine.power, draw.total_kw, num_csx).times(steps_h)
+    hire_usd = num_csx * machine.power.system_hour_usd
+    steps = hour_of(machine.power, draw.total_kw, hire_usd).times(steps_h)
     step = steps.times(1 / timed.num_steps)
     samples = steps.times(_MILLION / timed.num_samples)
     tokens = None if tokens_per_sample is None else samples.times(1 / tokens_per_sample)

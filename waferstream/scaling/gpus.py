@@ -13,12 +13,16 @@ from waferstream.baselines.gpu import (
     Workload,
     gpu_curve,
 )
+from waferstream.baselines.gpu.power import gpu_hour
 from waferstream.config.params import Params
 from waferstream.core.units import format_count
+from waferstream.machine.energy import SECONDS_PER_HOUR
+from waferstream.machine.hardware import PowerSpec
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
 from waferstream.workload.models import known_config
 
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)
+_MILLION = 1e6
 MOST_GPUS = 1024
 """Largest cluster that is compared."""
 ACCURACY_NOTE = (
@@ -35,7 +39,9 @@ NO_TOKENS_NOTE = (
 )
 
 
-def compare_with_gpus(params: Params, parameters: int, weak: bool = False) -> GpuComparison:
+def compare_with_gpus(
+    params: Params, parameters: int, site: PowerSpec, weak: bool = False
+) -> GpuComparison:
     """Return the curves of GPU clusters that train the same global batch on 1 to 1,024 GPUs.
 
     A curve ends where a GPU would have no sample. There is none for a model below the smallest
@@ -44,6 +50,7 @@ def compare_with_gpus(params: Params, parameters: int, weak: bool = False) -> Gp
     Args:
         params: The training configuration.
         parameters: Number of parameters of its model.
+        site: Cooling, carbon dioxide and price of energy.
         weak: Whether the batch is that of each GPU instead of all.
 
     Raises:
@@ -58,17 +65,31 @@ def compare_with_gpus(params: Params, parameters: int, weak: bool = False) -> Gp
     counts = gpu_counts(MOST_GPUS if weak else batch)
     total, each = (None, batch) if weak else (batch, None)
     curves = tuple(
-        GpuCurve(
-            cluster.gpu.name,
-            kind,
-            tuple(gpu_curve(workload, cluster, CurvePolicy(total, each, kinds=(kind,)), counts)),
-        )
+        _curve(workload, cluster, CurvePolicy(total, each, kinds=(kind,)), counts, site)
         for cluster in CLUSTERS
         for kind in KINDS
     )
     missing = ", ".join(curve.name for curve in curves if not curve.fitting)
     note = f"{ACCURACY_NOTE} The model fits at no count of {missing}." if missing else ACCURACY_NOTE
     return GpuComparison(curves, note)
+
+
+def _curve(
+    workload: Workload,
+    cluster: GpuClusterSpec,
+    policy: CurvePolicy,
+    counts: Sequence[int],
+    site: PowerSpec,
+) -> GpuCurve:
+    """Return the curve of one kind of parallelism, with what a million tokens take."""
+    points = tuple(gpu_curve(workload, cluster, policy, counts))
+    footprints = tuple(
+        gpu_hour(cluster, point.gpus, site).times(_MILLION / point.tokens_per_s / SECONDS_PER_HOUR)
+        if point.fits
+        else None
+        for point in points
+    )
+    return GpuCurve(cluster.gpu.name, policy.kinds[0], points, footprints)
 
 
 def too_small_note(parameters: int) -> str:

@@ -240,7 +240,9 @@ def simulate_study(
             curve_s=curve_s,
             detail=study.detail(detailed, bill),
         ),
-        gpus=compare_with_gpus(params, num_parameters, study.weak) if params else None,
+        gpus=compare_with_gpus(params, num_parameters, machine.power, study.weak)
+        if params
+        else None,
         configuration={
             "machine": machine.model_dump(mode="json"),
             **({"params": params.dump()} if params else {}),

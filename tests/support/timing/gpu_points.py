@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from waferstream.baselines.gpu import GpuMemory, GpuPoint
+from waferstream.baselines.gpu.curve import Kind
+from waferstream.machine.energy import Footprint
+from waferstream.reports.curve.result import GpuCurve
 
 
 class MadeUpPoint(GpuPoint):
@@ -13,8 +16,10 @@ class MadeUpPoint(GpuPoint):
         return self.samples_per_s > 0
 
 
-def gpu_points(rates: dict[int, float]) -> tuple[GpuPoint, ...]:
-    """Return points of a made-up GPU curve; a rate of 0 does not fit."""
-    return tuple(
+def made_up_curve(gpu: str, kind: Kind, rates: dict[int, float]) -> GpuCurve:
+    """Return a made-up GPU curve; a rate of 0 does not fit."""
+    points = tuple(
         MadeUpPoint(count, rate, 0.0, 0.0, GpuMemory(0, 0, 0, 0)) for count, rate in rates.items()
     )
+    footprint = Footprint(kwh=0.0123, kg_co2e=0.006, usd=0.5)
+    return GpuCurve(gpu, kind, points, tuple(footprint if p.fits else None for p in points))

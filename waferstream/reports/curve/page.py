@@ -16,11 +16,10 @@ from waferstream.reports.amounts import (
 )
 from waferstream.reports.curve.result import CurvePoint, CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve.text import (
-    TITLE,
     curve_table,
     extrapolation_texts,
     footnotes,
-    gpu_table,
+    gpu_tables,
     headline,
     own_footnotes,
     verdict,
@@ -154,9 +153,8 @@ def _gpu_section(gpus: GpuComparison, picture: bytes | None) -> Section:
         "number."
     )
     blocks: list[Block] = [] if picture is None else [Picture(picture, description)]
-    header, *rows = gpu_table(gpus)
-    if rows:
-        blocks += [Sentence(TITLE, is_note=False), Table(header, rows)]
+    for title, (header, *rows) in gpu_tables(gpus).items():
+        blocks += [Sentence(title, is_note=False), Table(header, rows)]
     return Section("gpus", "Beside GPU clusters", [*blocks, Sentence(gpus.note)])
 
 

@@ -27,7 +27,7 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
                     overruled
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     others          curves of the same model and batch on other machines
-    gpus            note, curves [{gpu, kind, points}]; null if not compared
+    gpus            note, curves [{gpu, kind, points, per_million_tokens}]; null if not compared
     zeros           null unless measured: weights, samples, products [{layer, share, part}]
     weak            whether batch_size is that of each system
     configuration   machine of a simulation; params, cluster, num_csx and steps of an experiment
@@ -42,7 +42,7 @@ from typing import Any
 from memoryx.tiers import Tiers
 from waferstream.baselines.gpu import GpuPoint
 from waferstream.baselines.gpu.curve import Kind
-from waferstream.machine.energy import EnergyUse
+from waferstream.machine.energy import EnergyUse, Footprint
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.activation_zeros import ActivationZeros
 from waferstream.reports.economics import TrainingBill
@@ -216,6 +216,8 @@ class GpuCurve:
     gpu: str
     kind: Kind
     points: tuple[GpuPoint, ...]
+    per_million_tokens: tuple[Footprint | None, ...]
+    """What a million tokens take at each point; None where the model does not fit."""
 
     @property
     def name(self) -> str:

@@ -38,6 +38,7 @@ MOST_SPOTS = 8
 _WORTH_SAYING = 1.1  # less is within the error of a prediction
 
 TITLE = "Samples/s of GPU clusters with the same model and batch, modelled"
+FOOTPRINT_TITLE = "kWh / USD of 1M tokens there, with hosts, switches and cooling"
 NOTHING = "-"
 """The cell of a count at which the model does not fit, or a GPU would have no sample."""
 
@@ -267,25 +268,40 @@ def verdict(training: TrainingInfo, num_runs: int) -> str:
     return f"Bitwise reproducible: yes. All {num_runs} runs end with the same weights."
 
 
-def gpu_table(gpus: GpuComparison) -> list[tuple[str, ...]]:
-    """Return a header and one row for each count of GPUs at which a curve has a point.
+def gpu_tables(gpus: GpuComparison) -> Mapping[str, list[tuple[str, ...]]]:
+    """Return tables by title, of a header and one row for each count of GPUs with a point.
 
     Curves without any point are left out; the note of the comparison names them.
     """
     curves = [curve for curve in gpus.curves if curve.fitting]
-    rates = [_rates(curve) for curve in curves]
-    counts = sorted({count for rate in rates for count in rate})
-    rows = [(f"{count:,}", *(rate.get(count, NOTHING) for rate in rates)) for count in counts]
+    if not curves:
+        return {}
+    columns = {TITLE: _rates, FOOTPRINT_TITLE: _footprints}
+    return {title: _gpu_table(curves, column) for title, column in columns.items()}
+
+
+def _gpu_table(
+    curves: Sequence[GpuCurve], column: Callable[[GpuCurve], Mapping[int, str]]
+) -> list[tuple[str, ...]]:
+    columns = [column(curve) for curve in curves]
+    counts = sorted({count for cells in columns for count in cells})
+    rows = [(f"{count:,}", *(cells.get(count, NOTHING) for cells in columns)) for count in counts]
     return [("GPUs", *(curve.name for curve in curves)), *rows]
 
 
 def gpu_text(gpus: GpuComparison) -> str:
-    """Return the table as aligned lines with its note; the note alone without a curve."""
-    header, *rows = gpu_table(gpus)
-    if not rows:
-        return gpus.note
-    return "\n".join([TITLE, *aligned([header, *rows]), gpus.note])
+    """Return the tables as aligned lines with their note; the note alone without a curve."""
+    lines = [line for title, rows in gpu_tables(gpus).items() for line in (title, *aligned(rows))]
+    return "\n".join([*lines, gpus.note])
 
 
-def _rates(curve: GpuCurve) -> dict[int, str]:
+def _rates(curve: GpuCurve) -> Mapping[int, str]:
     return {point.gpus: format_rate(point.samples_per_s) for point in curve.fitting}
+
+
+def _footprints(curve: GpuCurve) -> Mapping[int, str]:
+    return {
+        point.gpus: f"{format_rate(million.kwh, 3)} / {format_rate(million.usd, 3)}"
+        for point, million in zip(curve.points, curve.per_million_tokens, strict=True)
+        if million is not None
+    }

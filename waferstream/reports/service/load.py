@@ -192,7 +192,7 @@ def _footprint(service: Service, found: Load, busy: float) -> Footprint:
     wafers = service.layout.num_wafers
     system_kw = POWER.of_system(service.spec.system.name).mean_kw(busy)
     each_kw = system_kw + POWER.hosts_per_system * POWER.host_kw
-    hour = hour_of(POWER, POWER.pue * wafers * each_kw, wafers)
+    hour = hour_of(POWER, POWER.pue * wafers * each_kw, wafers * POWER.system_hour_usd)
     return hour.times(seconds(found.duration_ps) / SECONDS_PER_HOUR)
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from tests.support.nightly import nightly
 from tests.support.reports.pictures import drawn, overlapping, shows, words
 from tests.support.reports.summaries import run_curve, simulated_curve, summary
-from tests.support.timing.gpu_points import gpu_points
+from tests.support.timing.gpu_points import made_up_curve
 from waferstream.baselines.gpu import DGX_A100, DGX_H100, KINDS
 from waferstream.machine.attribution import Attribution
 from waferstream.reports import style
@@ -25,7 +25,7 @@ from waferstream.reports.curve.picture import (
     gpu_picture,
     rate_axis,
 )
-from waferstream.reports.curve.result import GpuComparison, GpuCurve
+from waferstream.reports.curve.result import GpuComparison
 from waferstream.reports.evidence import ErrorBar
 
 BAR = ErrorBar("CS-2", 10, 0.05, 0.1, 0.3, (1e6, 1e13), 64)
@@ -119,8 +119,8 @@ def test_gpu_picture_draws_a_single_fitting_point_as_a_dot(tmp_path: Path) -> No
     result = simulated_curve((1, 4), CAUSES)
     gpus = GpuComparison(
         (
-            GpuCurve("A100", "ddp", gpu_points({8: 0.0})),
-            GpuCurve("H100", "zero3", gpu_points({8: 0.0, 1024: 30.0})),
+            made_up_curve("A100", "ddp", {8: 0.0}),
+            made_up_curve("H100", "zero3", {8: 0.0, 1024: 30.0}),
         ),
         "a note",
     )
@@ -137,7 +137,7 @@ def test_gpu_picture_draws_a_single_fitting_point_as_a_dot(tmp_path: Path) -> No
 def test_gpu_picture_has_no_overlaps(tmp_path: Path) -> None:
     """Six curves that end close to each other, and a note of two lines."""
     curves = tuple(
-        GpuCurve(cluster.gpu.name, kind, gpu_points({1: 1.0, 1024: 1e5 + index}))
+        made_up_curve(cluster.gpu.name, kind, {1: 1.0, 1024: 1e5 + index})
         for index, (cluster, kind) in enumerate((c, k) for c in (DGX_A100, DGX_H100) for k in KINDS)
     )
     gpus = GpuComparison(curves, "a long note " * 20)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
-from tests.support.timing.gpu_points import gpu_points
+from tests.support.timing.gpu_points import made_up_curve
 from waferstream.machine.attribution import OVERHEAD_NOTE, Attribution
 from waferstream.machine.energy import Footprint
-from waferstream.reports.curve.result import FilledWafer, GpuComparison, GpuCurve, RefusedPoint
+from waferstream.reports.curve.result import FilledWafer, GpuComparison, RefusedPoint
 from waferstream.reports.curve.text import (
+    FOOTPRINT_TITLE,
     MOST_ROWS,
+    TITLE,
     curve_table,
     footnotes,
-    gpu_table,
+    gpu_tables,
     gpu_text,
     headline,
     shown_points,
@@ -29,9 +31,9 @@ SIMULATION = simulated_curve((1, 4), STEP)
 
 GPUS = GpuComparison(
     (
-        GpuCurve("A100", "ddp", gpu_points({1: 2.0, 8: 16.0})),
-        GpuCurve("H100", "zero3", gpu_points({8: 0.0})),
-        GpuCurve("H100", "tensor+pipeline", gpu_points({8: 40.0, 1024: 3000.0})),
+        made_up_curve("A100", "ddp", {1: 2.0, 8: 16.0}),
+        made_up_curve("H100", "zero3", {8: 0.0}),
+        made_up_curve("H100", "tensor+pipeline", {8: 40.0, 1024: 3000.0}),
     ),
     "a note",
 )
@@ -172,11 +174,20 @@ def test_footnotes_say_which_points_are_extrapolated() -> None:
 
 
 def test_gpu_table_has_a_row_for_each_count_with_a_point() -> None:
-    assert gpu_table(GPUS) == [
+    assert gpu_tables(GPUS)[TITLE] == [
         ("GPUs", "A100 DDP", "H100 3D"),
         ("1", "2", "-"),
         ("8", "16", "40"),
         ("1,024", "-", "3,000"),
+    ]
+
+
+def test_gpu_table_has_energy_and_cost_beside_the_rates() -> None:
+    cells = "0.0123 / 0.5"
+    assert gpu_tables(GPUS)[FOOTPRINT_TITLE][1:] == [
+        ("1", cells, "-"),
+        ("8", cells, cells),
+        ("1,024", "-", cells),
     ]
 
 
