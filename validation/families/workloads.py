@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from validation.rows.row import CannotPredict, Row
 from waferstream.compiler.compile import CompileRequest, compile_step
@@ -22,10 +23,12 @@ from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from waferstream.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
 from waferstream.config.params import TrainerConfig
 from waferstream.config.phases import load_params
+from waferstream.config.sections.lora import LoraConfig
 from waferstream.core.program.program import Loading, Program, ProgramKind
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulation.study import training_loading
-from waferstream.workload.models import parameter_shapes, training_example
+from waferstream.training.setup.model import add_lora
+from waferstream.workload.models import training_example
 
 _PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
 
@@ -159,31 +162,51 @@ def _latent_size(row: Row, section: Mapping[str, Any]) -> list[int]:
     return [across * patch for patch in section["patch_size"]]
 
 
-def program_of(row: Row, kind: ProgramKind) -> ScalableProgram:
-    """Return the captured step of a row."""
-    return _captured(json.dumps(model_of(row), sort_keys=True), sequence_length(row), kind)
+def program_of(row: Row, kind: ProgramKind, adapters: Sequence[LoraConfig] = ()) -> ScalableProgram:
+    """Return the captured step of a row; with ``adapters`` they alone are trained."""
+    section = json.dumps(model_of(row), sort_keys=True)
+    return _captured(section, sequence_length(row), kind, tuple(adapters))
 
 
 @cache
-def _captured(section: str, length: int | None, kind: ProgramKind) -> ScalableProgram:
+def _captured(
+    section: str, length: int | None, kind: ProgramKind, adapters: Sequence[LoraConfig]
+) -> ScalableProgram:
     """Capture a step, from a few layers if all layers are equal, as ``run.py --simulate`` does."""
     model: dict[str, Any] = json.loads(section)
     num_layers: int = model["num_hidden_layers"]
 
     def capture(layers: int, size: int) -> Program:
-        return _program({**model, "num_hidden_layers": layers}, size, length, kind)
+        return _program({**model, "num_hidden_layers": layers}, size, length, kind, adapters)
 
     if num_layers > CAPTURED_LAYERS + 1:
         small, large = (capture(CAPTURED_LAYERS, size) for size in CAPTURED_SIZES)
         one_more = capture(CAPTURED_LAYERS + 1, CAPTURED_SIZES[0])
-        stack = Stack.checked(small, one_more, num_layers, parameter_shapes(model))
+        stack = Stack.checked(small, one_more, num_layers, _shapes(model, adapters))
         if stack is not None:
             return ScalableProgram(stack.deepened(small), stack.deepened(large))
     return ScalableProgram(*(capture(num_layers, size) for size in CAPTURED_SIZES))
 
 
-def _program(model: dict[str, Any], size: int, length: int | None, kind: ProgramKind) -> Program:
+def _shapes(model: dict[str, Any], adapters: Sequence[LoraConfig]) -> dict[str, tuple[int, ...]]:
+    whole = _adapted(training_example(model, 1).model, adapters)
+    return {name: tuple(parameter.shape) for name, parameter in whole.named_parameters()}
+
+
+def _adapted(model: nn.Module, adapters: Sequence[LoraConfig]) -> nn.Module:
+    with torch.device("meta"):
+        return add_lora(model, adapters, seed=0) if adapters else model
+
+
+def _program(
+    model: dict[str, Any],
+    size: int,
+    length: int | None,
+    kind: ProgramKind,
+    adapters: Sequence[LoraConfig],
+) -> Program:
     example = training_example(model, size, length)
+    _adapted(example.model, adapters)
     names = [name for name, _ in example.inputs]
 
     def forward(batch: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
