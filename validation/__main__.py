@@ -1,6 +1,6 @@
 """Compare predictions with published measurements.
 
-    python -m validation [--rows FILE.csv ...] [--json FILE] [--check]
+    python -m validation [--rows FILE.csv ...] [--json FILE] [--residuals] [--check]
 
 Predicts every row that a benchmark family knows, prints it beside the published value, and lists
 skipped rows with the reason. The exit status is 1 if a file is malformed or a prediction fails or,
@@ -22,6 +22,7 @@ from validation.report.report import Report
 from validation.rows.reader import add_rows
 from waferstream.core.errors import WaferStreamError
 from waferstream.host.files import write_json
+from waferstream.machine.intervals import RESIDUALS
 from waferstream.reports.benchmark import new_file
 
 _NOTES = Path(__file__).parents[1] / "docs" / "fidelity_notes.md"
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FA
     options = _parser().parse_args(arguments)
     try:
         report = Report.of(options.rows, families)
+        if options.residuals is not None:
+            report.residuals.write(options.residuals)
         print(report.text())
         _write(options, report)
     except WaferStreamError as error:
@@ -80,6 +83,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--picture", type=new_file, metavar="FILE", help="draw it as PNG")
     parser.add_argument(
         "--readme", type=new_file, metavar="FILE", help="replace the error table of a page"
+    )
+    parser.add_argument(
+        "--residuals",
+        type=Path,
+        nargs="?",
+        const=RESIDUALS,
+        metavar="FILE",
+        help="write the errors from which intervals of predictions follow "
+        "(default: where the program reads them)",
     )
     parser.add_argument(
         "--check",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from validation.families.prediction import Skipped
 from validation.report.constants import Constant, constants
+from validation.report.intervals import coverage_table
 from validation.report.report import Report
 from validation.report.summary import goal_table, grouped, row_table, summary_table
 from validation.report.tables import Table
@@ -87,6 +88,7 @@ def _chapters(report: Report, limits: str, picture: str | None) -> Iterator[str]
     yield goal_table(report.goals).markdown()
     yield "## Errors on validation rows, per family\n\nAbsolute, relative to the published value."
     yield _marked(report.error_table)
+    yield from _intervals(report)
     yield "## Errors per family, evidence and use\n\nAbsolute, relative to the published value."
     yield summary_table(report.summaries).markdown()
     yield limits
@@ -94,8 +96,21 @@ def _chapters(report: Report, limits: str, picture: str | None) -> Iterator[str]
     yield "## Every row compared"
     for family, compared in report.by_family.items():
         yield f"### {family}"
-        yield row_table(compared).markdown()
+        yield row_table(compared, report.intervals).markdown()
     yield from _all_constants()
+
+
+def _intervals(report: Report) -> Iterator[str]:
+    yield (
+        "## Intervals\n\n"
+        "How many validation rows lie in the interval of their prediction. It is a factor either "
+        "way, the same that simulations and runs state. It follows from the errors on other "
+        "models: the scale of the family, times one plus the decades to the nearest calibrated "
+        "row in shape, batch and machine, times a quantile of all errors in that unit "
+        "(`waferstream/machine/intervals`). `python -m validation --residuals` writes the errors "
+        "anew when a constant has changed."
+    )
+    yield coverage_table(report.judged).markdown()
 
 
 def _introduction(report: Report) -> str:

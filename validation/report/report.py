@@ -12,6 +12,7 @@ from typing import Any
 
 from validation.families.prediction import Compared, Family, Predictions
 from validation.report.constants import Constant, constants
+from validation.report.intervals import Judged, coverage_table, judged, residuals_of
 from validation.report.summary import (
     GOALS,
     Errors,
@@ -27,6 +28,7 @@ from validation.report.summary import (
 from validation.report.tables import Table
 from validation.rows.reader import check_unique, read_rows
 from validation.rows.row import Row
+from waferstream.machine.intervals import AnyInterval, Residuals
 from waferstream.reports.host import Host, describe_host, git_commit
 
 _ROOT = Path(__file__).parents[2]
@@ -101,6 +103,21 @@ class Report:
         ]
 
     @property
+    def residuals(self) -> Residuals:
+        """Errors of these predictions, from which intervals follow."""
+        return residuals_of(self.predictions.compared, calibrated_rows())
+
+    @cached_property
+    def judged(self) -> list[Judged]:
+        """Every row with the interval of its prediction, as the program states it."""
+        return judged(self.predictions.compared, Residuals.read())
+
+    @property
+    def intervals(self) -> dict[str, AnyInterval]:
+        """The interval of each row, by its id."""
+        return {one.compared.row.row_id: one.interval for one in self.judged}
+
+    @property
     def error_table(self) -> Table:
         """Errors on validation rows of every family, goals met and missed."""
         return error_table(self.predictions.compared, self.families)
@@ -118,7 +135,10 @@ class Report:
             "sources": [asdict(source) for source in self.sources],
             "families": self.families,
             "constants": [asdict(constant) for constant in constants()],
-            "compared": [_compared_json(one) for one in self.predictions.compared],
+            "compared": [
+                {**_compared_json(one.compared), "interval": asdict(one.interval)}
+                for one in self.judged
+            ],
             "skipped": [
                 {**_row_json(one.row, one.family), "reason": one.reason, "code": one.code}
                 for one in self.predictions.skipped
@@ -140,7 +160,7 @@ class Report:
 
     def _paragraphs(self) -> Iterator[str]:
         for family, compared in self.by_family.items():
-            yield f"{family}\n{row_table(compared).text()}"
+            yield f"{family}\n{row_table(compared, self.intervals).text()}"
         if self.predictions.skipped:
             reasons = [
                 (one.row.row_id, one.row.label, one.reason) for one in self.predictions.skipped
@@ -150,11 +170,18 @@ class Report:
             yield f"BUG on row {failed.row.row_id} ({failed.family or 'no family'}):\n{failed.bug}"
         if self.summaries:
             yield f"absolute errors\n{summary_table(self.summaries).text()}"
+        yield f"intervals, on validation rows\n{coverage_table(self.judged).text()}"
         yield f"goals, on validation rows\n{goal_table(self.goals).text()}"
         yield (
             f"{len(self.predictions.compared)} rows compared,"
             f" {len(self.predictions.skipped)} skipped, {len(self.predictions.failed)} failed"
         )
+
+
+def calibrated_rows() -> set[str]:
+    """Return the ids of the rows that fitted constants rest on."""
+    fitted = (constant for constant in constants() if constant.status == "fitted")
+    return {row_id for constant in fitted for row_id in constant.rows}
 
 
 def _row_json(row: Row, family: str | None) -> dict[str, Any]:

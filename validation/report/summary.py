@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TypeVar
@@ -10,6 +10,7 @@ from typing import TypeVar
 from validation.families.prediction import Compared
 from validation.report.tables import Table, number, percent, signed_percent
 from validation.rows.row import Evidence, Use
+from waferstream.machine.intervals import AnyInterval, Unknown
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -112,25 +113,39 @@ GOALS = (
 """Errors that a model must not exceed to be cited."""
 
 
-def row_table(compared: Sequence[Compared]) -> Table:
-    """Return a table with one line for each row."""
+def row_table(
+    compared: Sequence[Compared], intervals: Mapping[str, AnyInterval] | None = None
+) -> Table:
+    """Return a table with one line for each row, with its interval where those are given by id."""
+    header = ("row", "use", "evidence", "label", "predicted", "published", "unit", "error")
+    lines = [
+        (
+            one.row.row_id,
+            one.row.use,
+            one.row.evidence,
+            one.row.label,
+            number(one.predicted),
+            number(one.published),
+            one.row.unit,
+            signed_percent(one.error),
+        )
+        for one in compared
+    ]
+    if intervals is None:
+        return Table(header, lines, frozenset({4, 5, 7}))
+    factors = [_factors(intervals[one.row.row_id]) for one in compared]
     return Table(
-        ("row", "use", "evidence", "label", "predicted", "published", "unit", "error"),
-        [
-            (
-                one.row.row_id,
-                one.row.use,
-                one.row.evidence,
-                one.row.label,
-                number(one.predicted),
-                number(one.published),
-                one.row.unit,
-                signed_percent(one.error),
-            )
-            for one in compared
-        ],
-        frozenset({4, 5, 7}),
+        (*header, "50 %", "90 %"),
+        [(*line, *both) for line, both in zip(lines, factors, strict=True)],
+        frozenset({4, 5, 7, 8, 9}),
     )
+
+
+def _factors(interval: AnyInterval) -> tuple[str, str]:
+    """Return the factors of both intervals, as text."""
+    if isinstance(interval, Unknown):
+        return "unknown", "unknown"
+    return number(interval.half), number(interval.nine_tenths)
 
 
 def summary_table(summaries: Sequence[Summary]) -> Table:
