@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +17,10 @@ from swarmx.links.tls import TlsSpec
 from waferstream.core.config import Config, before, load_yaml, validate
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.hardware.choice import contradiction
 from waferstream.management.model.inventory import QueueSpec
+
+log = logging.getLogger("waferstream")
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 """How systems take hosts."""
@@ -219,9 +223,12 @@ class ClusterSpec(Config):
 
 
 def load_cluster(path: Path) -> ClusterSpec:
-    """Read cluster.yaml.
+    """Read cluster.yaml, and tell which numbers of a named machine it changes.
 
     Raises:
         ConfigError: The file is malformed; the error names key, value and rule.
     """
-    return validate(ClusterSpec, load_yaml(path), str(path))
+    spec = validate(ClusterSpec, load_yaml(path), str(path))
+    if note := contradiction(spec.machine):
+        log.warning(note)
+    return spec

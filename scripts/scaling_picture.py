@@ -29,7 +29,7 @@ from waferstream.reports.curve.picture import DOTS, counts_axis, draw_rates
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.curve.text import headline
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
-from waferstream.simulation.session import captured_studies, labels_of, machines_of, simulate_study
+from waferstream.simulation.session import captured_studies, labels_of, simulate_study
 
 SYSTEMS = ("CS-2", "CS-3")
 
@@ -72,7 +72,8 @@ class MeasuredRuns:
 def simulated(params_file: Path, counts: Sequence[int]) -> tuple[CurveResult, CurveResult]:
     """Return the strong and the weak scaling of a params file, with both systems in each."""
     params = load_params(params_file)
-    studies = captured_studies(params, machines_of(ClusterSpec(), SYSTEMS), counts)
+    clusters = [ClusterSpec.model_validate({"machine": {"system": one}}) for one in SYSTEMS]
+    studies = captured_studies(params, clusters, counts)
     labels = labels_of(params, studies[0])
 
     def curve(weak: bool) -> CurveResult:

@@ -86,8 +86,10 @@ def elaborate(
 
     Raises:
         ApplianceResourceExhausted: The weights do not fit MemoryX.
-        ConfigError: A parameter exceeds what weight servers may have in DRAM.
+        ConfigError: A parameter exceeds what weight servers may have in DRAM, or the machine has
+            fewer systems.
     """
+    machine.check_systems(size.num_csx)
     fill_tiers(machine.memoryx, sum(spec.num_elements for spec in parameters))
     if size.flash is not None:
         check_bound(size.flash, {spec.name: spec for spec in parameters})

@@ -16,7 +16,7 @@ from appliance.remote.access import Access, read_access
 from appliance.spec import AutoRestart, ClusterSpec, load_cluster
 from cstorch.witness import Witness
 from waferstream.core.config import Config
-from waferstream.machine.hardware.choice import chosen_system, overruled
+from waferstream.machine.hardware.choice import choose
 from waferstream.machine.hardware.streams import MOST_SERVERS
 from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.management.model.job import PRIORITIES
@@ -146,13 +146,11 @@ class ClusterConfig(Config):
         The system of the cluster keeps its numbers if it is of that kind; else the published one
         wins, which is told where the cluster has changed numbers.
         """
-        machine = self.cluster.machine
-        if note := overruled(machine.system, name, "The program's target_device"):
-            log.warning(note)
-        machine = machine.model_copy(update={"system": chosen_system(machine.system, name)})
-        return self.model_copy(
-            update={"cluster": self.cluster.model_copy(update={"machine": machine})}
-        )
+        choice = choose(self.cluster.machine, name, "The program's target_device")
+        if choice.note:
+            log.warning(choice.note)
+        cluster = self.cluster.model_copy(update={"machine": choice.machine})
+        return self.model_copy(update={"cluster": cluster})
 
     def in_this_process(self) -> ClusterConfig:
         """Return the settings with all roles of the cluster in this process."""

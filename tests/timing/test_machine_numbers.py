@@ -138,7 +138,7 @@ LOADERS = {
 }
 """Kind of files by field."""
 
-ELSEWHERE = {"system.name", "system.defects.map"}
+ELSEWHERE = {"name", "systems", "system.name", "system.defects.map"}
 """No numbers; other tests have them."""
 
 

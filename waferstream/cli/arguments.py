@@ -42,6 +42,7 @@ _SIMULATION_FLAGS = (
     "weak_scaling",
     "sparsity_step",
     "system",
+    "machine",
     "token_budget",
     "activation_zeros",
     *_PRICES,
@@ -174,7 +175,7 @@ def _simulation(
     prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
     return SimulationRequest(
         sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
-        systems=tuple(typed.get("system", ())),
+        machines=(*typed.get("system", ()), *typed.get("machine", ())),
         weak="weak_scaling" in typed,
         sparsity_step=typed.get("sparsity_step"),
         token_budget=typed.get("token_budget"),

@@ -10,7 +10,7 @@ from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.machine.hardware import CS3, WaferSpec
-from waferstream.machine.hardware.choice import chosen_system, overruled
+from waferstream.machine.hardware.choice import choose
 from waferstream.machine.hardware.wafer import SYSTEMS
 from waferstream.machine.regions import DECODERS, DRAFTS, SERVICE, Decoder, Service, name_unknown
 from waferstream.reports.service import load
@@ -162,11 +162,10 @@ def _system(given: argparse.Namespace) -> WaferSpec:
         return SYSTEMS[given.system or CS3.name]
     from appliance.spec import load_cluster  # noqa: PLC0415  (imports torch: slow)
 
-    own = load_cluster(given.cluster).machine.system
-    name = given.system or own.name
-    if note := overruled(own, name, "--system"):
-        log.warning(note)
-    return chosen_system(own, name)
+    choice = choose(load_cluster(given.cluster).machine, given.system, "--system")
+    if choice.note:
+        log.warning(choice.note)
+    return choice.machine.system
 
 
 def _check_range(flag: str, value: float | None, least: float, most: float) -> None:

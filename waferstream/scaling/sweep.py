@@ -22,8 +22,8 @@ class SimulationRequest:
 
     sweep: tuple[int, ...] | None = None
     """Numbers of systems; None for powers of two up to ``--num_csx``."""
-    systems: tuple[str, ...] = ()
-    """Names of the CS systems to compare; empty for that of cluster.yaml."""
+    machines: tuple[str, ...] = ()
+    """CS systems and named machines to compare; empty for that of cluster.yaml."""
     weak: bool = False
     """Whether every system gets the batch of the params file."""
     sparsity_step: int | None = None

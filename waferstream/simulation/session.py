@@ -25,8 +25,8 @@ from waferstream.config.params import Params
 from waferstream.core.errors import ConfigError
 from waferstream.core.system_errors import remedy_of
 from waferstream.host.terminal import line_width
-from waferstream.machine.hardware import WaferSpec
-from waferstream.machine.hardware.choice import chosen_system, overruled
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.hardware.choice import Choice, choose, contradiction
 from waferstream.reports.curve.page import write_curve
 from waferstream.reports.curve.result import CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve.text import headline
@@ -46,7 +46,7 @@ from waferstream.version import VERSION
 from waferstream.workload.models import group_of_samples, known_config
 
 CURVE_NAME = "simulation"
-_SYSTEM_FLAG = "--system"
+_FLAGS = "--system or --machine"
 
 log = logging.getLogger("waferstream")
 
@@ -70,14 +70,20 @@ def run_simulation(
     counts = counts_of(request, requested)
     check_request(params, request, requested)
     folder = _make_folder(params.trainer.init.model_dir)
-    machines = [_priced(each, request.prices) for each in machines_of(cluster, request.systems)]
-    first, *others = captured_studies(params, machines, counts, request)
+    choices = choices_of(cluster.machine, request.machines)
+    machines = [_priced(cluster, choice.machine, request.prices) for choice in choices]
+    studies = captured_studies(params, machines, counts, request)
+    first = studies[0]
     _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
     labels = labels_of(params, first)
-    own = cluster.machine.system
-    result = with_note(simulate_study(first, labels, counts, requested, request, params), own)
-    compared = [
-        with_note(simulate_study(one, labels, counts, requested, request), own) for one in others
+    result, *compared = [
+        with_note(
+            simulate_study(
+                study, labels, counts, requested, request, params if study is first else None
+            ),
+            choice.note,
+        )
+        for study, choice in zip(studies, choices, strict=True)
     ]
     zeros = zeros_of(params) if request.measures_zeros else None
     result = replace(result, others=tuple(compared), zeros=zeros)
@@ -128,29 +134,25 @@ def _check_budget(request: SimulationRequest, *, reads_tokens: bool) -> None:
         )
 
 
-def machines_of(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpec]:
-    """Return the cluster with each of the named systems in turn, or as it is without a name.
+def choices_of(own: MachineSpec, names: Sequence[str]) -> list[Choice]:
+    """Return the machine with each system or named machine in turn, or as it is without a name.
 
-    The system of the cluster keeps the numbers that its file changes; others are as published,
-    which is told where the cluster has changed numbers (``waferstream.machine.hardware.choice``).
+    Numbers that do not count are told, as a simulation may take long.
+
+    Args:
+        own: The machine of cluster.yaml, whose changes count for the system that it changes.
+        names: What ``--system`` and ``--machine`` name.
     """
-    if not systems:
-        return [cluster]
-    machine, own = cluster.machine, cluster.machine.system
-    for name in dict.fromkeys(systems):
-        if note := overruled(own, name, _SYSTEM_FLAG):
-            log.warning(note)
-    chosen = [chosen_system(own, name) for name in dict.fromkeys(systems)]
-    return [
-        cluster.model_copy(update={"machine": machine.model_copy(update={"system": system})})
-        for system in chosen
-    ]
+    choices = [choose(own, name, _FLAGS) for name in dict.fromkeys(names) or (None,)]
+    told = ("", contradiction(own))  # when the file was read
+    for note in dict.fromkeys(choice.note for choice in choices if choice.note not in told):
+        log.warning(note)
+    return choices
 
 
-def with_note(result: CurveResult, own: WaferSpec) -> CurveResult:
-    """Return a simulation that says which numbers of the system of cluster.yaml it leaves out."""
+def with_note(result: CurveResult, note: str) -> CurveResult:
+    """Return a simulation with a note on numbers that do not count."""
     assert result.simulation is not None
-    note = overruled(own, result.system, _SYSTEM_FLAG)
     return replace(result, simulation=replace(result.simulation, overruled=note))
 
 
@@ -237,6 +239,7 @@ def simulate_study(
             sparsity=study.sparsity,
             error_bar=ERROR_BARS.get(machine.system.name),
             as_published=machine.has_published_times,
+            machine=machine.name or "",
             curve_s=curve_s,
             detail=study.detail(detailed, bill),
         ),
@@ -286,8 +289,9 @@ def _make_folder(model_dir: Path) -> Path:
     return folder
 
 
-def _priced(cluster: ClusterSpec, prices: PriceSpec) -> ClusterSpec:
-    return cluster.model_copy(update={"machine": prices.stated_for(cluster.machine)})
+def _priced(cluster: ClusterSpec, machine: MachineSpec, prices: PriceSpec) -> ClusterSpec:
+    """Return a cluster with another machine, at these prices."""
+    return cluster.model_copy(update={"machine": prices.stated_for(machine)})
 
 
 def _bill(request: SimulationRequest, point: CurvePoint) -> TrainingBill | None:

@@ -139,9 +139,11 @@ class Study:
         return FilledWafer(size, rounds, point.emulated.step_ps / step_ps)
 
     def _point(self, num_csx: int) -> CurvePoint:
+        machine = self.simulator.machine
+        machine.check_systems(num_csx)
         size = self.micro_batch_size(num_csx)
         prediction = self.simulator.predict(self.batch(num_csx), size, num_csx)
-        machine, nodes = self.simulator.machine, self.simulator.swarmx_nodes(num_csx)
+        nodes = self.simulator.swarmx_nodes(num_csx)
         sram_plan = self.simulator.sram_plan(size)
         timed = TimedSteps.of([prediction.timing])
         return CurvePoint(

@@ -10,6 +10,7 @@ from typing import get_args
 
 from waferstream.cli.flags.flag import NUMBER, SWITCH, WORDS, Flag, count
 from waferstream.config.params import Mode
+from waferstream.machine.hardware.named import PRESETS
 from waferstream.machine.hardware.wafer import SYSTEMS
 from waferstream.machine.record import DEFAULT_LIMIT
 
@@ -79,6 +80,12 @@ RUN_FLAGS: tuple[Flag, ...] = (
         "system",
         "CS systems to simulate and compare: CS-2, CS-3 or both (default: that of cluster.yaml)",
         options={"nargs": "+", "choices": tuple(SYSTEMS)},
+    ),
+    Flag(
+        "machine",
+        "clusters that people name to simulate and compare, such as condor-galaxy-1; `waferstream "
+        "machine list` has all (default: the machine of cluster.yaml)",
+        options={"nargs": "+", "choices": tuple(PRESETS), "metavar": "NAME"},
     ),
     Flag(
         "token_budget",

@@ -21,7 +21,7 @@ from waferstream.config.sections.optimizer import OPTIMIZERS
 from waferstream.core.config import load_yaml
 from waferstream.core.hyper_schedules.base import SCHEDULES, Key, scheduler_name
 from waferstream.core.hyper_schedules.build import argument_names
-from waferstream.machine.hardware import fabric, inputs, wafer
+from waferstream.machine.hardware import fabric, inputs, named, wafer
 from waferstream.machine.hardware.sourced import Preset, Sourced
 
 Schema = dict[str, Any]
@@ -84,6 +84,7 @@ def _cluster_schema() -> Schema:
     _sourced(definitions["LoaderSpec"], inputs.PRESETS)
     definitions["WaferSpec"]["properties"]["name"] |= {"enum": [*wafer.SYSTEMS], "default": "CS-2"}
     definitions["MachineSpec"]["properties"]["system"]["anyOf"][0]["enum"] = [*wafer.SYSTEMS]
+    definitions["MachineSpec"]["properties"]["name"]["anyOf"][0]["enum"] = [*named.PRESETS]
     definitions["Fault"] = {"anyOf": [{"type": "string"}, definitions["Fault"]]}
     return {"$schema": _DRAFT, **schema, "title": "cluster.yaml"}
 

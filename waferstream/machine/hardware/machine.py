@@ -29,6 +29,7 @@ from waferstream.core.config import Config, before
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.core.units import PS_PER_MS, PS_PER_S
 from waferstream.machine.hardware.inputs import InputSpec
+from waferstream.machine.hardware.named import with_named
 from waferstream.machine.hardware.power import PowerSpec
 from waferstream.machine.hardware.sourced import merged, sourced
 from waferstream.machine.hardware.streams import MemoryXSpec, SwarmXSpec
@@ -152,6 +153,12 @@ class MachineSpec(Config):
     its ``name`` names. Without a name that is a CS-2, whose constants rest on the most rows.
     """
 
+    name: str | None = None
+    """A cluster that people name, whose published numbers count unless they are changed here."""
+
+    systems: PositiveInt | None = None
+    """CS systems that there are; a run with more is refused. null for as many as a run asks for."""
+
     system: Annotated[WaferSpec, before(_from_name, str | WaferSpec)] = CS2
     memoryx: MemoryXSpec = Field(default_factory=MemoryXSpec)
     swarmx: SwarmXSpec = Field(default_factory=SwarmXSpec)
@@ -160,11 +167,41 @@ class MachineSpec(Config):
     jitter: JitterSpec = Field(default_factory=JitterSpec)
     power: PowerSpec = Field(default_factory=PowerSpec)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_named(cls, section: object) -> object:
+        if isinstance(section, Mapping) and section.get("name") is not None:
+            return with_named(section)
+        return section
+
+    @property
+    def published(self) -> MachineSpec:
+        """The machine of this name, or any with this system, with no number changed."""
+        if self.name is not None:
+            return MachineSpec(name=self.name)
+        return MachineSpec.model_validate({"system": self.system.name})
+
     @property
     def has_published_times(self) -> bool:
         """Whether all numbers but those of power are the published ones."""
-        published = MachineSpec.model_validate({"system": self.system.name})
+        published = self.published
         return self.model_copy(update={"power": published.power}) == published
+
+    def check_systems(self, num_csx: int) -> None:
+        """Check that there are so many systems.
+
+        Raises:
+            ConfigError: There are fewer.
+        """
+        if self.systems is not None and num_csx > self.systems:
+            raise ConfigError(
+                f"{self.name or 'the machine'} has {self.systems} systems",
+                code="too-few-systems",
+                where="num_csx",
+                value=num_csx,
+                rule=f"at most machine.systems, {self.systems}",
+                remedy="lower num_csx, or raise machine.systems in cluster.yaml",
+            )
 
     @model_validator(mode="after")
     def _numbers_fit_floats(self) -> Self:

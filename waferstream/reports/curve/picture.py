@@ -121,11 +121,8 @@ def draw_rates(axes: Axes, result: CurveResult, error_bar: ErrorBar | None) -> l
     bars = "" if error_bar is None else f"; bars: 9 of 10 published runs{pale}"
     axes.set_title(f"Samples per second{bars}", color=style.FAINT_INK)
     counts_axis(axes, "systems" if result.others else f"{result.system} systems", counts)
-    others = {
-        other.system: [point.emulated.samples_per_s for point in other.points]
-        for other in result.others
-    }
-    every = [*ideal, *emulated, *measured, *(rate for rates in others.values() for rate in rates)]
+    every = [*ideal, *emulated, *measured]
+    every += [point.emulated.samples_per_s for each in result.others for point in each.points]
     spans_decades = max(every) > 100 * min(every)
     rate_axis(axes, (1.0,) if spans_decades else (1.0, 2.0, 5.0))
     labels = []
@@ -136,13 +133,16 @@ def draw_rates(axes: Axes, result: CurveResult, error_bar: ErrorBar | None) -> l
         _draw_error_bars(axes, counts, result.points, error_bar, _PALE_ALPHA)
         _draw_error_bars(axes, counts, covered, error_bar, _ERROR_ALPHA - _PALE_ALPHA)
     drawn = [
-        (result.system if others else "emulated", emulated, style.BLUE),
-        ("measured", measured, style.VERMILION),
-        *((system, rates, _OTHER_COLOR) for system, rates in others.items()),
+        (result.label if result.others else "emulated", counts, emulated, style.BLUE),
+        ("measured", counts, measured, style.VERMILION),
     ]
-    for name, rates, color in drawn:
+    for other in result.others:  # which may have other numbers of systems
+        xs = [point.num_csx for point in other.points]
+        rates = [point.emulated.samples_per_s for point in other.points]
+        drawn.append((other.label, xs, rates, _OTHER_COLOR))
+    for name, xs, rates, color in drawn:
         if rates:
-            axes.plot(counts, rates, color=color, **_dots(counts))
+            axes.plot(xs, rates, color=color, **_dots(xs))
             labels.append(style.EndLabel(rates[-1], f"{name} {format_rate(rates[-1])}", color))
     return labels
 

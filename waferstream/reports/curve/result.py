@@ -24,7 +24,7 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
     simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
                     curve_s, detail {num_csx, tiers, wafer, sram_capacity_bytes, resident_bytes,
                     fits_sram, start_up, layers, bill, effective_batch}, sparsity,
-                    overruled
+                    overruled, machine
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     others          curves of the same model and batch on other machines
     gpus            note, curves [{gpu, kind, points, per_million_tokens}]; null if not compared
@@ -185,6 +185,8 @@ class SimulationInfo:
     """Which zeros of sparse weights are charged; empty without sparse weights."""
     overruled: str = ""
     """Which numbers of cluster.yaml do not count, and what wins; empty where all of them do."""
+    machine: str = ""
+    """The name of the cluster, such as ``condor-galaxy-1``; empty where it has none."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,12 @@ class CurveResult:
     """Numbers of systems of a sweep on which the step cannot run."""
     weak: bool = False
     """Whether every system gets a batch, so that the batch of a step grows with the systems."""
+
+    @property
+    def label(self) -> str:
+        """The kind of systems, with the name of the cluster where it has one."""
+        named = self.simulation is not None and self.simulation.machine
+        return f"{self.system} of {named}" if named else self.system
 
     @property
     def detailed(self) -> CurvePoint:

@@ -51,7 +51,7 @@ def headline(result: CurveResult) -> str:
     steps = "" if result.training is None else f", {counted(result.training.num_steps, 'step')}"
     return (
         f"{result.model.name}, {format_count(result.model.parameters)} parameters, "
-        f"batch of {counted(result.batch_size, unit)}{sequence}{each}{steps}, on {result.system}"
+        f"batch of {counted(result.batch_size, unit)}{sequence}{each}{steps}, on {result.label}"
     )
 
 

@@ -46,8 +46,12 @@ def make_backend(
         trace: What activities are recorded for, if they are.
         compile_dir: The compile cache, unless the configuration names one.
         cut_for_csx: The systems that batches are cut for, where they are more than the run has.
+
+    Raises:
+        ConfigError: The machine has fewer systems.
     """
     init = params.trainer.init
+    cluster.machine.check_systems(init.backend.cluster_config.num_csx)
     _set_precision(init.precision)
     backend = cstorch.backend(
         init.backend.backend_type,

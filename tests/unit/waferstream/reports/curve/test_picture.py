@@ -89,6 +89,14 @@ def test_curve_picture_writes_step_times_where_bars_are_wide(tmp_path: Path) -> 
     assert "4.50 us" not in words(figures[1])
 
 
+def test_compared_machines_may_have_other_numbers_of_systems(tmp_path: Path) -> None:
+    """Two clusters of CS-2, one of which has fewer."""
+    few, many = (simulated_curve(counts, CAUSES) for counts in ((1, 16), (1, 16, 64)))
+    with drawn(are_saved=True) as figures:
+        curve_picture(tmp_path / "curve.png", "made up", replace(few, others=(many,)))
+    assert {"CS-2 384", "CS-2 1,536"} <= set(words(figures[0]))
+
+
 @pytest.mark.parametrize("counts", [(4,), *nightly((tuple(range(1, 26)),))])
 def test_curve_picture_draws_a_known_error_bar(tmp_path: Path, counts: Sequence[int]) -> None:
     """A bar behind each dot, or a band along a line."""
