@@ -29,6 +29,7 @@ TOOLS: Mapping[str, str] = {
     "checkpoint": "waferstream.cli.tools.checkpoint.commands",
     "ctl": "waferstream.cli.tools.ctl.commands",
     "cluster": "waferstream.cli.tools.cluster",
+    "machine": "waferstream.cli.tools.machine",
     "certificates": "waferstream.cli.tools.certificates",
 }
 """Group of commands to the module that holds them, in its variable COMMANDS.

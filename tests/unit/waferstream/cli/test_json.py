@@ -76,6 +76,8 @@ CASES = {
     "ctl user revoke": "bob",
     "ctl completion": "",
     "ctl what-if": "--inventory=deploy/inventories/andromeda.yaml --trace={trace}",
+    "machine list": "",
+    "machine show": "condor-galaxy-1",
     "cluster plan": "--cluster={folder}/cluster.yaml --hosts=2x9",
     "certificates make": "{new}/certificates --host=a",
 }
