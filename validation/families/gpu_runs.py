@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from validation.rows.decoders import named_decoder
 from validation.rows.gpu import (
     GENSLM,
+    MEGATRON_MODELS,
     PYTHIA,
     PYTHIA_BATCH,
     batch_of,
@@ -76,7 +78,10 @@ def gpu_run(row: Row) -> GpuRun:
 
 
 def _foundry(row: Row) -> GpuRun:
-    """Return a run of LLM Foundry: MPT, vocabulary 50,368, tied embeddings, learned positions."""
+    """Return a run of LLM Foundry: MPT, vocabulary 50,368, tied embeddings, learned positions.
+
+    Rows of amp are of October 2023 and later, with PyTorch 2.1; others of May 2023.
+    """
     shardings: dict[str, Sharding] = {"FSDP FULL_SHARD": "zero3", "FSDP SHARD_GRAD_OP": "zero2"}
     network = NETWORK_400G if gpu_of(row) in (H100, H200) else NETWORK_200G
     return GpuRun(
@@ -85,7 +90,7 @@ def _foundry(row: Row) -> GpuRun:
             sharding=row.choice("parallelism", shardings),
             micro_batch=row.count("microbatch"),
             micro_batches=row.count("grad_accum"),
-            recompute=recompute_of(row),
+            recompute=recompute_of(row, stops="amp" in row.text("dtype")),
             float8=is_float8(row),
         ),
         row.count("n_gpus"),
@@ -140,14 +145,13 @@ def _torchtitan(row: Row) -> GpuRun:
     micro-batches as it has stages, and overlaps tensor-parallel communication.
     """
     text, float8 = row.text("parallelism").lower(), is_float8(row)
-    if degree_of(row, "CP") > 1:
-        raise CannotPredict("context parallelism is not modelled", code="context-parallelism")
     if not text.startswith("fsdp"):
         raise CannotPredict(
             f"no model of parallelism {row.text('parallelism')!r}", code="column-value-unknown"
         )
-    tensor, pipeline = degree_of(row, "TP"), degree_of(row, "PP")
-    workload = _decoder(row, vocab=128_256, head_size=128)
+    tensor, pipeline, context = (degree_of(row, kind) for kind in ("TP", "PP", "CP"))
+    vocab = 32_000 if "Llama 2" in row.text("workload") else 128_256
+    workload = _decoder(row, vocab, head_size=128)
     local_batch = row.count("microbatch")
     return GpuRun(
         workload,
@@ -155,15 +159,18 @@ def _torchtitan(row: Row) -> GpuRun:
             "zero3",
             tensor=tensor,
             pipeline=pipeline,
+            context=context,
             micro_batch=max(1, local_batch // pipeline),
             micro_batches=pipeline,
             virtual_stages=2 if "interleaved" in text else 1,
-            recompute=recompute_of(row, "selective" if workload.parameters < 1e10 else "full"),
+            recompute=recompute_of(
+                row, "selective" if workload.parameters < 1e10 else "needed", stops=True
+            ),
             float8=float8,
             overlap_tensor="async" in text or pipeline > 1,
         ),
         row.count("n_gpus"),
-        _cluster(row, NETWORK_400G),
+        _cluster(row, NETWORK_200G if row.text("gpu").startswith("A100") else NETWORK_400G),
         TORCHTITAN if "compile" in text or tensor > 1 else TORCHTITAN_EAGER,
     )
 
@@ -194,6 +201,43 @@ def _megatron(row: Row) -> GpuRun:
             pipeline=pipeline,
             micro_batches=batch_of(row) // ranks,
             virtual_stages=6,
+            overlap_tensor=True,
+        ),
+        gpus,
+        _cluster(row, NETWORK_400G),
+        MEGATRON,
+    )
+
+
+def _nemo(row: Row) -> GpuRun:
+    """Return a run of NeMo with Megatron-Core, nothing recomputed; a DDP shards its optimizer."""
+    decoder = MEGATRON_MODELS.get(row.text("workload")) or named_decoder(row)
+    tensor, pipeline, context = (degree_of(row, kind) for kind in ("TP", "PP", "CP"))
+    gpus, micro_batch = row.count("n_gpus"), row.count("microbatch")
+    samples = gpus // (tensor * pipeline * context) * micro_batch
+    tied = row.text("workload").startswith("GPT3")
+    embeddings = (1 if tied else 2) * decoder.vocabulary * decoder.dim
+    return GpuRun(
+        Workload(
+            decoder.active_weights + embeddings,
+            decoder.dim,
+            decoder.layers,
+            decoder.dim // 128,
+            row.count("seq_len"),
+            decoder.vocabulary,
+            tied_embeddings=tied,
+            feed_forward=decoder.ffn,
+        ),
+        Parallelism(
+            "zero3" if "FSDP" in row.text("parallelism") else "zero1",
+            tensor,
+            pipeline,
+            micro_batch,
+            micro_batches=max(1, batch_of(row) // samples),
+            virtual_stages=degree_of(row, "VP"),
+            context=context,
+            recompute=recompute_of(row, "none"),
+            float8=is_float8(row),
             overlap_tensor=True,
         ),
         gpus,
@@ -268,6 +312,7 @@ _BUILDERS: Mapping[str, Callable[[Row], GpuRun]] = {
     "Selene": _selene,
     "Meta": _torchtitan,
     "WhiteFiber": _torchtitan,
+    "NVIDIA DGX": _nemo,
     "NVIDIA": _megatron,
     "EleutherAI": _pythia,
     "Polaris": _polaris,

@@ -2,11 +2,23 @@
 
 A step is compute, exposed communication, pipeline bubble and optimizer (``step``); compute is
 arithmetic at a sustained share of the peak plus memory traffic (``compute``), communication is
-bytes over bandwidth plus latency (``communication``). Chips and networks (``hardware``) and
-software stacks (``software``) are tables of presets. Fitted on the calibration rows of the GPU
+bytes over bandwidth plus latency (``communication``). Chips (``chips``), networks (``clusters``)
+and software stacks (``software``) are tables of presets. Fitted on the calibration rows of the GPU
 table only.
 """
 
+from waferstream.baselines.gpu.chips import A100_40, A100_80, B200, H100, H100_500W, H200
+from waferstream.baselines.gpu.clusters import (
+    DGX_A100,
+    DGX_B200,
+    DGX_H100,
+    DGX_H200,
+    HOST,
+    NETWORK_50G,
+    NETWORK_200G,
+    NETWORK_400G,
+    WAFERLLM_TESTBED,
+)
 from waferstream.baselines.gpu.curve import (
     KINDS,
     CurvePolicy,
@@ -15,24 +27,7 @@ from waferstream.baselines.gpu.curve import (
     gpu_curve,
     training_memory,
 )
-from waferstream.baselines.gpu.hardware import (
-    A100_40,
-    A100_80,
-    DGX_A100,
-    DGX_H100,
-    H100,
-    H100_500W,
-    H200,
-    HOST,
-    NETWORK_50G,
-    NETWORK_200G,
-    NETWORK_400G,
-    WAFERLLM_TESTBED,
-    GpuClusterSpec,
-    GpuSpec,
-    HostSpec,
-    NetworkSpec,
-)
+from waferstream.baselines.gpu.hardware import GpuClusterSpec, GpuSpec, HostSpec, NetworkSpec
 from waferstream.baselines.gpu.inference import decode_s_per_token, prefill_s, request_s
 from waferstream.baselines.gpu.software import (
     AUTOCAST_DDP,
@@ -51,9 +46,12 @@ __all__ = [
     "A100_40",
     "A100_80",
     "AUTOCAST_DDP",
+    "B200",
     "DEEPSPEED",
     "DGX_A100",
+    "DGX_B200",
     "DGX_H100",
+    "DGX_H200",
     "FSDP",
     "GPT_NEOX",
     "H100",

@@ -3,7 +3,8 @@
 A collective takes bytes over bandwidth plus one latency per step of a ring or tree. Gathers and
 reduce-scatters run around a ring, in which every other rank is a step, so their latency grows
 with the cluster; an all-reduce may run over a tree instead, whose depth grows with the logarithm
-of the nodes. NCCL chooses between both in the same way.
+of the nodes, and by a protocol with half the bandwidth and shorter steps. NCCL chooses among them
+in the same way.
 """
 
 from __future__ import annotations
@@ -76,17 +77,25 @@ def gather_latency_s(elements: float, group: Group) -> float:
 
 
 def all_reduce_s(num_bytes: float, group: Group) -> float:
-    """Return the seconds of an all-reduce over a ring or a tree, whichever is faster."""
+    """Return the seconds of an all-reduce by the fastest algorithm and protocol."""
     transfer = 2 * gather_s(num_bytes, group)
-    return transfer + min(2 * ring_latency_s(group), _tree_latency_s(group))
-
-
-def _tree_latency_s(group: Group) -> float:
-    """Return the latency up and down a tree over nodes, with a chain inside each node."""
-    chain = min(group.ranks, group.ranks_per_node) - 1
-    depth = math.log2(group.nodes)
     network = group.cluster.network
-    return 2 * (chain * network.nvlink_hop_s + depth * network.tree_hop_s)
+    large = _latency_s(group, network.nvlink_hop_s, network.nic_hop_s, network.tree_hop_s)
+    small = _latency_s(
+        group, network.small_nvlink_hop_s, network.small_nic_hop_s, network.small_tree_hop_s
+    )
+    return min(transfer + large, 2 * transfer + small)
+
+
+def _latency_s(group: Group, inside_s: float, between_s: float, tree_s: float) -> float:
+    """Return the latency of an all-reduce with these steps: twice around a ring, or a tree.
+
+    A tree over nodes has a chain inside each node, and is passed up and down.
+    """
+    chain = min(group.ranks, group.ranks_per_node) - 1
+    between = group.nodes - 1
+    ring = (group.ranks - 1 - between) * inside_s + between * between_s
+    return 2 * min(ring, chain * inside_s + math.log2(group.nodes) * tree_s)
 
 
 class DataTraffic(NamedTuple):
@@ -125,11 +134,12 @@ def tensor_traffic_s(workload: Workload, parallelism: Parallelism, group: Group)
 
     Two all-reduces forward and two backward (Shoeybi et al., 2019), or as many pairs of gather and
     reduce-scatter with sequence parallelism; one forward if the blocks run in parallel. The
-    forward ones run again if the layer is recomputed.
+    forward ones run again if the layer is recomputed, the last of them only if all of it is.
     """
-    tokens = parallelism.micro_batch * workload.seq_len
+    tokens = parallelism.micro_batch * workload.seq_len / parallelism.context
     forward = 1 if workload.parallel_blocks else 2
-    all_reduces = 2 + forward * (2 if parallelism.recompute == "full" else 1)
+    again = {"full": forward, "needed": forward - 1}.get(parallelism.recompute, 0)
+    all_reduces = 2 + forward + again
     return all_reduces * all_reduce_s(2 * tokens * workload.hidden, group)
 
 

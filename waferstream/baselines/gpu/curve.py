@@ -163,7 +163,7 @@ def _candidates(
 ) -> Iterator[list[Parallelism]]:
     """Yield lists of parallelisms that differ in the micro-batch alone, the largest first."""
     tensor = _power_of_two(min(gpus, cluster.gpus_per_node)) if kind == "tensor+pipeline" else 1
-    recomputes: tuple[Recompute, ...] = ("none", "full")
+    recomputes: tuple[Recompute, ...] = ("none", "needed")
     for pipeline in _pipelines(workload, gpus // tensor, kind):
         ranks = gpus // (tensor * pipeline)
         if ranks > policy.batch(gpus):
@@ -225,7 +225,7 @@ def training_memory(
     workload: Workload, parallelism: Parallelism, gpus: int, software: SoftwareSpec
 ) -> GpuMemory:
     """Return the bytes on one of ``gpus``; ConfigError if the degrees do not divide them."""
-    ranks = parallelism.data_parallel(gpus)
+    ranks = parallelism.shards(gpus)
     parameters = workload.parameters / parallelism.model_parallel
     at_stage = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3}[parallelism.sharding]
     weights = parameters * WEIGHT_BYTES
@@ -243,15 +243,17 @@ def training_memory(
 
 def _activations(workload: Workload, parallelism: Parallelism, software: SoftwareSpec) -> float:
     """Return the activation bytes of the first stage, which holds most micro-batches (1F1B)."""
-    tokens = parallelism.micro_batch * workload.seq_len
+    tokens = parallelism.micro_batch * workload.seq_len / parallelism.context
     in_flight = min(parallelism.micro_batches, parallelism.pipeline)
     scores = software.stored_score_bytes * workload.heads * workload.seq_len
     layer = (LAYER_BYTES * workload.hidden + scores) * tokens
     boundary = WEIGHT_BYTES * workload.hidden * tokens
     layers = workload.layers / parallelism.pipeline * in_flight
+    checkpoints = layers * boundary + layer
     kept = {
         "none": layers * layer,
         "selective": layers * layer / 2,
-        "full": layers * boundary + layer,
+        "needed": checkpoints,
+        "full": checkpoints,
     }[parallelism.recompute]
     return (kept + LOGIT_BYTES * workload.vocab * tokens) / parallelism.tensor

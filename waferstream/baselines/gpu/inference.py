@@ -1,9 +1,8 @@
 """Seconds of inference of a decoder on GPUs with tensor parallelism.
 
 Prefill is a forward pass over the prompt, bound by matrix products; decode reads all weights and
-the KV cache from HBM for every token. Both pay two all-reduces per layer (Shoeybi et al., 2019).
-Decoding is fitted on one row per number of GPUs, so its latencies are those of the testbed, not of
-NVLink; see ``WAFERLLM_NETWORK`` in ``hardware``.
+the KV cache from HBM for every token. Both pay two all-reduces per layer (Shoeybi et al., 2019),
+and for every kernel a time that does not depend on its size: most of a token on many GPUs.
 """
 
 from __future__ import annotations
@@ -15,6 +14,10 @@ from waferstream.machine.regions import Decoder
 
 FORWARD_PASSES = 35
 """16-bit reads and writes of one hidden vector per token and layer: a third of a training step."""
+
+LAYER_KERNELS = 9
+"""Kernels of a layer: two norms, products for QKV, output, gate with up, and down, rotation with
+the cache, attention, activation. Tensor parallelism adds two all-reduces."""
 
 
 def prefill_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
@@ -29,7 +32,8 @@ def prefill_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec)
         + score_flops / (gpu.flops_16bit_per_s * gpu.flash_share)
         + moved / (gpu.hbm_bandwidth_bytes_per_s * gpu.hbm_share)
     )
-    return alone / gpus + _all_reduces_s(decoder, tokens, gpus, cluster)
+    software_s = cluster.host.prompt_s if gpus > 1 else 0.0
+    return software_s + alone / gpus + _layers_s(decoder, tokens, gpus, cluster)
 
 
 def decode_s_per_token(
@@ -52,7 +56,7 @@ def decode_s_per_token(
         read / (gpu.hbm_bandwidth_bytes_per_s * gpu.hbm_share),
         flops / (gpu.flops_16bit_per_s * gpu.matmul_share),
     )
-    return alone / gpus + _all_reduces_s(decoder, users, gpus, cluster)
+    return alone / gpus + _layers_s(decoder, users, gpus, cluster)
 
 
 def request_s(
@@ -67,6 +71,21 @@ def request_s(
     return prefill_s(decoder, prompt, gpus, cluster) + output * per_token
 
 
-def _all_reduces_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
-    """Return the seconds of the two all-reduces of every layer."""
-    return 2 * decoder.layers * all_reduce_s(2 * tokens * decoder.dim, Group(gpus, cluster))
+def _layers_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
+    """Return the seconds of kernels that no size changes, and of the all-reduces of all layers."""
+    all_reduces = 2 if gpus > 1 else 0
+    message_bytes = 2 * tokens * decoder.dim
+    return decoder.layers * (
+        (LAYER_KERNELS + all_reduces) * cluster.gpu.kernel_s
+        + all_reduces * _sum_s(message_bytes, Group(gpus, cluster))
+    )
+
+
+def _sum_s(num_bytes: float, group: Group) -> float:
+    """Return the seconds of an all-reduce: that of NCCL, or in one shot where that is faster."""
+    network = group.cluster.network
+    nccl_s = all_reduce_s(num_bytes, group)
+    if not (network.one_shot and group.nodes == 1):
+        return nccl_s
+    read_s = (group.ranks - 1) * num_bytes / group.bandwidth_bytes_per_s
+    return min(nccl_s, read_s + 2 * network.small_nvlink_hop_s)

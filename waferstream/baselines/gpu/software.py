@@ -50,6 +50,9 @@ class SoftwareSpec(Config):
     its own, as DeepSpeed of 2022 does, instead of one reduce-scatter."""
 
 
+FP32_SCORE_BYTES = 34
+"""Bytes per score that autocast adds to fp16: softmax in fp32, forward and backward, and casts."""
+
 _FULL_SPEED = Sourced(
     1.0, "derived", "1 by definition: the matmul shares of GPUs are fitted with this stack"
 )
@@ -85,10 +88,15 @@ _GRADIENTS_16BIT = Sourced(
     2, "published", "per parameter, communicated and kept; 16-bit mixed precision"
 )
 _FLOAT8 = Sourced(
-    0.77,
+    0.843,
     "fitted",
-    "G0378 against G0377: share of the 8-bit peak against that of the 16-bit peak,"
-    " casts and scaling included",
+    "G0378 G0502 G0506 G0507 G0513 G0514 G0518: share of the 8-bit peak against that of the 16-bit"
+    " peak, casts and scaling included",
+)
+_UNFUSED_SCORES = Sourced(
+    94.6,
+    "fitted",
+    "G0268 G0272 G0277 G0281 G0284 G0289 G0292 G0326 G0330 G0332 G0334 G0338: GenSLM on Selene",
 )
 _ONE_LAYER = Sourced(
     0, "derived", "parameters in one collective; 0: those of a layer, a unit of FSDP"
@@ -132,7 +140,9 @@ _TORCHTITAN_EAGER = preset(
     variant_of=_TORCHTITAN,
     name="TorchTitan, eager",
     hidden_passes=Sourced(
-        242, "fitted", "G0376 against G0377: norms, rotary embedding and SwiGLU are not fused"
+        248,
+        "fitted",
+        "G0376 G0541 G0542 G0544 G0545 G0546: norms, rotary embedding and SwiGLU are not fused",
     ),
 )
 _DEEPSPEED = preset(
@@ -145,9 +155,7 @@ _DEEPSPEED = preset(
     hidden_passes=_FUSED_PASSES,
     whole_passes=_SEQUENCE_PARALLEL_PASSES,
     vocabulary_bytes=_CAST_LOGITS,
-    score_bytes=Sourced(
-        90.5, "fitted", "G0268 G0272 G0277 G0281 G0284 G0289 G0292: Selene, ZeRO-3"
-    ),
+    score_bytes=_UNFUSED_SCORES,
     stored_score_bytes=Sourced(2, "derived", "fp16 probabilities"),
     gradient_bytes=_GRADIENTS_16BIT,
     float8_share=_FLOAT8,
@@ -164,7 +172,9 @@ _AUTOCAST_DDP = preset(
     variant_of=_DEEPSPEED,
     name="DDP, autocast",
     score_bytes=Sourced(
-        135, "fitted", "G0326 G0330 G0332 G0334 G0338: softmax in fp32, casts around it"
+        _UNFUSED_SCORES.value + FP32_SCORE_BYTES,
+        "derived",
+        "those of DEEPSPEED, 16 more forward and 18 backward: softmax in fp32, casts around it",
     ),
     stored_score_bytes=Sourced(6, "derived", "probabilities in fp32 and fp16"),
     gradient_bytes=Sourced(4, "published", "fp32 weights, fp32 gradients"),
@@ -205,9 +215,17 @@ _MEGATRON = preset(
     name="Megatron",
     flash_attention=True,
     matmul_speed=Sourced(
-        0.822, "fitted", "G0402: smaller matrix products, kernels that wait for each other"
+        0.858,
+        "fitted",
+        "G0402 G0502 G0506 G0507 G0513 G0514 G0518: smaller matrix products, kernels that wait for"
+        " each other",
     ),
-    attention_speed=Sourced(1.0, "published", "FlashAttention-2"),
+    attention_speed=Sourced(
+        1.75,
+        "published",
+        "FlashAttention-3 (arXiv 2407.08608), as fast as that of cuDNN: 1.5 to 2 times as fast as"
+        " FlashAttention-2 on an H100; the middle",
+    ),
     hidden_passes=_FUSED_PASSES,
     whole_passes=_SEQUENCE_PARALLEL_PASSES,
     vocabulary_bytes=_CAST_LOGITS,

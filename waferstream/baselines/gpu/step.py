@@ -27,15 +27,25 @@ from waferstream.core.errors import ConfigError
 _ALIGNED = 8
 """Elements of 16 bit in the 16 bytes to which tensor cores want every row aligned."""
 
-_MATMUL_PASSES: dict[Recompute, float] = {"none": 3, "selective": 3.5, "full": 4}
-_OTHER_PASSES: dict[Recompute, float] = {"none": 3, "selective": 4, "full": 4}
+_MATMUL_PASSES: dict[Recompute, float] = {
+    "none": 3,
+    "selective": 3.5,
+    "needed": 4 - 1 / 3,
+    "full": 4,
+}
+_OTHER_PASSES: dict[Recompute, float] = {"none": 3, "selective": 4, "needed": 4, "full": 4}
 """Equivalent forward passes of a step: forward (1), backward (2) and recomputation."""
 
-_FLASH_PASSES: dict[Recompute, float] = {"none": 3.5, "selective": 3.5, "full": 4.5}
+_FLASH_PASSES: dict[Recompute, float] = {
+    "none": 3.5,
+    "selective": 3.5,
+    "needed": 4.5,
+    "full": 4.5,
+}
 """Equivalent forward passes of fused attention, whose backward pass recomputes the scores: five
 matrix products against two. Selective recomputation keeps its result."""
 
-_LAYER_KERNELS: dict[Recompute, int] = {"none": 21, "selective": 21, "full": 29}
+_LAYER_KERNELS: dict[Recompute, int] = {"none": 21, "selective": 21, "needed": 28, "full": 29}
 """Kernels of a layer, forward and backward, that no software stack fuses into others.
 
 Forward 8: four matrix products, attention, two norms, activation. Backward 13: two products for
@@ -99,7 +109,7 @@ def step_time(
             has more stages than the model has layers.
     """
     _check_stages(workload, parallelism)
-    ranks = parallelism.data_parallel(gpus)
+    ranks = parallelism.shards(gpus)
     data_group = Group(ranks, cluster, stride=parallelism.tensor)
     compute, tensor = _stage(workload, parallelism, cluster, software)
     data = data_traffic(workload, parallelism, data_group, software)
@@ -146,9 +156,10 @@ def _stage(
 ) -> tuple[float, float]:
     """Return compute and exposed tensor-parallel seconds of the slowest stage, that of the head."""
     layers = _stage_layers(workload, parallelism)
-    compute = layers * layer_s(workload, parallelism, cluster.gpu, software) + head_s(
+    whole = layers * layer_s(workload, parallelism, cluster.gpu, software) + head_s(
         workload, parallelism, cluster.gpu, software
     )
+    compute = whole / parallelism.context
     group = Group(parallelism.tensor, cluster)
     traffic = layers * tensor_traffic_s(workload, parallelism, group)
     if parallelism.overlap_tensor:

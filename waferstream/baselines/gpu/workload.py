@@ -94,9 +94,10 @@ Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
 """Data that data-parallel ranks shard: none; optimizer state; also gradients (SHARD_GRAD_OP of
 FSDP); also weights (FULL_SHARD)."""
 
-Recompute = Literal["none", "selective", "full"]
-"""Work that the backward pass repeats: none; every other matrix product and all cheap ops; a whole
-layer from its input (activation checkpointing)."""
+Recompute = Literal["none", "selective", "needed", "full"]
+"""Work that the backward pass repeats: none; every other matrix product and all cheap ops; a layer
+from its input up to the last value that is needed, so without its last product, a third of all
+(activation checkpointing of PyTorch since 2.1); a whole layer."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ class Parallelism:
     """Micro-batches of one step: gradient accumulation, or the filling of a pipeline."""
     virtual_stages: int = 1
     """Parts of the model that each pipeline stage holds (interleaved 1F1B)."""
+    context: int = 1
+    """Parts of every sequence on GPUs of their own; what attention exchanges is hidden."""
     recompute: Recompute = "none"
     float8: bool = False
     overlap_tensor: bool = False
@@ -129,6 +132,7 @@ class Parallelism:
             "a parallelism",
             tensor=self.tensor,
             pipeline=self.pipeline,
+            context=self.context,
             micro_batch=self.micro_batch,
             micro_batches=self.micro_batches,
             virtual_stages=self.virtual_stages,
@@ -142,16 +146,21 @@ class Parallelism:
 
     def data_parallel(self, gpus: int) -> int:
         """Return the copies of the model on ``gpus``; ConfigError unless the number is whole."""
-        ranks, rest = divmod(gpus, self.model_parallel)
+        of_one = self.model_parallel * self.context
+        ranks, rest = divmod(gpus, of_one)
         if ranks == 0 or rest:
             raise ConfigError(
                 "the number of GPUs must be a multiple of those of one copy of the model",
                 code="gpus-not-divisible",
                 where="gpus",
                 value=gpus,
-                rule=f"a multiple of tensor x pipeline = {self.model_parallel}",
+                rule=f"a multiple of tensor x pipeline x context = {of_one}",
             )
         return ranks
+
+    def shards(self, gpus: int) -> int:
+        """Return the GPUs that hold the same parameters, and among which ZeRO shards them."""
+        return self.data_parallel(gpus) * self.context
 
     def samples_per_step(self, gpus: int) -> int:
         """Return the sequences of one step: the global batch."""

@@ -56,6 +56,7 @@ DECODERS: Mapping[str, Decoder] = {
     "llama-4-scout": Decoder(
         5120, 8192, 48, 1024, experts=16, shared_experts=1, vocabulary=202_048
     ),
+    "internlm-20b": Decoder(5120, 13824, 60, 5120, vocabulary=103_168),
     "mistral-7b": Decoder(4096, 14336, 32, 1024, vocabulary=32_768),
     "codellama-34b": Decoder(8192, 22016, 48, 1024, vocabulary=32_016),
     "qwen2-72b": Decoder(8192, 29568, 80, 1024, vocabulary=QWEN_2),

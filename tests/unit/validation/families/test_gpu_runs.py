@@ -11,6 +11,7 @@ from validation.rows.row import CannotPredict
 MPT_7B = "G0039"  # 8 H100, LLM Foundry, without recomputation
 GENSLM_25M = "G0268"  # 8 A100 of Selene, ZeRO-3
 LLAMA_8B = "G0377"  # 8 H100 with 500 W, TorchTitan compiled
+LLAMA_70B = "G0512"  # 64 H100, NeMo: tensor, pipeline and context parallelism
 MEGATRON = "G0402"  # GPT-3 177B on 96 H100
 PYTHIA = "G0407"  # Pythia 1B on 64 A100
 
@@ -30,11 +31,10 @@ def _run(row_id: str, **changes: str) -> GpuRun:
         (GENSLM_25M, {"parallelism": "ZeRO-Infinity"}, "column-value-unknown"),
         (LLAMA_8B, {"dtype": "float8 rowwise"}, "float8-scales"),
         (LLAMA_8B, {"dtype": "mxfp8"}, "float8-scales"),
-        (LLAMA_8B, {"parallelism": "FSDP 4, CP2"}, "context-parallelism"),
         (LLAMA_8B, {"parallelism": "HSDP"}, "column-value-unknown"),
         (LLAMA_8B, {"microbatch": ""}, "column-empty"),
         (LLAMA_8B, {"cluster": "elsewhere"}, "no-calibration-row"),
-        (LLAMA_8B, {"gpu": "B200"}, "gpu-unknown"),
+        (LLAMA_8B, {"gpu": "B300"}, "gpu-unknown"),
         (MEGATRON, {"workload": "weak scaling"}, "run-not-stated"),
         (MEGATRON, {"n_gpus": "100"}, "gpus-not-divisible"),
         (MEGATRON, {"gpu": "A100-80GB"}, "no-calibration-row"),
@@ -76,12 +76,12 @@ def test_float8_is_read_from_dtype_or_parallelism(changes: dict[str, str]) -> No
 
 @pytest.mark.parametrize(
     ("stated", "recompute"),
-    [("", "selective"), ("none", "none"), ("selective", "selective"), ("full", "full")],
+    [("", "selective"), ("none", "none"), ("selective op", "selective"), ("full", "needed")],
 )
 def test_recomputation_is_stated_or_the_default_of_the_software(
     stated: str, recompute: str
 ) -> None:
-    """TorchTitan recomputes a model of 8B selectively."""
+    """TorchTitan recomputes a model of 8B selectively, and a whole layer as far as needed."""
     assert _run(LLAMA_8B, act_ckpt=stated).parallelism.recompute == recompute
 
 
@@ -91,6 +91,25 @@ def test_gpus_are_found_by_the_letters_of_their_names() -> None:
     gpus = [_run(LLAMA_8B, gpu=name).cluster.gpu for name in names]
     assert len({gpu.name for gpu in gpus}) == 4
     assert _run(MPT_7B, gpu="H100 80GB").cluster.gpu == _run(MPT_7B).cluster.gpu
+
+
+def test_rows_of_nemo_state_their_degrees() -> None:
+    """Four GPUs to a matrix, four stages of five parts, two GPUs to a sequence, 64 in flight."""
+    run = _run(LLAMA_70B)
+    assert run.workload.parameters == pytest.approx(70.6e9, rel=0.01)
+    split = run.parallelism
+    assert (split.tensor, split.pipeline, split.context, split.virtual_stages) == (4, 4, 2, 5)
+    assert split.samples_per_step(run.gpus) == 128
+    assert split.float8
+
+
+def test_rows_of_foundry_recompute_as_their_pytorch_does() -> None:
+    """Rows of amp are of PyTorch 2.1, which stops where nothing more is needed."""
+    stated = [
+        _run(MPT_7B, act_ckpt="True", dtype=dtype).parallelism.recompute
+        for dtype in ("bf16", "amp_bf16")
+    ]
+    assert stated == ["full", "needed"]
 
 
 def test_configured_models_are_found_by_size() -> None:

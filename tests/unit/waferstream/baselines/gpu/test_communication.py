@@ -26,7 +26,15 @@ from waferstream.baselines.gpu.communication import (
 from waferstream.baselines.gpu.workload import Recompute, Sharding
 
 NETWORK = NetworkSpec(
-    nic_bandwidth_bytes_per_s=10, nvlink_hop_s=1, nic_hop_s=10, tree_hop_s=2, misaligned_hops=3
+    nic_bandwidth_bytes_per_s=10,
+    nvlink_hop_s=1,
+    nic_hop_s=10,
+    tree_hop_s=2,
+    one_shot=False,
+    small_nvlink_hop_s=1,
+    small_nic_hop_s=10,
+    small_tree_hop_s=2,
+    misaligned_hops=3,
 )
 CLUSTER = GpuClusterSpec(
     gpu=A100_80.model_copy(update={"nvlink_bandwidth_bytes_per_s": 100}),
@@ -70,9 +78,17 @@ def test_all_reduce_s_is_the_faster_of_ring_and_tree() -> None:
     """Up and down: a chain of three inside a node and one level over two nodes, or twice around."""
     assert all_reduce_s(0, TWO_NODES) == 2 * (3 * 1 + 1 * 2)
     assert all_reduce_s(0, Group(2, CLUSTER)) == 2 * 1
-    far = NETWORK.model_copy(update={"tree_hop_s": 100})
+    far = NETWORK.model_copy(update={"tree_hop_s": 100, "small_tree_hop_s": 100})
     ring = Group(8, CLUSTER.model_copy(update={"network": far}))
     assert all_reduce_s(800, ring) == 2 * 800 * 7 / 8 / 40 + 2 * 16
+
+
+def test_all_reduce_s_of_small_messages_halves_bandwidth_for_shorter_steps() -> None:
+    """With steps of nothing, up to where the transfer takes as long as the steps of the other."""
+    quick = NETWORK.model_copy(update={"small_nvlink_hop_s": 0, "small_tree_hop_s": 0})
+    group = Group(8, CLUSTER.model_copy(update={"network": quick}))
+    assert all_reduce_s(80, group) == 2 * (2 * 80 * 7 / 8 / 40)
+    assert all_reduce_s(800, group) == all_reduce_s(800, TWO_NODES)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +152,14 @@ def test_reduces_to_owner_adds_one_collective_per_rank() -> None:
 
 @pytest.mark.parametrize(
     ("recompute", "parallel_blocks", "times"),
-    [("none", False, 4), ("full", False, 6), ("none", True, 3), ("full", True, 4)],
+    [
+        ("none", False, 4),
+        ("needed", False, 5),
+        ("full", False, 6),
+        ("none", True, 3),
+        ("needed", True, 3),
+        ("full", True, 4),
+    ],
 )
 def test_tensor_traffic_s_counts_all_reduces_of_a_layer(
     recompute: Recompute, parallel_blocks: bool, times: int
@@ -147,3 +170,6 @@ def test_tensor_traffic_s_counts_all_reduces_of_a_layer(
     one = all_reduce_s(2 * 12 * 16, TWO_NODES)
     assert tensor_traffic_s(workload, split, TWO_NODES) == pytest.approx(times * one)
     assert tensor_traffic_s(workload, split, Group(1, CLUSTER)) == 0
+    half = all_reduce_s(12 * 16, TWO_NODES)
+    parts = replace(split, context=2)
+    assert tensor_traffic_s(workload, parts, TWO_NODES) == pytest.approx(times * half)

@@ -28,6 +28,7 @@ GPU = GpuSpec(
     misaligned_share=0.1,
     hbm_bandwidth_bytes_per_s=1000,
     hbm_share=0.1,
+    kernel_s=0,
 )
 SOFTWARE = FSDP.model_copy(
     update={
@@ -58,13 +59,13 @@ def test_layer_s_adds_products_attention_and_traffic() -> None:
 
 
 def test_layer_s_repeats_recomputed_work() -> None:
-    """Half of the products and all cheap ops, or a whole forward pass."""
+    """Half of the products and all cheap ops; a forward pass, without its last product."""
     assert layer(recompute="selective") == pytest.approx(
         3.5 / 3 * PRODUCTS_S + FLASH_S + 4 / 3 * MOVED_S
     )
-    assert layer(recompute="full") == pytest.approx(
-        4 / 3 * PRODUCTS_S + 4.5 / 3.5 * FLASH_S + 4 / 3 * MOVED_S
-    )
+    whole = 4 / 3 * PRODUCTS_S + 4.5 / 3.5 * FLASH_S + 4 / 3 * MOVED_S
+    assert layer(recompute="full") == pytest.approx(whole)
+    assert layer(recompute="needed") == pytest.approx(whole - PRODUCTS_S / 9)
 
 
 def test_unfused_attention_computes_and_moves_masked_scores() -> None:
@@ -109,7 +110,7 @@ def test_head_s_is_one_product_and_its_logits() -> None:
 
 def test_optimizer_s_on_the_gpu_and_on_the_host() -> None:
     """On the host, gradient and weight also pass PCIe."""
-    host = HostSpec(launch_s=0, adam_per_core_s=10, pcie_bandwidth_bytes_per_s=50)
+    host = HostSpec(launch_s=0, adam_per_core_s=10, pcie_bandwidth_bytes_per_s=50, prompt_s=0)
     cluster = DGX_A100.model_copy(update={"gpu": GPU, "host": host})
     assert optimizer_s(700, 0, cluster) == pytest.approx(700 * 28 / 100)
     assert optimizer_s(700, 2, cluster) == pytest.approx(700 / 20 + 700 * 4 / 50)

@@ -89,7 +89,7 @@ def test_large_model_is_split_no_further_than_necessary() -> None:
     ways = [point.parallelism for point in gpu_curve(LLAMA_70B, DGX_H100, policy, [8, 16, 32])]
     assert ways == [
         None,
-        Parallelism("zero1", 8, 2, 1, 64, recompute="full", overlap_tensor=True),
+        Parallelism("zero1", 8, 2, 1, 64, recompute="needed", overlap_tensor=True),
         Parallelism("zero1", 8, 1, 1, 16, overlap_tensor=True),
     ]
 
@@ -185,16 +185,12 @@ def test_model_parallelism_and_recomputation_save_memory() -> None:
     assert saved.activations_bytes < whole.activations_bytes / 4
 
 
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("recompute", ["none", "selective", "needed", "full"])
 def test_activations_kept_for_the_backward_pass(recompute: Recompute) -> None:
     """Of three sequences of 8,192: layers, or their inputs and one layer at a time, and logits."""
     tokens = 3 * 8192
     layer, boundary = 34 * 4096 * tokens, 2 * 4096 * tokens
-    kept = {
-        "none": 32 * layer,
-        "selective": 16 * layer,
-        "full": 32 * boundary + layer,
-    }[recompute]
+    kept = {"none": 32 * layer, "selective": 16 * layer}.get(recompute, 32 * boundary + layer)
     split = Parallelism("ddp", micro_batch=3, recompute=recompute)
     memory = training_memory(LLAMA_8B, split, 1, FSDP)
     assert memory.activations_bytes == kept + 6 * 128_256 * tokens

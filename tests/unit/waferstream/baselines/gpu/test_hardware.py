@@ -4,11 +4,20 @@ from typing import Any
 
 import pytest
 
-from waferstream.baselines.gpu import A100_80, DGX_A100, GpuClusterSpec, GpuSpec, NetworkSpec
-from waferstream.baselines.gpu.hardware import PRESETS
+from waferstream.baselines.gpu import (
+    A100_80,
+    DGX_A100,
+    GpuClusterSpec,
+    GpuSpec,
+    NetworkSpec,
+    chips,
+    clusters,
+)
 from waferstream.core.config import Config, validate
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware.sourced import Sourced, preset
+
+PRESETS = {**chips.PRESETS, **clusters.PRESETS}
 
 
 @pytest.mark.parametrize("kind", [GpuSpec, NetworkSpec, GpuClusterSpec])
@@ -27,9 +36,8 @@ def test_preset_with_a_missing_number_is_refused() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_preset_has_a_source_for_every_number(name: str) -> None:
     """Its own, or that of the preset it is a variant of."""
-    numbers = {
-        key: value for key, value in PRESETS[name].spec.model_dump().items() if key != "name"
-    }
+    values = PRESETS[name].spec.model_dump().items()
+    numbers = {key: value for key, value in values if key not in ("name", "one_shot")}
     assert {
         key: value.value
         for key, value in PRESETS[name].values.items()

@@ -112,7 +112,7 @@ def test_overlapped_tensor_traffic_exposes_its_first_chunk(nvlink: float) -> Non
     assert hidden.bubble_s == pytest.approx(2 * (hidden.compute_s + hidden.tensor_s))
 
 
-@pytest.mark.parametrize(("recompute", "kernels"), [("none", 21), ("full", 29)])
+@pytest.mark.parametrize(("recompute", "kernels"), [("none", 21), ("needed", 28), ("full", 29)])
 def test_step_waits_for_the_launches_of_its_kernels(recompute: Recompute, kernels: int) -> None:
     """Four micro-batches pass three stages of 14 of 40 layers; the bubble has launches too."""
     host = DGX_A100.host.model_copy(update={"launch_s": 1.0})
@@ -130,12 +130,22 @@ def test_one_gpu_communicates_nothing() -> None:
 
 
 def test_recomputing_costs_up_to_a_third() -> None:
-    """None, half of the matrix products, a whole forward pass."""
-    none, selective, full = (
+    """None, half of the matrix products, a forward pass as far as needed, a whole one."""
+    kinds: tuple[Recompute, ...] = ("none", "selective", "needed", "full")
+    none, selective, needed, full = (
         step_time(MPT_7B, Parallelism(recompute=kind), 8, DGX_A100, FSDP).compute_s
-        for kind in ("none", "selective", "full")
+        for kind in kinds
     )
-    assert none < selective < full < 4 / 3 * none * 1.001
+    assert none < selective < needed < full < 4 / 3 * none * 1.001
+
+
+def test_context_parallelism_divides_a_sequence_and_adds_ranks_to_its_gradients() -> None:
+    """Two GPUs to a sequence: half of the computing each, and as many gradients to reduce."""
+    whole = step_time(MPT_7B, Parallelism("zero1"), 8, DGX_A100, FSDP)
+    parts = step_time(MPT_7B, Parallelism("zero1", context=2), 8, DGX_A100, FSDP)
+    assert parts.samples == whole.samples / 2
+    assert parts.compute_s == pytest.approx(whole.compute_s / 2)
+    assert parts.optimizer_s == whole.optimizer_s
 
 
 def test_small_layers_are_less_efficient() -> None:

@@ -27,6 +27,8 @@ def test_indivisible_or_nonpositive_degrees_are_refused() -> None:
     """GPUs per copy of the model; degrees and sizes from 1."""
     with raises(ConfigError, "gpus-not-divisible"):
         Parallelism(tensor=8).data_parallel(12)
+    with raises(ConfigError, "gpus-not-divisible"):
+        Parallelism(tensor=4, context=2).data_parallel(12)
     with pytest.raises(ConfigError) as refused:
         Parallelism(micro_batch=0)
     assert refused.value.where == "micro_batch"
