@@ -168,7 +168,7 @@ def fill_parameters(
     *,
     prefix: str = "",
 ) -> None:
-    """Initialize each parameter from (seed, its name) alone.
+    """Initialize each parameter from (seed, its name) alone; one without memory has no values.
 
     Args:
         model: Its biases become 0 and norm weights 1.
@@ -178,6 +178,8 @@ def fill_parameters(
         prefix: What precedes the names, of a part of a model.
     """
     for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            continue
         if name.endswith("bias"):
             parameter.zero_()
         elif name.endswith("norm.weight"):
