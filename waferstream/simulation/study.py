@@ -178,12 +178,14 @@ class Study:
 
     def use(self, point: CurvePoint) -> MachineUse:
         """Return the share of the machine that the step of a point uses."""
+        size = self.micro_batch_size(point.num_csx)
         return MachineUse.of(
             self.costed(point.num_csx),
             self.simulator.machine,
             point.num_csx,
             point.emulated.step_ps,
-            self.simulator.sram_plan(self.micro_batch_size(point.num_csx)),
+            self.simulator.sram_plan(size),
+            self.simulator.streams(self.batch(point.num_csx), size),
         )
 
     def detail(self, num_csx: int, bill: TrainingBill | None = None) -> PointDetail:

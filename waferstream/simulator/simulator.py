@@ -94,6 +94,9 @@ class Simulator:
         default_factory=dict, init=False, repr=False
     )
     _rounds: RoundCache = field(default_factory=dict, init=False, repr=False)
+    _checks: dict[int, tuple[StreamCheck, ...]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @classmethod
     def of(
@@ -160,7 +163,10 @@ class Simulator:
 
     def streams(self, batch_size: int, micro_batch_size: int) -> tuple[StreamCheck, ...]:
         """Return for each segment whether weights and gradients stream in the time it computes."""
-        return checked_streams(self.costed(batch_size, micro_batch_size), self.machine)
+        if micro_batch_size not in self._checks:  # a batch does not change its micro-batches
+            costed = self.costed(batch_size, micro_batch_size)
+            self._checks[micro_batch_size] = checked_streams(costed, self.machine)
+        return self._checks[micro_batch_size]
 
     @property
     def largest_micro_batch(self) -> int:

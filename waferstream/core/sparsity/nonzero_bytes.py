@@ -13,6 +13,7 @@ take no fewer bytes than all of its elements is *dense*: it has no index.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 from typing import Literal, get_args
 
@@ -54,6 +55,7 @@ def expected_index_bytes(num_elements: int, num_present: int) -> dict[Encoding, 
     }
 
 
+@lru_cache(maxsize=1024)  # layers repeat
 def expected_bytes(num_elements: int, density: float, element_bytes: int) -> int:
     """Return the bytes of values and index of a tensor whose non-zeros are at random places.
 

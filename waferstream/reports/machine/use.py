@@ -62,6 +62,7 @@ class MachineUse:
         num_csx: int,
         step_ps: int,
         sram_plan: SramPlan | None = None,
+        checks: Sequence[StreamCheck] | None = None,
     ) -> MachineUse:
         """Return the use of a step that takes ``step_ps``.
 
@@ -71,9 +72,10 @@ class MachineUse:
             num_csx: Systems that share the step.
             step_ps: Emulated time of the step.
             sram_plan: The plan of its micro-batches; by default with nothing recomputed.
+            checks: The no-stall condition of its segments, where it is known.
         """
         program = costed.program
-        checks = checked_streams(costed, machine)
+        checks = checked_streams(costed, machine) if checks is None else checks
         largest = largest_with_recompute(program, machine.system)
         return cls(
             num_csx=num_csx,
