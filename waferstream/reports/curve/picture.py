@@ -184,23 +184,16 @@ def _draw_causes(axes: Axes, result: CurveResult) -> list[style.EndLabel]:
     counts = [point.num_csx for point in points]
     shares = [point.emulated.attribution_ps.shares() for point in points]
     edges = _bar_edges(counts)
-    widths = [right - left for left, right in pairwise(edges)]
     axes.set_title("Emulated step time by cause", color=style.FAINT_INK)
     counts_axis(axes, f"{result.system} systems", counts)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     bottom = [0.0] * len(points)
     for cause, color in CAUSE_COLORS.items():
-        axes.bar(
-            edges[:-1],
-            [each[cause] for each in shares],
-            widths,
-            bottom,
-            align="edge",
-            color=color,
-            edgecolor="white",
-            linewidth=0.6 if len(points) <= _MOST_DOTS else 0.0,
-        )
-        bottom = [below + each[cause] for below, each in zip(bottom, shares, strict=True)]
+        top = [below + each[cause] for below, each in zip(bottom, shares, strict=True)]
+        axes.stairs(top, edges, baseline=bottom, fill=True, color=color, linewidth=0)
+        bottom = top
+    if len(points) <= _MOST_DOTS:
+        axes.vlines(edges[1:-1], 0.0, 1.0, color="white", linewidth=0.6)
     axes.set_xlim(edges[0], edges[-1])
     narrowest = min(log2(right / left) for left, right in pairwise(edges))
     has_times = narrowest * _axes_inches(axes) / log2(edges[-1] / edges[0]) > _STEP_INCHES

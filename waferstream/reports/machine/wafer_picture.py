@@ -8,6 +8,7 @@ late.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from operator import add
 from pathlib import Path
 
@@ -94,10 +95,10 @@ def _memory_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[s
         ("free", [free_bytes], style.LIGHT),
     ):
         bottom = top
-        for place, piece in enumerate(pieces):
-            height = piece / kib_of_pe
-            axes.bar(0, height, 1.0, top, color=color, alpha=_shade(place, len(pieces)))
-            top += height
+        heights = [piece / kib_of_pe for piece in pieces]
+        *bottoms, top = accumulate(heights, initial=bottom)
+        shades = [(color, _shade(place, len(pieces))) for place in range(len(pieces))]
+        axes.bar(0, heights, 1.0, bottoms, color=shades)
         text = f"{kind}  {top - bottom:.1f}"
         ink = style.FAINT_INK if color == style.LIGHT else color
         labels.append(style.EndLabel((bottom + top) / 2, text, ink))
@@ -118,18 +119,19 @@ def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[sty
     samples = report.micro_batch_size
     stash = [moment.stash.of(samples) / GIB for moment in sram_plan.moments]
     working = [moment.working.of(samples) / GIB for moment in sram_plan.moments]
-    activations = list(map(add, stash, working))
     buffers = [piece / GIB for piece in sram_plan.buffers]
     capacity, peak = report.capacity_bytes / GIB, report.peak_bytes / GIB
-    segments = range(len(stash))
+    edges = [segment - 0.5 for segment in range(len(stash) + 1)]
     axes.set_title("SRAM over a micro-batch, GiB", color=style.FAINT_INK)
     axes.set_xlabel("segment")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.bar(segments, stash, 1.0, color=style.BLUE)
-    axes.bar(segments, working, 1.0, stash, color=style.ORANGE)
-    axes.bar(segments, buffers, 1.0, activations, color=style.GREEN)
+    bottom: list[float] = [0.0] * len(stash)
+    for pieces, color in ((stash, style.BLUE), (working, style.ORANGE), (buffers, style.GREEN)):
+        top = list(map(add, bottom, pieces))
+        axes.stairs(top, edges, baseline=bottom, fill=True, color=color, linewidth=0)
+        bottom = top
     axes.axhline(capacity, color=style.VERMILION, linewidth=1.2, linestyle=(0, (4, 3)))
-    axes.set_xlim(-0.5, len(stash) - 0.5)
+    axes.set_xlim(edges[0], edges[-1])
     axes.set_ylim(0, 1.08 * max(capacity, peak))
     above = peak < capacity / 2  # a high peak leaves no space below the line of the capacity
     axes.annotate(
