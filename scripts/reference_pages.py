@@ -123,9 +123,10 @@ def commands_page() -> str:
     for group in TOOLS:
         parts.append(f"\n## waferstream {group}")
         for command in tool_commands(group):
-            parser = argparse.ArgumentParser(prog=f"waferstream {group} {command.name}")
+            words = f"waferstream {group} {command.name}".rstrip()
+            parser = argparse.ArgumentParser(prog=words)
             command.add_arguments(parser)
-            parts += [f"\n### waferstream {group} {command.name}\n", f"{_sentence(command.help)}\n"]
+            parts += [f"\n### {words}\n", f"{_sentence(command.help)}\n"]
             parts += _parser(parser)
     return "\n".join(parts) + "\n"
 

@@ -31,6 +31,7 @@ TOOLS: Mapping[str, str] = {
     "cluster": "waferstream.cli.tools.cluster",
     "machine": "waferstream.cli.tools.machine",
     "certificates": "waferstream.cli.tools.certificates",
+    "tco": "waferstream.cli.tools.tco",
 }
 """Group of commands to the module that holds them, in its variable COMMANDS.
 
@@ -59,7 +60,7 @@ class Command:
     """A command of a group; ``run`` returns its exit code. Every command takes ``--json``."""
 
     name: str
-    """One word, or a verb and a noun, such as ``get jobs``."""
+    """One word, or a verb and a noun, such as ``get jobs``; empty for the only one of its group."""
 
     help: str
     run: Callable[[argparse.Namespace], int]
@@ -71,6 +72,7 @@ class Command:
         """Declare the arguments of the command to its parser."""
         for each in (*self.arguments, _JSON):
             parser.add_argument(*each.words, **each.options)
+        parser.set_defaults(run=self.run, **self.settings)
 
 
 TABLE_FLAGS = (argument("-P", "--no-pager", action="store_true", help="print instead of paging"),)
@@ -184,8 +186,12 @@ def tool_commands(group: str) -> Sequence[Command]:
 def tool_parser(group: str) -> argparse.ArgumentParser:
     """Build the argparse parser of a group."""
     parser = argparse.ArgumentParser(prog=f"waferstream {group}", allow_abbrev=False)
-    choices = {"": parser.add_subparsers(metavar="COMMAND", required=True)}
     commands = tool_commands(group)
+    if not commands[0].name:
+        parser.description = commands[0].help
+        commands[0].add_arguments(parser)
+        return parser
+    choices = {"": parser.add_subparsers(metavar="COMMAND", required=True)}
     for command in commands:
         verb, _, word = command.name.rpartition(" ")
         if verb not in choices:
@@ -194,5 +200,4 @@ def tool_parser(group: str) -> argparse.ArgumentParser:
             choices[verb] = of_verb.add_subparsers(metavar="NOUN", required=True)
         own = choices[verb].add_parser(word, help=command.help, allow_abbrev=False)
         command.add_arguments(own)
-        own.set_defaults(run=command.run, **command.settings)
     return parser

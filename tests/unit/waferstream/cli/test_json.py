@@ -80,6 +80,7 @@ CASES = {
     "machine show": "condor-galaxy-1",
     "cluster plan": "--cluster={folder}/cluster.yaml --hosts=2x9",
     "certificates make": "{new}/certificates --host=a",
+    "tco": "examples/tco.yaml --page={new}/tco.html",
 }
 """Words of every command, with the places of the fixture."""
 
@@ -154,7 +155,7 @@ def _jobs() -> tuple[str, str]:
 
 
 def test_every_command_has_a_case() -> None:
-    commands = {f"{group} {each.name}" for group in TOOLS for each in tool_commands(group)}
+    commands = {f"{group} {each.name}".rstrip() for group in TOOLS for each in tool_commands(group)}
     assert commands == set(CASES) | OTHERS
 
 
@@ -165,7 +166,7 @@ def test_command_prints_json_alone(
     """Rows, or the one object that the command is about (a schema, a job)."""
     words = f"{command} {CASES[command].format(**places)} --json".split()
     found = json.loads(tool(capsys, *words))
-    if command in ("config schema", "ctl get job"):
+    if command in ("config schema", "ctl get job", "tco"):
         found = [found]
     assert all(isinstance(row, dict) and row for row in found)
 

@@ -1,0 +1,75 @@
+"""A comparison as a page, with its tornado."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from waferstream.reports.drawing import WIDTH, Color, Drawing, ticks
+from waferstream.reports.page import Block, Figures, Page, Section, Sentence, Table
+from waferstream.reports.tco.sensitivity import Study
+from waferstream.reports.tco.text import (
+    MOST_BARS,
+    assumption_rows,
+    cost_rows,
+    money,
+    tornado_rows,
+    verdict,
+)
+
+_LEFT, _ROW, _TOP = 130.0, 18.0, 20.0
+
+
+def comparison_page(study: Study) -> Page:
+    """Return the page of a comparison."""
+    first, second = study.rivals
+    sentences: list[Block] = [Sentence(line, is_note=False) for line in verdict(study)]
+    costs, tornado, assumptions = cost_rows(study), tornado_rows(study), assumption_rows(study)
+    title = f"Lead of {first} over {second} in USD; to the left of zero {second} is cheaper"
+    return Page(
+        title="Total cost of ownership",
+        subtitle=" beside ".join(study.costs()),
+        sections=[
+            Section("verdict", "Which machine wins when", sentences),
+            Section("costs", "What the project costs", [Table(costs[0], costs[1:])]),
+            Section(
+                "tornado",
+                "What decides",
+                [Figures([(title, tornado_drawing(study))]), Table(tornado[0][:5], _cut(tornado))],
+            ),
+            Section(
+                "assumptions",
+                "Every assumption",
+                [Table(assumptions[0], assumptions[1:], texts=("source",))],
+            ),
+        ],
+    )
+
+
+def _cut(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [row[:5] for row in rows[1:]]
+
+
+def tornado_drawing(study: Study) -> Markup:
+    """Draw the lead at both ends of every assumption's range, the widest on top."""
+    bars = study.tornado[:MOST_BARS]
+    drawing = Drawing(_TOP + _ROW * len(bars) + 24)
+    ends = [0.0, study.lead_usd(), *(end for b in bars for end in (b.at_low_usd, b.at_high_usd))]
+    low, high = min(ends), max(ends)
+    scale = (WIDTH - _LEFT - 12) / ((high - low) or 1.0)
+    bottom = _TOP + _ROW * len(bars)
+
+    def x(usd: float) -> float:
+        return _LEFT + (usd - low) * scale
+
+    for value in ticks(low, high, 4):
+        drawing.line((x(value), _TOP - 4), (x(value), bottom), "line")
+        drawing.text((x(value), bottom + 16), money(value), anchor="middle")
+    for index, bar in enumerate(bars):
+        y = _TOP + _ROW * index
+        start, end = sorted((x(bar.at_low_usd), x(bar.at_high_usd)))
+        color: Color = "blue" if bar.break_even is None else "vermilion"
+        drawing.rect(start, y, end - start, _ROW - 5, color, 0.8)
+        drawing.text((_LEFT - 6, y + _ROW - 8), bar.key, "ink", "end")
+    drawing.line((x(0.0), _TOP - 4), (x(0.0), bottom), "ink", 1.5)
+    drawing.line((x(study.lead_usd()), _TOP - 4), (x(study.lead_usd()), bottom), "orange", 1.5)
+    return drawing.svg("Lead of the cheapest machine at both ends of each assumption's range")
