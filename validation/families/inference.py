@@ -15,8 +15,6 @@ from validation.rows.kernels import fabric_of
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_token_unit
 from waferstream.machine.regions import (
-    PE_COSTS,
-    PeCosts,
     Region,
     decode_s_per_token,
     end_to_end_s,
@@ -27,26 +25,18 @@ _PROGRAMS = "WaferLLM"
 """The programs that are modelled. Their paper compares them with others on the same wafer."""
 
 
-def prefill_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
-    """Return the seconds of the prompt."""
-    return prefill_s(one_head_decoder(row), _region(row), row.count("seq_len"), costs)
-
-
-def decode_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
-    """Return the seconds of one token at the context of the row."""
-    return decode_s_per_token(one_head_decoder(row), _region(row), row.count("seq_len"), costs)
-
-
 def _predict_prefill(row: Row) -> float:
     """Predict prompt tokens per second, not counting tokens of padding."""
     check_one_request(row)
-    return in_token_unit(row, row.count("seq_len") / prefill_row_s(row))
+    length = row.count("seq_len")
+    return in_token_unit(row, length / prefill_s(one_head_decoder(row), _region(row), length))
 
 
 def _predict_decode(row: Row) -> float:
     """Predict tokens per second at the context of the row."""
     check_one_request(row)
-    return in_token_unit(row, 1 / decode_row_s(row))
+    token_s = decode_s_per_token(one_head_decoder(row), _region(row), row.count("seq_len"))
+    return in_token_unit(row, 1 / token_s)
 
 
 def _predict_end_to_end(row: Row) -> float:

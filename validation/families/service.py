@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
 from validation.families.prediction import Family
@@ -28,18 +28,18 @@ _FIRST_MONTHS = ("2024-08", "2024-09")
 """When the first generation of the software served."""
 
 
-def service_row_s(row: Row, generations: Sequence[ServiceSpec] = GENERATIONS) -> float:
-    """Return the seconds per token and user, with the constants of both generations."""
+def _token_s(row: Row) -> float:
+    """Return the seconds per token and user."""
     if row.kind == "training":
         check_one_request(row)
     context = row.integer("seq_len") if row.kind == "training" else None
-    return _service(row, generations).token_s(context or SERVED_CONTEXT)
+    return _service(row).token_s(context or SERVED_CONTEXT)
 
 
-def _service(row: Row, generations: Sequence[ServiceSpec] = GENERATIONS) -> Service:
+def _service(row: Row) -> Service:
     """Return the service of a row's model at its time; the first generation had no drafts."""
     name, index = decoder_name(row), _generation(row)
-    return _served_by(name, generations[index], DRAFTS.get(name) if index else None)
+    return _served_by(name, GENERATIONS[index], DRAFTS.get(name) if index else None)
 
 
 @cache
@@ -61,7 +61,7 @@ def _generation(row: Row) -> int:
 
 def _predict_speed(row: Row) -> float:
     """Predict output tokens per second and user."""
-    return in_token_unit(row, 1 / service_row_s(row))
+    return in_token_unit(row, 1 / _token_s(row))
 
 
 def _predict_request(row: Row) -> float:

@@ -39,16 +39,16 @@ class ProgramSpec(Config):
         0.298, "published", "K0137: 4 x 4 PEs to host over one channel, simulator"
     )
     strided_fma_cycles: PositiveFloat = sourced(
-        2.179,
-        "fitted",
-        "K0138 and K0141: per element whose result lies in one bank, read and written in turn, and "
-        "in one case of eight in the bank of the other operand too: 2 1/8 expected",
+        2.125,
+        "derived",
+        "per element whose result lies in one bank, read and written in turn: 2 cycles, and one "
+        "more in one case of eight, where the other operand lies in that bank, too",
     )
     map_column_cycles: PositiveFloat = sourced(
-        1.075, "fitted", "K0123, K0127 and K0131: per column of a matrix-vector product"
+        1.1, "derived", "timing model, 2a: per column of a matrix-vector product of one PE"
     )
     map_start_cycles: PositiveFloat = sourced(
-        37.3, "fitted", "K0123, K0127 and K0131: per matrix-vector product"
+        35, "derived", "timing model, 2a: per matrix-vector product of one PE"
     )
 
 

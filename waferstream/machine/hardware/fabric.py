@@ -109,13 +109,13 @@ _BOTH_WAFERS: Mapping[str, Any] = {
     "micro_threads": Sourced(8, "published", "threads of a PE; zhang; FABRICA; kernels only"),
     "descriptor_load_cycles": Sourced(
         36,
-        "fitted",
+        "derived",
         "K0016 and K0026: 52 cycles from one vector op to the next where it loads its descriptors, "
         "less the 16 of vector_setup_cycles; 0 where they were loaded ahead (K0048); kernels only",
     ),
     "program_start_cycles": Sourced(
         45,
-        "fitted",
+        "derived",
         "K0001, K0007, K0014: 61 before the first wavelet, 16 of them vector set-up; kernels only",
     ),
     "triggered_cycles": Sourced(

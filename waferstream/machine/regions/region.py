@@ -1,8 +1,8 @@
 """A square region of a wafer, and instruction costs of its PEs.
 
-Two of the costs are fitted, on the three calibration rows of prefill and decode; the others come
-from measurements of single PEs and of reductions. ``column_cycles`` has little effect on prefill:
-with the 1.1 cycles per column of K0123 to K0131, prefill is 2 to 6 % too fast.
+Two of the costs are assumed, as three rows of one model need them; the others come from
+measurements of single PEs and of reductions. ``column_cycles`` has little effect on prefill: with
+the 1.1 cycles per column of K0123 to K0131, prefill is 2 to 6 % too fast.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PeCosts(Config):
         0.52, "published", "K0108: fp16 multiply-add of a matrix-vector product in one tile"
     )
     column_cycles: NonNegativeFloat = sourced(
-        1.549, "fitted", "T0138 T0140; issue of one mapped column, 1.1 in K0123 to K0131 (fp32)"
+        1.549, "assumed", "issue of one mapped column, as T0138 and T0140 need; 1.1 in fp32 (K0123)"
     )
     map_setup_cycles: NonNegativeFloat = sourced(
         35, "derived", "intercept of K0123 to K0131, matrix-vector products of one tile"
@@ -90,7 +90,7 @@ class PeCosts(Config):
         "two-phase reduction of 512 PEs beyond its formula, 61 + 15; Luczynski et al.",
     )
     function_cycles: NonNegativeFloat = sourced(
-        108.8, "fitted", "T0174; one division, square root or exponential, done in software"
+        108.8, "assumed", "a division, square root or exponential in software, as T0174 needs"
     )
 
 

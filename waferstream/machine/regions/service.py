@@ -42,8 +42,8 @@ class ServiceSpec(Config):
     """Time of the service's kernels over that of the programs for regions."""
     acceptance: PositiveFloat = sourced(
         0.952,
-        "fitted",
-        "I0005; share of a draft's tokens that the model would have chosen",
+        "assumed",
+        "share of a draft's tokens that the model would have chosen, as I0005 needs",
         le=0.999,
     )
     wafer_hop_ps: NonNegativeInt = sourced(
@@ -58,12 +58,12 @@ class ServiceSpec(Config):
 _FIRST: Preset[ServiceSpec] = preset(
     ServiceSpec,
     "The vendor's service of August 2024",
-    kernel_factor=Sourced(1.205, "fitted", "T0214 I0001; LLaMA3.1-8B without a draft"),
+    kernel_factor=Sourced(1.205, "assumed", "as T0214 and I0001 need: LLaMA3.1-8B without a draft"),
 )
 _SINCE: Preset[ServiceSpec] = preset(
     ServiceSpec,
     "The vendor's service since its kernels were rewritten in October 2024",
-    kernel_factor=Sourced(0.984, "fitted", "I0011; LLaMA3.1-8B, taken to have no draft"),
+    kernel_factor=Sourced(0.984, "assumed", "as I0011 needs: LLaMA3.1-8B, taken to have no draft"),
 )
 PRESETS: Mapping[str, Preset[ServiceSpec]] = {"FIRST_SERVICE": _FIRST, "SERVICE": _SINCE}
 
