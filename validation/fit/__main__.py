@@ -1,10 +1,12 @@
-"""Fit the constants of a family to its calibration rows.
+"""Fit constants to calibration rows, and show what each of them rests on.
 
-    python -m validation.fit --family NAME [--rows FILE.csv ...] [--row_ids ID ...]
+    python -m validation.fit [--family NAME [--row_ids ID ...]] [--rows FILE.csv ...]
 
-Prints every constant beside the value in use, and the error of every row. Changes nothing: edit a
-constant in its class, with status "fitted" and the rows as its source. The exit status is 1 if a
-requested row is not marked calibration.
+Prints the constants of every family beside the values in use, the error of every row with all rows
+and with those of its model left out and, without --family, what each fitted constant of the house
+rests on. Changes nothing: edit a constant in its class, with status "fitted" and the rows as its
+source. The exit status is 1 if a requested row is not marked calibration, or if a fitted constant
+breaks the rule of ``validation.report.rule``.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from validation.families.prediction import Family, Predictions, family_of
+from validation.families.prediction import Family
 from validation.families.registry import FAMILIES
-from validation.fit.calibration import Constants, Fit, calibrate
+from validation.fit.calibration import Fit
+from validation.fit.evaluation import evaluate, evaluate_all, members
 from validation.fit.registry import FITS
 from validation.report.constants import constants
-from validation.report.summary import belongs, row_table
-from validation.report.tables import Table, number
+from validation.report.rule import MOST_CONSTANTS, broken, support_table, supports
 from validation.rows.reader import add_rows, check_unique, read_rows
 from validation.rows.row import Row
 from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
@@ -35,13 +37,28 @@ def main(
     try:
         rows = [row for path in options.rows for row in read_rows(path)]
         check_unique(rows)
+        if options.family is None:
+            return _print_all(rows, families, fits)
         fit = _fit_of(options.family, fits)
-        chosen = _chosen(_members(rows, fit.family, families), options.row_ids)
-        print(_text(calibrate(fit, chosen), Predictions.of(chosen, families)))
+        chosen = _chosen(members(rows, fit.family, families), options.row_ids)
+        print(evaluate(fit, chosen).text())
     except WaferStreamError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _print_all(rows: Sequence[Row], families: Sequence[Family], fits: Sequence[Fit]) -> int:
+    """Print all families, then the rule; return 1 if a constant breaks it."""
+    for evaluated in evaluate_all(fits, rows, families):
+        print(f"{evaluated.text()}\n", flush=True)
+    found = supports(constants(), rows)
+    print(f"fitted constants: {len(found)} of {MOST_CONSTANTS} at most")
+    print(support_table(found).text())
+    complaints = broken(found)
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if complaints else 0
 
 
 def _fit_of(name: str, fits: Sequence[Fit]) -> Fit:
@@ -56,12 +73,6 @@ def _fit_of(name: str, fits: Sequence[Fit]) -> Fit:
             remedy=did_you_mean(name, names),
         )
     return fits[names.index(name)]
-
-
-def _members(rows: Sequence[Row], name: str, families: Sequence[Family]) -> list[Row]:
-    """Return the rows of a family, assigned as in the report."""
-    found = [(row, family_of(row.described(), families)) for row in rows]
-    return [row for row, family in found if family is not None and belongs(family.name, name)]
 
 
 def _chosen(known: Sequence[Row], ids: Sequence[str] | None) -> list[Row]:
@@ -80,27 +91,12 @@ def _chosen(known: Sequence[Row], ids: Sequence[str] | None) -> list[Row]:
     return [by_id[one] for one in ids]
 
 
-def _text(fitted: Constants, now: Predictions) -> str:
-    lines = [(name, number(value, 6), _in_use(name)) for name, value in fitted.items()]
-    parts = [Table(("constant", "fitted", "in use"), lines, frozenset({1})).text()]
-    if now.compared:
-        parts.append(row_table(now.compared).text())
-    parts += [f"{one.row.row_id} is skipped: {one.reason}" for one in now.skipped]
-    parts += [f"bug on {one.row.row_id}: {one.bug}" for one in now.failed]
-    return "\n\n".join(parts)
-
-
-def _in_use(name: str) -> str:
-    found = [f"{one.holder} {one.shown}" for one in constants() if one.called(name)]
-    return ", ".join(found) or "no constant of this name"
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m validation.fit", description=(__doc__ or "").partition("\n")[0]
     )
     add_rows(parser)
-    parser.add_argument("--family", required=True, metavar="NAME", help="family to fit")
+    parser.add_argument("--family", metavar="NAME", help="family to fit (default: all)")
     parser.add_argument(
         "--row_ids", nargs="+", metavar="ID", help="rows to fit to (default: all calibration rows)"
     )

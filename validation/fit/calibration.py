@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
+from validation.families.settings import model_name
 from validation.rows.row import CannotPredict, Row
 from waferstream.core.errors import ConfigError
+from waferstream.core.units import counted
 
 Constants = dict[str, float]
 """Values by name: ``Class.field``, or ``field`` where no other class has it."""
@@ -24,6 +26,8 @@ class Fit:
     family: str
     fit: Callable[[Sequence[Row]], Constants]
     """Return constants from calibration rows with positive values; may raise CannotPredict."""
+    predict: Callable[[Row, Constants], float]
+    """Return the prediction of a row, in its own unit, with other constants than those in use."""
 
 
 def calibrate(fit: Fit, rows: Sequence[Row]) -> Constants:
@@ -31,7 +35,8 @@ def calibrate(fit: Fit, rows: Sequence[Row]) -> Constants:
 
     Raises:
         ConfigError: There is no row, a row is not marked calibration or has no positive number,
-            or a row does not state the configuration that the model needs.
+            a row does not state the configuration that the model needs, or the rows are of fewer
+            models than there are constants.
     """
     if not rows:
         raise ConfigError(
@@ -43,7 +48,7 @@ def calibrate(fit: Fit, rows: Sequence[Row]) -> Constants:
     for row in rows:
         _check(row)
     try:
-        return fit.fit(rows)
+        found = fit.fit(rows)
     except CannotPredict as error:
         raise ConfigError(
             "a row cannot be fitted",
@@ -52,6 +57,8 @@ def calibrate(fit: Fit, rows: Sequence[Row]) -> Constants:
             value=error,
             remedy="choose other rows with --row_ids",
         ) from error
+    _check_models(fit.family, found, rows)
+    return found
 
 
 def least_squares(errors: Callable[[Constants], Sequence[float]], start: Constants) -> Constants:
@@ -78,6 +85,20 @@ def least_squares(errors: Callable[[Constants], Sequence[float]], start: Constan
         gtol=_TOLERANCE,
     )
     return constants(solution.x)
+
+
+def _check_models(family: str, found: Constants, rows: Sequence[Row]) -> None:
+    models = {model_name(row) for row in rows}
+    if len(found) > len(models):
+        raise ConfigError(
+            "a fit must not have more constants than its rows have models",
+            code="more-constants-than-models",
+            where=family,
+            value=f"{counted(len(found), 'constant')} ({', '.join(found)}), "
+            f"{counted(len(models), 'model')} ({', '.join(sorted(models))})",
+            rule="each constant needs a model of its own",
+            remedy="add rows of other models, or call constants assumed and leave them out",
+        )
 
 
 def _check(row: Row) -> None:

@@ -31,24 +31,22 @@ def fit_training(rows: Sequence[Row]) -> Constants:
 
     The shares of chips are fitted with all stacks that run on them, those of stacks on all chips.
     """
-    runs = {row.row_id: gpu_run(row) for row in rows}
+    return _fit(rows, _predict_training, dict(_TRAINING))
 
-    def predict(row: Row, constants: Constants) -> float:
-        return training_rate(row, _with_constants(runs[row.row_id], constants))
 
-    return _fit(rows, predict, dict(_TRAINING))
+def _predict_training(row: Row, constants: Constants) -> float:
+    return training_rate(row, _with_constants(gpu_run(row), constants))
 
 
 def fit_inference(rows: Sequence[Row]) -> Constants:
     """Fit the time of a small kernel to prompts, tokens and requests of all serving stacks."""
+    return _fit(rows, _predict_inference, {"A100_80.kernel_s": A100_80.kernel_s})
 
-    def predict(row: Row, constants: Constants) -> float:
-        cluster = serving_cluster(row)
-        changed = {"kernel_s": constants["A100_80.kernel_s"]}
-        gpu = cluster.gpu.model_copy(update=changed)
-        return serving_rate(row, cluster.model_copy(update={"gpu": gpu}))
 
-    return _fit(rows, predict, {"A100_80.kernel_s": A100_80.kernel_s})
+def _predict_inference(row: Row, constants: Constants) -> float:
+    cluster = serving_cluster(row)
+    gpu = cluster.gpu.model_copy(update={"kernel_s": constants["A100_80.kernel_s"]})
+    return serving_rate(row, cluster.model_copy(update={"gpu": gpu}))
 
 
 _TRAINING: Constants = {
@@ -107,6 +105,6 @@ def _fit(
 
 
 FITS: tuple[Fit, ...] = (
-    Fit("GPU training", fit_training),
-    Fit("GPU inference", fit_inference),
+    Fit("GPU training", fit_training, _predict_training),
+    Fit("GPU inference", fit_inference, _predict_inference),
 )

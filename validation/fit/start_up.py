@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 from validation.families.start_up import ADAMW_STATE_BYTES, major_release, num_parameters
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
-from waferstream.core.units import PS_PER_S, seconds
+from waferstream.core.units import seconds
 from waferstream.machine.hardware import StartUpSpec
-from waferstream.machine.start_up import checkpoint_bytes, initial_weights_bytes
-
-_PROGRAMMING = {"CS-2": "CS2.programming_ps", "CS-3": "CS3.programming_ps"}
-
-
-def fit_programming(rows: Sequence[Row]) -> Constants:
-    """Fit the time to program each system that has rows: the mean of its rows."""
-    times_s = {system: _values(rows, system) for system in _PROGRAMMING}
-    return {
-        _PROGRAMMING[system]: PS_PER_S * fmean(values)
-        for system, values in times_s.items()
-        if values
-    }
+from waferstream.machine.start_up import (
+    checkpoint_bytes,
+    checkpoint_ps,
+    initial_weights_bytes,
+    initial_weights_ps,
+)
 
 
 def fit_initial_weights(rows: Sequence[Row]) -> Constants:
@@ -63,12 +55,20 @@ def _fit_bandwidth(
     )
 
 
-def _values(rows: Sequence[Row], system: str) -> list[float]:
-    return [float(row.value) for row in rows if row.text("system").startswith(system)]
+def _predict_initial_weights(row: Row, constants: Constants) -> float:
+    return seconds(initial_weights_ps(_spec(constants), num_parameters(row)))
+
+
+def _predict_checkpoint(row: Row, constants: Constants) -> float:
+    return seconds(checkpoint_ps(_spec(constants), num_parameters(row), ADAMW_STATE_BYTES))
+
+
+def _spec(constants: Constants) -> StartUpSpec:
+    changed = {name.partition(".")[2]: round(value) for name, value in constants.items()}
+    return StartUpSpec().model_copy(update=changed)
 
 
 FITS: tuple[Fit, ...] = (
-    Fit("start-up programming", fit_programming),
-    Fit("start-up initial weights", fit_initial_weights),
-    Fit("start-up checkpoint", fit_checkpoint),
+    Fit("start-up initial weights", fit_initial_weights, _predict_initial_weights),
+    Fit("start-up checkpoint", fit_checkpoint, _predict_checkpoint),
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from validation.families.training import Run, run_of
+from validation.families.training import Run, run_of, wafer_of
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.published_programs.releases import release_name, release_of
 from validation.rows.row import Row
@@ -108,7 +108,22 @@ def _step_parts(run: Run, samples_per_s: float) -> _StepParts:
     )
 
 
+def _predict_wafer(row: Row, constants: Constants) -> float:
+    changed = {name.partition(".")[2]: value for name, value in constants.items()}
+    changed["segment_overhead_ps"] = round(changed["segment_overhead_ps"])
+    wafer = wafer_of(row).model_copy(update=changed)
+    return run_of(row, ProgramKind.TRAIN, wafer).samples_per_s
+
+
+def _predict_release(row: Row, constants: Constants) -> float:
+    wafer, release = wafer_of(row), release_of(row.text("software"))
+    if release is not None:
+        speed = constants[f"ReleaseSpeeds.{release_name(wafer.name, release)}"]
+        wafer = wafer.model_copy(update={"software_speed": speed})
+    return run_of(row, ProgramKind.TRAIN, wafer).samples_per_s
+
+
 FITS: tuple[Fit, ...] = (
-    Fit("training CS-2", fit_wafer),
-    Fit("training", fit_releases),
+    Fit("training CS-2", fit_wafer, _predict_wafer),
+    Fit("training", fit_releases, _predict_release),
 )

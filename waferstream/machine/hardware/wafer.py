@@ -138,7 +138,7 @@ _CS2: Preset[WaferSpec] = preset(
         1.0, "fitted", "1 by definition for the release, not stated, of the rows fitted above"
     ),
     programming_ps=Sourced(
-        110 * PS_PER_S, "fitted", "T0088, logs from 85 to 136 s; loading the wafer's program"
+        110 * PS_PER_S, "published", "logs from 85 to 136 s (T0088); loading the wafer's program"
     ),
 )
 _CS3: Preset[WaferSpec] = preset(
@@ -162,7 +162,7 @@ _CS3: Preset[WaferSpec] = preset(
         "(WSE3) are a third of its width",
     ),
     programming_ps=Sourced(
-        230 * PS_PER_S, "fitted", "T0089, logs from 200 to 245 s; loading the wafer's program"
+        230 * PS_PER_S, "published", "logs from 200 to 245 s (T0089); loading the wafer's program"
     ),
 )
 

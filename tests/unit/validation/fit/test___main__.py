@@ -16,7 +16,13 @@ from validation.fit.registry import FITS as ALL_FITS
 from validation.report.summary import belongs
 
 FAMILIES = [constant("collectives 1D", "1D reduce", 100.0), constant("GEMM", "GEMM", 1.0)]
-FITS = [Fit("collectives", lambda rows: {"hop_cycles": sum(float(row.value) for row in rows)})]
+FITS = [
+    Fit(
+        "collectives",
+        lambda rows: {"hop_cycles": sum(float(row.value) for row in rows)},
+        lambda _, constants: constants["hop_cycles"],
+    )
+]
 
 
 @pytest.fixture
@@ -46,10 +52,15 @@ def test_fits_belong_to_families() -> None:
         assert any(belongs(family.name, fit.family) for family in ALL_FAMILIES), fit.family
 
 
-def test_fit_uses_published_rows_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    """K0123, K0127 and K0131 give the line in use."""
-    assert main(["--family", "GEMV"]) == 0
-    assert "ProgramSpec.map_column_cycles" in capsys.readouterr().out
+def test_all_families_and_the_rule_are_printed_by_default(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Made-up rows support no constant of the house: the exit status says so."""
+    assert main(["--rows", str(path)], FAMILIES, FITS) == 1
+    captured = capsys.readouterr()
+    assert "no model can be left out" in captured.out
+    assert "CS2.kernel_efficiency" in captured.out
+    assert "a fitted constant needs 3 rows of 2 models" in captured.err
 
 
 def test_fit_gets_the_calibration_rows_of_its_family(
@@ -58,7 +69,7 @@ def test_fit_gets_the_calibration_rows_of_its_family(
     """80 + 40 and nothing else; beside it the value in use, and the error of every fitted row."""
     assert _run(path) == 0
     out = capsys.readouterr().out
-    for text in ("hop_cycles", " 120 ", "WSE2 1", "+25.0 %"):
+    for text in ("hop_cycles", " 120 ", "WSE2 1", "+50.0 %"):
         assert text in out
     assert "K0003" not in out
     assert "K0004" not in out

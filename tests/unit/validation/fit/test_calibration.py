@@ -14,7 +14,12 @@ from validation.rows.reader import read_rows
 from validation.rows.row import CannotPredict, Row
 from waferstream.core.errors import ConfigError
 
-FIT = Fit("collectives", lambda rows: {"hop_cycles": sum(float(row.value) for row in rows)})
+
+def _same(_: Row, constants: Constants) -> float:
+    return constants["hop_cycles"]
+
+
+FIT = Fit("collectives", lambda rows: {"hop_cycles": sum(float(r.value) for r in rows)}, _same)
 
 
 def _rows(folder: Path, **fields: str) -> Sequence[Row]:
@@ -50,8 +55,18 @@ def test_calibrate_reports_the_reason_of_the_model(tmp_path: Path) -> None:
         raise CannotPredict("the row gives no K", code="column-empty")
 
     with raises(ConfigError, "row-not-predicted") as caught:
-        calibrate(Fit("collectives", fit), _rows(tmp_path, use="calibration"))
+        calibrate(Fit("collectives", fit, _same), _rows(tmp_path, use="calibration"))
     assert caught.value.value == "the row gives no K"
+
+
+def test_calibrate_needs_a_model_for_each_constant(tmp_path: Path) -> None:
+    """Two constants cannot follow from two rows of one model."""
+    two = Fit("collectives", lambda _: {"hop_cycles": 1.0, "ramp_cycles": 2.0}, _same)
+    one_model = [row("K0001", use="calibration"), row("K0002", use="calibration", value="7")]
+    other = row("K0003", use="calibration", workload="2D reduce")
+    with raises(ConfigError, "more-constants-than-models"):
+        calibrate(two, read_rows(write_rows(tmp_path / "rows.csv", *one_model)))
+    assert calibrate(two, read_rows(write_rows(tmp_path / "rows.csv", *one_model, other)))
 
 
 def test_least_squares_fits_constants_of_different_magnitude() -> None:
