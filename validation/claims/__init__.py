@@ -1,0 +1,1 @@
+"""Claims about the machine, replayed: see docs/claims.md."""
