@@ -1,6 +1,6 @@
 """SRAM bytes of the values of a captured step, from shapes and live ranges.
 
-Memory is counted by storage: views share it, and an op that writes in place takes none. Four
+Memory is counted by storage: views share it, and an op that writes in place takes none. Five
 rules follow how the wafer computes:
 
     values that depend on the batch grow with the micro-batch; masks, positions, scalars are fixed
@@ -8,6 +8,8 @@ rules follow how the wafer computes:
     weights and gradients stream, so they take no working memory
     an elementwise op overwrites an operand that no later op reads
     a fused attention kernel keeps its scores while it runs
+    at precision_opt_level 0 sums are fp32 and activations have the half type, as the vendor states
+    it, where the graph holds both in fp32
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from math import prod
 
+import torch
 from torch import fx
 
 from waferstream.compiler.capture.captured import Captured
@@ -24,6 +27,10 @@ from waferstream.compiler.work import work_of
 from waferstream.core.program.segment import Footprint, Stash
 
 _KEEPS_SIZE = frozenset({"elementwise", "copy", "view"})
+_ALWAYS_FP32 = frozenset(
+    ["_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"]
+)
+"""Ops whose results are fp32 at precision_opt_level 1, too."""
 
 
 class Memory:
@@ -34,6 +41,7 @@ class Memory:
         self.samples = max(1, *shape[:1]) if shape else 1
         self._growing = _growing(captured) - self._channel_statistics(captured)
         self._gradients = storages_of(_gradient_nodes(captured)).keys()
+        self._halved = _sums(captured) - self._gradients if captured.sums_in_fp32 else set()
         self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
 
     def _channel_statistics(self, captured: Captured) -> set[int]:
@@ -99,14 +107,26 @@ class Memory:
             return Footprint()
         work = work_of(node)
         elements = prod(work.shape[:3]) * (2 if "backward" in work.op else 1)
-        element_bytes = tensors_of(node)[0].element_size()
+        (first, *_) = tensors_of(node)
+        element_bytes = first.element_size()
+        if first.untyped_storage()._cdata in self._halved:
+            element_bytes //= 2
         return Footprint(sample_bytes=elements * element_bytes // self.samples)
 
     def _footprint(self, storage: int, num_bytes: int) -> Footprint:
         """Return the bytes of a storage, as per-sample bytes if it grows with the batch."""
+        if storage in self._halved:
+            num_bytes //= 2
         if storage in self._growing and storage not in self._gradients:
             return Footprint(sample_bytes=-(-num_bytes // self.samples))
         return Footprint(fixed_bytes=num_bytes)
+
+
+def _sums(captured: Captured) -> set[int]:
+    """Return the fp32 storages that have the half type where sums alone are fp32."""
+    made = (node for node in captured.graph.nodes if op_name(node) not in _ALWAYS_FP32)
+    tensors = (tensor for node in made for tensor in tensors_of(node))
+    return {t.untyped_storage()._cdata for t in tensors if t.dtype == torch.float32}
 
 
 def _growing(captured: Captured) -> set[int]:

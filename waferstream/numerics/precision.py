@@ -46,6 +46,11 @@ class StreamPrecision:
     """How training steps round results to the half type; evaluation rounds to nearest."""
 
     @property
+    def sums_in_fp32(self) -> bool:
+        """Whether activations are as wide as their sums, which on a system are fp32 alone."""
+        return self.compute == "float32" and self.stream != "float32"
+
+    @property
     def stream_dtype(self) -> torch.dtype:
         """Torch dtype of streamed weights."""
         return dtype_in_program(self.stream)

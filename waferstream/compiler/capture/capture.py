@@ -116,6 +116,7 @@ def capture(
         inputs=tuple(TensorSpec(n, tuple(t.shape), NAMES[t.dtype]) for n, t in inputs),
         trained=tuple(trained),
         stream_dtype=precision.stream,
+        sums_in_fp32=precision.sums_in_fp32,
         rounding=precision.rounding if trained else "nearest",
         num_results=num_results,
         result_positions=tuple(range(num_results)),

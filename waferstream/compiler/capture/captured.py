@@ -28,6 +28,7 @@ class Captured:
     inputs: tuple[TensorSpec, ...]  # of one micro-batch
     trained: tuple[str, ...]  # parameters that receive a gradient, in registration order
     stream_dtype: str
+    sums_in_fp32: bool  # of what streams in a half type: values are fp32 in the graph alone
     rounding: Rounding
     num_results: int  # of the user's step
     result_positions: tuple[int, ...]  # of what the graph returns before the gradients

@@ -6,13 +6,16 @@ from tests.support.roles.local_machine import BF16, compile_model
 from tests.support.runs.tiny_training import GPT, LOADER
 from waferstream.core.program.program import Program
 from waferstream.core.program.segment import Footprint
+from waferstream.numerics.precision import StreamPrecision
 from waferstream.workload.data import build_source
 from waferstream.workload.models import build_model
 
+SUMS_IN_FP32 = StreamPrecision("bfloat16", "float32")
 
-def captured(samples: int, **changes: object) -> Program:
+
+def captured(samples: int, precision: StreamPrecision = BF16, **changes: object) -> Program:
     batch = build_source(LOADER | {"batch_size": samples}, "test").batch(0)
-    return compile_model(build_model(GPT | changes, 0), batch, 1, precision=BF16).program
+    return compile_model(build_model(GPT | changes, 0), batch, 1, precision=precision).program
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,17 @@ def test_stash_of_a_decoder_layer_by_hand(gpt: Program) -> None:
     large = sum(p.footprint.sample_bytes for p in layer.stash) - sum(small)
     assert large == tokens * hidden * 12
     assert sum(small) <= tokens * 4 * (2 * 2 + GPT["num_heads"])
+
+
+def test_sums_in_fp32_do_not_widen_activations(gpt: Program) -> None:
+    """precision_opt_level 0 computes activations in fp32, and a system keeps their half type."""
+    layers = (
+        next(s for s in p.segments if s.layer.endswith("1") and s.phase == "forward")
+        for p in (captured(2, SUMS_IN_FP32), gpt)
+    )
+    of_sums, of_halves = ([p.footprint.sample_bytes for p in s.stash] for s in layers)
+    wide = 8 * GPT["hidden_size"] * 2
+    assert [b for b in of_sums if b >= wide] == [b for b in of_halves if b >= wide]
 
 
 def test_gradients_take_no_working_memory(gpt: Program) -> None:
