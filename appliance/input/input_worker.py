@@ -131,13 +131,8 @@ class WorkerJob(JobState[InputWorker]):
         return self.role.installed[self._job.kind]
 
     def _order(self, node: int, step: int) -> deque[int]:
-        """Return the micro-batches that a node takes in a step: its own, and those of its votes."""
-        rounds, verification = self._rounds, self._job.verification
-        order: deque[int] = deque()
-        for index in range(rounds.count):
-            for owner in (node, *verification.owners(step, index, node, rounds)):
-                order.extend(rounds.of_node(index, owner))
-        return order
+        """Return the micro-batches that a node takes in a step."""
+        return deque(self._job.verification.micro_batches(step, node, self._rounds))
 
     def _send_next(self, node: int) -> Iterator[Envelope]:
         last_step = self._job.last_step

@@ -107,6 +107,22 @@ class Verification:
             if self.second(Unit(step, round_index, owner), rounds) == node
         )
 
+    def micro_batches(self, step: int, node: int, rounds: Rounds) -> list[int]:
+        """Return the micro-batches that a node takes in a step: its own, and those of its votes."""
+        return [
+            micro_batch
+            for index in range(rounds.count)
+            for owner in (node, *self.owners(step, index, node, rounds))
+            for micro_batch in rounds.of_node(index, owner)
+        ]
+
+    def num_taken(self, steps: range, rounds: Rounds) -> int:
+        """Return how many micro-batches all nodes take in these steps."""
+        if not self.is_on:
+            return len(steps) * rounds.num_micro_batches
+        nodes = range(rounds.num_nodes)
+        return sum(len(self.micro_batches(step, node, rounds)) for step in steps for node in nodes)
+
 
 UNVERIFIED = Verification()
 """The verification of a job that asks for none."""
