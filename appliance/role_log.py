@@ -37,7 +37,7 @@ from waferstream.host.standard_streams import LogFile
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _TASK_OF: Mapping[str, str] = {"csx": "act", "rpl": "wgt"}
-"""The vendor's task of a kind of role that has another name: activation servers feed systems."""
+"""The vendor's task of a kind of role that has another name, or the nearest one."""
 
 
 def with_logs(specs: Sequence[RoleSpec], log: RoleLogSpec) -> list[RoleSpec]:

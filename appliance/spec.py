@@ -6,7 +6,14 @@ import logging
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from appliance.faults.plan import FaultPlan
 from csnode.devices import DeviceName
@@ -47,7 +54,8 @@ class RoleLogSpec(Config):
 
     levels: dict[str, int | str] = Field(default_factory=dict)
     """Level by task: ``crd`` the coordinator, ``wgt`` weight servers, ``br`` switches, ``act`` CS
-    nodes, ``wrk`` input workers; the others have no role here. A task without level logs nothing.
+    nodes and activation servers, ``wrk`` input workers; the others have no role here. A task
+    without level logs nothing.
     """
 
 
@@ -91,6 +99,10 @@ class RuntimeSpec(Config):
     free; with ``device: cuda`` it takes half of the memory of the GPUs of the host of the program.
     """
 
+    activation_servers: NonNegativeInt = 0
+    """Roles ``act-0`` ... that hold activations for systems whose memory (``activation_memory``) is
+    too small for a micro-batch on each lane. The weights do not depend on them."""
+
     flash: FlashSpec | None = None
     """Files in which weight servers keep masters and optimizer state, of which only so many bytes
     are in DRAM at a time. Without, all of it is in DRAM."""
@@ -110,8 +122,8 @@ class RuntimeSpec(Config):
     host for each. A host takes as many systems as it offers CPUs to Ray."""
 
     server_placement: ServerStrategy = "PACK"
-    """``PACK``: weight servers run on the host of the program. ``SPREAD``: on all hosts of systems
-    in turn, and their checkpoints travel to the host of the program through Ray."""
+    """``PACK``: weight and activation servers run on the host of the program. ``SPREAD``: on all
+    hosts of systems in turn, and checkpoints travel to the host of the program through Ray."""
 
     mixed_processors: bool = False
     """Whether hosts whose processors compute other bits may share a run. The weights then depend on

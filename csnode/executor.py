@@ -23,6 +23,7 @@ from csnode.engine.spec import TORCH, EngineSpec
 from csnode.gradients import GradientSums
 from csnode.lanes import Executed, Lanes, Passed, Running
 from csnode.micro_batch import MicroBatch
+from csnode.stash import Key, Left
 from csnode.streamed_weights import StreamedWeights
 from waferstream.core.errors import ApplianceError, WaferStreamError
 from waferstream.core.messages.payload import Payload, byte_ranges
@@ -49,7 +50,7 @@ class _Work:
 
     ``sums`` are given by their owner; ``written`` are the weights whose gradients kernels write
     into the slabs of sums. ``measured`` is the largest micro-batch of the round; its bytes
-    are reported as the peak.
+    are reported as the peak. ``back`` has come back from activation servers.
     """
 
     step: int
@@ -60,6 +61,7 @@ class _Work:
     measured: MicroBatch | None
     loss_scale: float | None
     examine: Examine | None
+    back: Mapping[Key, Payload]
 
 
 class Executor:
@@ -78,6 +80,7 @@ class Executor:
         self._installed_rounds = self.rounds = installation.rounds
         self.schedule = installation.schedule
         self.keepers = installation.keepers
+        self.trips = installation.trips
         first = self.program.num_results
         self._tensors = frozenset(
             (
@@ -89,6 +92,9 @@ class Executor:
         patterns = self._weights.sparse.gradient_patterns
         self._places = GradientPlaces(set())
         self._segments = [sized.segments for sized in installation.sized]
+        self._away = [
+            [trip.values_of(segments) for trip in self.trips.all] for segments in self._segments
+        ]
         self._leaf_dtype = DTYPES[self.program.gradient_dtype]
         places = None if device.is_staged else self._places
         self._kernels = [
@@ -101,7 +107,7 @@ class Executor:
         self._pieces = _planned_pieces(self.program)
         self._seed = seed
         self._device = device
-        self._cores = context.cores
+        self._cores, self._arena = context.cores, context.arena
         self._lanes = lanes
 
     def begin(self, job: Job) -> None:
@@ -156,6 +162,7 @@ class Executor:
         loss_scale: float | None = None,
         examine: Examine | None = None,
         after: Running | None = None,
+        back: Mapping[Key, Payload] = MappingProxyType({}),
     ) -> Running:
         """Let the lanes run one segment for the micro-batches of a round and add their gradients.
 
@@ -167,6 +174,7 @@ class Executor:
             loss_scale: The dynamic loss scale of the step, if it has one and it is known by now.
             examine: Looks for values that are not finite.
             after: The segment before, of the same micro-batches, if it may still run.
+            back: What the segment reads and was away; read until the segment is finished.
         """
         needed = {b.index: payloads[b.index] for b in segment_step.weights}
         placed = self._device.place(needed)
@@ -183,7 +191,7 @@ class Executor:
         # Where nothing is added, a gradient need not be copied. Otherwise no time is saved.
         written = self._places.weights if len(batches) == 1 else frozenset[str]()
         largest = min(batches, key=lambda one: self.program.is_short(one.index), default=None)
-        work = _Work(step, segment_step, weights, sums, written, largest, loss_scale, examine)
+        work = _Work(step, segment_step, weights, sums, written, largest, loss_scale, examine, back)
         befores = [None] * len(batches) if after is None else after.passed
         passed = [
             self._lanes.submit(partial(self._pass_one, work, batch, before), before)
@@ -207,6 +215,8 @@ class Executor:
         weights = [work.weights[name] for name in segment.weights]
         with self._cores.lease(), self._device.computing():
             start = self._device.mark()
+            for trip in self.trips.returning.get(segment.index, ()):
+                batch.come_back(trip, work.back[batch.index, trip])
             sums = work.sums[self.rounds.node_of(batch.index)]
             memory = sums.allocate(work.written)
             try:
@@ -222,9 +232,22 @@ class Executor:
         is_measured = batch is work.measured and work.segment_step.stashes
         held_bytes = self.held_bytes(batch) if is_measured else 0
         batch.drop(segment.drops)
+        left = self._leave(segment.index, batch)
         round_index = self.rounds.round_of(batch.index)
         place = Place(self.program.kind, work.step, round_index, segment.layer, segment.phase)
-        return Passed(batch.index, place, start, stop, found, held_bytes)
+        return Passed(batch.index, place, start, stop, found, held_bytes, left)
+
+    def _leave(self, segment: int, batch: MicroBatch) -> tuple[Left, ...]:
+        """Return what of a micro-batch leaves after a segment."""
+        trips = self.trips.leaving.get(segment, ())
+        if not trips:
+            return ()
+        names = self._away[self.program.is_short(batch.index)]
+        with self._cores.lease(), self._device.computing():
+            return tuple(
+                Left((batch.index, trip), batch.leave(trip, names[trip], self._arena))
+                for trip in trips
+            )
 
     def finish(self, running: Running) -> Executed:
         """Wait until a segment has run; return what it left, or raise what its kernels raised."""
@@ -235,6 +258,7 @@ class Executor:
             gradients,
             [each.not_finite for each in passed],
             max((each.held_bytes for each in passed), default=0),
+            [left for each in passed for left in each.left],
         )
 
     def segment(self, segment_step: SegmentStep, batch: MicroBatch) -> Segment:

@@ -16,6 +16,7 @@ import torch
 
 from csnode.devices.device import Departure, Mark
 from csnode.gradients import GradientSum
+from csnode.stash import Left
 from waferstream.core.program.schedule import SegmentStep
 from waferstream.core.roles.activities import Interval, Place
 
@@ -75,13 +76,14 @@ class Executed:
     ``gradients`` are given by the node that owns the micro-batches: this one, and others where it
     computes for a vote (csnode.results). ``not_finite`` names the first value of each micro-batch
     that is not finite, if that was asked. ``held_bytes`` are those of the largest micro-batch on
-    the wafer, once its values are stashed; 0 where nothing is.
+    the wafer, once its values are stashed; 0 where nothing is. ``left`` goes to activation servers.
     """
 
     intervals: list[Interval]
     gradients: dict[int, list[GradientSum]]
     not_finite: list[str | None]
     held_bytes: int
+    left: list[Left]
 
 
 class Passed(NamedTuple):
@@ -93,6 +95,7 @@ class Passed(NamedTuple):
     stop: Mark
     not_finite: str | None
     held_bytes: int
+    left: tuple[Left, ...]
 
     def interval(self) -> Interval:
         """Return when the kernels ran, once they have."""

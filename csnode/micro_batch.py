@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 import torch
 
+from csnode.stash import Packed, pack, unpack
 from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.messages.payload import Arena, Payload, Slab
 from waferstream.core.program.segment import Segment
 from waferstream.core.roles.role import Value
 from waferstream.core.units import format_bytes
@@ -39,6 +41,7 @@ class MicroBatch:
     has_labels: bool = True
     tensors: frozenset[int] = frozenset()
     is_finite: bool = True  # as far as it was examined
+    away: dict[int, Packed] = field(default_factory=dict)  # by trip
 
     def run(self, segment: Segment, kernel: Kernel, weights: Sequence[torch.Tensor]) -> None:
         """Run one segment and keep what later segments read."""
@@ -68,6 +71,16 @@ class MicroBatch:
         """Forget stashed values."""
         for name in names:
             del self.values[name]
+
+    def leave(self, trip: int, names: Sequence[str], arena: Arena) -> Slab:
+        """Forget the values of a piece, those that are there by now; return their memory."""
+        there = {name: self.values.pop(name) for name in names if name in self.values}
+        slab, self.away[trip] = pack(there, arena)
+        return slab
+
+    def come_back(self, trip: int, payload: Payload) -> None:
+        """Take the values back that have left on a trip."""
+        self.values.update(unpack(self.away.pop(trip), payload))
 
     @property
     def num_bytes(self) -> int:

@@ -7,7 +7,7 @@ position in the schedule (waferstream.core.program.schedule), and advances as fa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,12 +20,16 @@ from csnode.gradients import GradientSum
 from csnode.lanes import Lanes, Running
 from csnode.micro_batch import MicroBatch, SramLedger
 from csnode.results import NotFinite, Voting, not_finite, note_results, with_results
+from csnode.stash import StashExchange
 from waferstream.core.messages.messages import (
     BatchReady,
     BatchReleased,
     Envelope,
     GradientReady,
     GradientReleased,
+    Message,
+    StashReady,
+    StashReleased,
     StepDone,
     WeightsReady,
     WeightsReleased,
@@ -137,6 +141,7 @@ class NodeJob(JobState[CSNode]):
         self._loss_scales: dict[int, float] = {}  # by step, where it is dynamic
         self._inputs: dict[tuple[int, int], BatchReady] = {}
         self._sent: dict[tuple[RoundOfStep, int, Subtree], GradientSum] = {}
+        self._stash = StashExchange(self._executor.trips)
         self._sram = SramLedger(role.name, role.spec.sram_bytes)
         self._finite_to = job.watch.finite_to
         self._report = Report(role.name)
@@ -157,6 +162,10 @@ class NodeJob(JobState[CSNode]):
                 sent = self._sent.pop((RoundOfStep(step, round_index), bucket, subtree))
                 self._sram.change("gradients", -sent.bucket.num_bytes)
                 sent.part.release()
+            case StashReady(_, micro_batch, trip, payload):
+                self._stash.note((micro_batch, trip), payload)
+            case StashReleased(_, micro_batch, trip):
+                self._stash.release((micro_batch, trip))
             case message:
                 raise self.refusal(message)
         yield from self._advance()
@@ -190,7 +199,22 @@ class NodeJob(JobState[CSNode]):
         if len(self._batches) < len(self._needed):
             index = self._needed[len(self._batches)]
             return Waiting(f"micro-batch {index} of step {step}", (self.role.spec.worker,))
+        if servers := self._stash.missing(self._position, self._indices):
+            return Waiting(f"activations of step {step}, round {round_index}", servers)
         return Waiting(f"weights of step {step}, round {round_index}", (self.role.spec.parent,))
+
+    @property
+    def _position(self) -> int:
+        """The segment step that starts next."""
+        return self._num_executed + len(self._running)
+
+    @property
+    def _indices(self) -> list[int]:
+        """The micro-batches of the round."""
+        return [batch.index for batch in self._batches]
+
+    def _envelopes(self, messages: Iterable[tuple[str, Message]]) -> Iterator[Envelope]:
+        return (self.envelope(target, message) for target, message in messages)
 
     @property
     def _executor(self) -> Executor:
@@ -209,6 +233,7 @@ class NodeJob(JobState[CSNode]):
     def _advance(self) -> Iterator[Envelope]:
         """Execute the schedule until the job ends, a message is missing or the lanes are busy."""
         while self._now.step <= self._last_step:
+            yield from self._envelopes(self._stash.ask(self._now.step, self._position))
             if len(self._batches) < len(self._needed):
                 index = self._needed[len(self._batches)]
                 if (self._now.step, index) not in self._inputs:
@@ -225,12 +250,14 @@ class NodeJob(JobState[CSNode]):
                 return
 
     def _next_step(self) -> SegmentStep | None:
-        """Return the segment step that may start now: its weights are here, and lanes need work."""
+        """Return the segment step that may start now: all it reads is here, and lanes need work."""
         schedule, arrived = self._executor.schedule, self._weights.get(self._now, {})
-        position = self._num_executed + len(self._running)
+        position = self._position
         if position == len(schedule) or len(self._running) == self.role.most_running:
             return None
         step = schedule[position]
+        if self._stash.missing(position, self._indices):
+            return None
         return step if all(bucket.index in arrived for bucket in step.weights) else None
 
     def _take_batch(self, step: int, index: int) -> Envelope:
@@ -249,6 +276,7 @@ class NodeJob(JobState[CSNode]):
             loss_scale=self._loss_scales.get(self._now.step),
             examine=not_finite if self._now.step <= self._finite_to else None,
             after=self._running[-1] if self._running else None,
+            back=self._stash.back_before(step.segment, self._indices),
         )
         self._running.append(running)
         if running.has_copied_weights:
@@ -275,6 +303,8 @@ class NodeJob(JobState[CSNode]):
             yield from self._release(step)
         if step.stashes:
             self._sram.hold("activations", executed.held_bytes)
+        yield from self._envelopes(self._stash.take(self._now.step, step.segment, self._indices))
+        yield from self._envelopes(self._stash.leave(self._now.step, executed.left))
         self._voting.note(executed.gradients)
         own = executed.gradients.get(self.role.spec.index, ())
         yield from map(self._send_gradient, own)

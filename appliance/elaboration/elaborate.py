@@ -14,7 +14,9 @@ from appliance.elaboration.round_size import (
     micro_batches_of_round,
     most_micro_batches,
 )
+from appliance.elaboration.trips import check_room, trips_of
 from appliance.input.input_worker import WorkerSpec
+from csnode.activation_server import ActivationServerSpec
 from csnode.devices import DeviceName
 from csnode.engine.regions import check_layers, check_region
 from csnode.engine.spec import TORCH, EngineSpec
@@ -66,6 +68,7 @@ class ClusterSize:
     flash: FlashSpec | None = None  # where weight servers keep masters and state, if not in DRAM
     engine: EngineSpec = TORCH  # what computes the kernels of nodes
     device: DeviceName = "cpu"  # where torch computes them
+    num_activation_servers: int = 0
 
 
 def elaborate(
@@ -75,7 +78,7 @@ def elaborate(
     seed: int,
     tree: Tree | HostTree | None = None,
 ) -> tuple[RoleSpec, ...]:
-    """Return the specs of all roles of a cluster: servers, switches, nodes, input workers.
+    """Return the specs of all roles of a cluster: of weights, switches, nodes, inputs, activations.
 
     Args:
         parameters: The parameters of the model that the cluster will hold.
@@ -100,6 +103,7 @@ def elaborate(
         *_switches(tree),
         *_nodes(tree, size, machine, seed),
         *_workers(size),
+        *map(ActivationServerSpec, range(size.num_activation_servers)),
     )
 
 
@@ -164,8 +168,9 @@ def plan_installation(
     Raises:
         ConfigError: There are too few micro-batches for the systems, or a parameter with its state
             exceeds what weight servers may have in DRAM.
-        ApplianceResourceExhausted: The activations of a micro-batch do not fit a wafer; or
-            weights, gradients and optimizer state do not fit MemoryX.
+        ApplianceResourceExhausted: The activations of a micro-batch do not fit a wafer, or what
+            cannot leave a node does not fit its host; or weights, gradients and optimizer state
+            do not fit MemoryX.
     """
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
@@ -182,11 +187,16 @@ def plan_installation(
     if size.is_verified:  # in the worst draw, every node's part of a round is computed twice
         budget_bytes //= 2
     room = program, size.num_csx, size.lanes, budget_bytes
+    trips = trips_of(*room, size.num_activation_servers)
+    if trips.all and size.activation_bytes != "auto":
+        check_room(program, trips, size.num_csx, size.lanes, budget_bytes)
     return Installation(
         program=program,
         kernels=compiled.kernels,
         plan=plan_streams(program, size.num_servers),
-        rounds=Rounds(program.num_micro_batches, size.num_csx, micro_batches_of_round(*room)),
+        rounds=Rounds(
+            program.num_micro_batches, size.num_csx, micro_batches_of_round(*room, trips.all)
+        ),
         feed=feed,
         optimizer=optimizer,
         label_counts=compiled.label_counts,
@@ -197,7 +207,8 @@ def plan_installation(
         gradient_kernels=compiled.gradient_kernels,
         short=compiled.short,
         has_replicas=size.has_replicas,
-        most_per_node=most_micro_batches(*room),
+        most_per_node=most_micro_batches(*room, trips.all),
+        trips=trips,
     )
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.elaboration.elaborate import ClusterSize
-from appliance.elaboration.round_size import activation_bytes, bytes_of_node, micro_batches_of_round
+from appliance.elaboration.round_size import (
+    activation_bytes,
+    bytes_of_node,
+    micro_batches_of_round,
+    most_away_bytes,
+)
+from appliance.elaboration.trips import trips_of
 from appliance.placement.host_memory import free_bytes, swap_bytes
 from appliance.placement.placer import Placement
 from appliance.spec import RuntimeSpec
@@ -14,30 +20,37 @@ from memoryx.memory.flash_spec import FlashSpec
 from memoryx.optim.cost import state_bytes_per_element
 from memoryx.sparsity.packing import HeldBytes, held_bytes, packable
 from waferstream.core.errors import ApplianceResourceExhausted
-from waferstream.core.messages.messages import server_name
+from waferstream.core.messages.messages import activation_server_name, server_name
 from waferstream.core.program.program import Program
 from waferstream.core.program.stream_plan import GRADIENT_BYTES
+from waferstream.core.program.trips import Trip
 from waferstream.core.roles.installation import Installation
 from waferstream.core.units import format_bytes
 
 
 @dataclass(frozen=True)
 class HostRoles:
-    """The roles of a host that take memory: its part of the weight servers, and its systems."""
+    """The roles of a host that take memory: its parts of all servers, and its systems."""
 
     part_of_servers: float
     num_systems: int
     lanes: int
+    part_of_activations: float = 1.0
 
 
-def roles_on(placement: Placement, num_servers: int) -> tuple[HostRoles, ...]:
+def roles_on(
+    placement: Placement, num_servers: int, num_activation_servers: int = 0
+) -> tuple[HostRoles, ...]:
     """Return the roles of each host of a placement."""
     servers = [placement.host_of(server_name(index)) for index in range(num_servers)]
+    activations = range(num_activation_servers)
+    keepers = [placement.host_of(activation_server_name(index)) for index in activations]
     return tuple(
         HostRoles(
             part_of_servers=servers.count(host) / num_servers,
             num_systems=len(systems),
             lanes=placement.lanes_of(systems[0]) if systems else 0,
+            part_of_activations=keepers.count(host) / max(1, num_activation_servers),
         )
         for host, systems in enumerate(placement.systems)
     )
@@ -72,12 +85,17 @@ class HostNeed:
 def needs_of(installation: Installation, size: ClusterSize) -> HostNeed:
     """Return the bytes that all roles together need at least."""
     weights = weight_needs(installation, size)
-    return needs_on(
-        HostRoles(1.0, size.num_csx, size.lanes), weights, installation.program, size.num_csx
-    )
+    roles = HostRoles(1.0, size.num_csx, size.lanes)
+    return needs_on(roles, weights, installation.program, size.num_csx, installation.trips.all)
 
 
-def needs_on(roles: HostRoles, weights: ServerNeeds, program: Program, num_csx: int) -> HostNeed:
+def needs_on(
+    roles: HostRoles,
+    weights: ServerNeeds,
+    program: Program,
+    num_csx: int,
+    trips: Sequence[Trip] = (),
+) -> HostNeed:
     """Return the bytes that the roles of one host need at least.
 
     Copies of weights on their way, the interpreters of the roles, and pages that the allocator
@@ -88,13 +106,16 @@ def needs_on(roles: HostRoles, weights: ServerNeeds, program: Program, num_csx: 
         weights: The bytes of all weight servers.
         program: What the systems compute.
         num_csx: The systems of the cluster.
+        trips: What of a micro-batch is on activation servers.
     """
-    fixed, each = bytes_of_node(program, roles.lanes)
+    fixed, each = bytes_of_node(program, roles.lanes, trips)
     lanes = min(roles.lanes, -(-program.num_micro_batches // num_csx))
     part = roles.part_of_servers
     needs = {name: round(num_bytes * part) for name, num_bytes in weights.training.items()}
     activations = f"activations of {roles.num_systems} x {lanes} micro-batches"
     needs[activations] = roles.num_systems * (fixed + lanes * each)
+    away = num_csx * max(1, lanes) * most_away_bytes(program, trips)
+    needs["activations of activation servers"] = round(away * roles.part_of_activations)
     training = {purpose: num_bytes for purpose, num_bytes in needs.items() if num_bytes}
     return HostNeed(training, round(weights.loading * part))
 
@@ -149,16 +170,18 @@ def needs_of_hosts(
         num_servers: Weight servers.
         placement: The hosts of all roles.
     """
-    num_csx, roles = placement.num_systems, roles_on(placement, num_servers)
+    num_csx, num_keepers = placement.num_systems, runtime.activation_servers
+    roles = roles_on(placement, num_servers, num_keepers)
     lanes = max(each.lanes for each in roles)
     resident = None if runtime.flash is None else runtime.flash.resident_bytes * num_servers
     in_memory = held.total if resident is None else min(held.total, resident)
     free = placement.hosts[0].free_bytes or 0
     budget = activation_bytes(runtime.activation_memory, in_memory, free)
-    per_node = micro_batches_of_round(program, num_csx, lanes, budget)
+    trips = trips_of(program, num_csx, lanes, budget, num_keepers).all
+    per_node = micro_batches_of_round(program, num_csx, lanes, budget, trips)
     has_rounds = -(-program.num_micro_batches // num_csx) > per_node
     weights = server_needs(program, held, resident, has_rounds=has_rounds)
-    return [needs_on(each, weights, program, num_csx) for each in roles]
+    return [needs_on(each, weights, program, num_csx, trips) for each in roles]
 
 
 def check_hosts(installation: Installation, size: ClusterSize, placement: Placement) -> None:
@@ -171,8 +194,9 @@ def check_hosts(installation: Installation, size: ClusterSize, placement: Placem
     weights = weight_needs(installation, size)
     program, num_csx = installation.program, placement.num_systems
     remedy = remedy_on_hosts(placement, size.num_servers, size.flash)
-    for host, roles in zip(placement.hosts, roles_on(placement, size.num_servers), strict=True):
-        needs = needs_on(roles, weights, program, num_csx)
+    by_host = roles_on(placement, size.num_servers, size.num_activation_servers)
+    for host, roles in zip(placement.hosts, by_host, strict=True):
+        needs = needs_on(roles, weights, program, num_csx, installation.trips.all)
         if host.free_bytes is not None and needs.total > host.free_bytes:
             raise _exceeded(needs, host.free_bytes, f"host {host.address}", remedy)
 

@@ -16,11 +16,13 @@ borders of subtrees, so fewer sums leave. Neither weights nor emulated time depe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Literal
 
 from appliance.placement.host_memory import free_bytes
 from waferstream.core.program.program import MASTER_BYTES, Program
+from waferstream.core.program.trips import Trip
 from waferstream.machine.sram.space import lives
 
 _FP32_PER_HALF = 2
@@ -42,7 +44,9 @@ def activation_bytes(
     return max(0, (free_bytes() if free is None else free) - weight_bytes) // 2
 
 
-def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_bytes: int) -> int:
+def micro_batches_of_round(
+    program: Program, num_csx: int, lanes: int, budget_bytes: int, trips: Iterable[Trip] = ()
+) -> int:
     """Return how many micro-batches a node takes in a round.
 
     Args:
@@ -50,9 +54,10 @@ def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_by
         num_csx: Nodes that share the budget; all of them, since they may be on one host.
         lanes: Micro-batches that a node runs side by side.
         budget_bytes: Memory of a host for activations.
+        trips: What of a micro-batch is on activation servers.
     """
     share = -(-program.num_micro_batches // num_csx)
-    most = most_micro_batches(program, num_csx, lanes, budget_bytes)
+    most = most_micro_batches(program, num_csx, lanes, budget_bytes, trips)
     if share <= most:
         return share
     count = lanes
@@ -61,25 +66,53 @@ def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_by
     return count
 
 
-def most_micro_batches(program: Program, num_csx: int, lanes: int, budget_bytes: int) -> int:
+def most_micro_batches(
+    program: Program, num_csx: int, lanes: int, budget_bytes: int, trips: Iterable[Trip] = ()
+) -> int:
     """Return the most micro-batches of a round that fit a node, at least one for each lane."""
-    fixed, each = bytes_of_node(program, lanes)
+    fixed, each = bytes_of_node(program, lanes, trips)
     return max(lanes, max(0, budget_bytes // num_csx - fixed) // each)
 
 
-def bytes_of_node(program: Program, lanes: int) -> tuple[int, int]:
+def held_factor(program: Program) -> int:
+    """Return the host bytes of an activation for each planned byte."""
+    return _FP32_PER_HALF if program.holds_fp32 else 1
+
+
+def stash_bytes(program: Program, trips: Iterable[Trip] = ()) -> list[int]:
+    """Return the host bytes that a micro-batch has stashed on its node at each segment."""
+    change = [0] * (len(program.segments) + 1)
+    for life in lives(program):
+        num_bytes = life.stash.footprint.of(program.micro_batch_size) * held_factor(program)
+        change[life.producer] += num_bytes
+        change[life.readers[-1] + 1] -= num_bytes
+    for trip in trips:
+        change[trip.after + 1] -= trip.num_bytes
+        change[trip.before] += trip.num_bytes
+    return list(accumulate(change))
+
+
+def most_away_bytes(program: Program, trips: Iterable[Trip]) -> int:
+    """Return the most bytes that a micro-batch has on activation servers at a time."""
+    change = [0] * (len(program.segments) + 1)
+    for trip in trips:
+        change[trip.after + 1] += trip.num_bytes
+        change[trip.before] -= trip.num_bytes
+    return max(accumulate(change))
+
+
+def input_bytes(program: Program) -> int:
+    """Return the bytes of a micro-batch's inputs, here and as they wait for two rounds."""
+    return 3 * sum(spec.num_bytes for spec in program.inputs_of(0))
+
+
+def bytes_of_node(program: Program, lanes: int, trips: Iterable[Trip] = ()) -> tuple[int, int]:
     """Return the bytes that a node needs in any round, and those of each micro-batch, not 0."""
-    held = _FP32_PER_HALF if program.holds_fp32 else 1
+    held = held_factor(program)
     samples = program.micro_batch_size
     segments = program.segments
     gradients = max(program.num_elements(segment.gradients) for segment in segments) * MASTER_BYTES
     working = max(segment.working.of(samples) for segment in segments) * held
     levels = program.num_micro_batches.bit_length()
-    stash = [0] * (len(segments) + 1)
-    for life in lives(program):
-        num_bytes = life.stash.footprint.of(samples) * held
-        stash[life.producer] += num_bytes
-        stash[life.readers[-1] + 1] -= num_bytes
-    inputs = sum(spec.num_bytes for spec in program.inputs_of(0))
     fixed = lanes * (working + gradients) + levels * gradients
-    return fixed, max(1, max(accumulate(stash)) + 3 * inputs)
+    return fixed, max(1, max(stash_bytes(program, trips)) + input_bytes(program))

@@ -23,7 +23,7 @@ from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
 from waferstream.core.messages.messages import COORDINATOR, node_name, server_name
 
-Moment = Literal["any", "weights", "gradients", "inputs", "norms"]
+Moment = Literal["any", "weights", "gradients", "inputs", "activations", "norms"]
 """The protocol whose message triggers a fault."""
 
 Kind = Literal[

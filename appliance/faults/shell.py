@@ -25,6 +25,9 @@ from waferstream.core.messages.messages import (
     Message,
     NormPartial,
     NormTotal,
+    StashReady,
+    StashReleased,
+    StashWanted,
     WeightsReady,
     WeightsReleased,
 )
@@ -45,6 +48,7 @@ _MOMENTS: Mapping[Moment, tuple[type[Message], ...]] = {
     "weights": (WeightsReady, WeightsReleased),
     "gradients": (GradientReady, GradientReleased),
     "inputs": (BatchReady, BatchReleased),
+    "activations": (StashReady, StashWanted, StashReleased),
     "norms": (NormPartial, NormTotal),
 }
 

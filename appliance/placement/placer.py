@@ -1,8 +1,9 @@
 """Which role runs on which host, and what GPUs the hosts give to systems.
 
 Systems take the hosts one after the other in contiguous runs, each below the switch of its host
-(``swarmx.topology``). Coordinator, root of the tree, weight servers and input workers are where
-the user's program is: its folders are there, and checkpoints are written by nobody else.
+(``swarmx.topology``). Coordinator, root of the tree and input workers are where the user's program
+is: its folders are there, and checkpoints are written by nobody else. So are weight servers and
+activation servers, unless they are spread.
 
 The systems of a host take its GPUs in turn (csnode.devices.cuda). Actors ask Ray for no GPU, since
 Ray would give one to an actor alone; Ray 2.60 hides no GPU from an actor that asks for none.
@@ -25,6 +26,7 @@ from swarmx.topology import HostNodes, HostTree, Tree
 from waferstream.core.errors import ClusterJobInitError
 from waferstream.core.messages.messages import (
     COORDINATOR,
+    activation_server_name,
     node_name,
     replica_name,
     server_name,
@@ -108,13 +110,15 @@ class Placement:
         if kind == _kind(switch_name(0)):
             tree = self.tree
             return tree.host_of_switch[index] if isinstance(tree, HostTree) else 0
-        if self.servers == "SPREAD" and kind == _kind(server_name(0)):
+        if self.servers == "SPREAD" and kind in map(_kind, _SERVERS):
             return self._server_hosts[index % len(self._server_hosts)]
         if self.servers == "SPREAD" and kind == _kind(replica_name(0)):
             return self._server_hosts[(index + 1) % len(self._server_hosts)]
         return 0
 
-    def roles(self, num_servers: int, num_workers: int) -> Mapping[str, list[str]]:
+    def roles(
+        self, num_servers: int, num_workers: int, num_activation_servers: int = 0
+    ) -> Mapping[str, list[str]]:
         """Return the names of the roles of each host, by its address."""
         switches = len(self.tree.switches)
         names = [
@@ -123,6 +127,7 @@ class Placement:
             *map(switch_name, range(switches)),
             *map(node_name, range(self.num_systems)),
             *map(worker_name, range(num_workers)),
+            *map(activation_server_name, range(num_activation_servers)),
         ]
         table: dict[str, list[str]] = {host.address: [] for host in self.hosts}
         for name in names:
@@ -219,6 +224,10 @@ class Placer:
 
 def _kind(name: str) -> str:
     return name.rpartition("-")[0]
+
+
+_SERVERS = (server_name(0), activation_server_name(0))
+"""One role of each kind that ``runtime.server_placement`` spreads."""
 
 
 def check_gpus(device: DeviceName, num_systems: int) -> None:

@@ -41,6 +41,9 @@ class ClusterConfig(Config):
     max_wgt_servers: int = Field(default=0, ge=0, le=MOST_SERVERS)
     """Weight servers; 0 takes the number that cluster.yaml gives."""
 
+    max_act_per_csx: NonNegativeInt = 0
+    """Most activation servers per system; 0 takes the number that cluster.yaml gives."""
+
     num_workers_per_csx: NonNegativeInt = 1
     """Input workers per system; cluster.yaml bounds their total. 0 means one process for all, and
     on the emulated clock as many as ``machine.input.workers_per_system``."""
@@ -82,6 +85,12 @@ class ClusterConfig(Config):
     def cut_csx(self) -> int:
         """The systems that each batch is cut for."""
         return max(self.num_csx, self.cut_for_csx)
+
+    @property
+    def num_activation_servers(self) -> int:
+        """Activation servers of all systems: those of cluster.yaml, or as many as are allowed."""
+        wanted = self.cluster.runtime.activation_servers
+        return min(wanted, self.max_act_per_csx * self.num_csx) if self.max_act_per_csx else wanted
 
     @property
     def machine_name(self) -> str:

@@ -55,6 +55,7 @@ class ClusterConfig:
         taken = {
             "num_csx": self.num_csx,
             "max_wgt_servers": self.max_wgt_servers,
+            "max_act_per_csx": self.max_act_per_csx,
             "num_workers_per_csx": self.num_workers_per_csx,
             "job_labels": dict(label.partition("=")[::2] for label in self.job_labels or ()),
             "job_priority": self.job_priority or "p2",

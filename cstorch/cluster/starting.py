@@ -39,6 +39,7 @@ def size_of(config: ClusterConfig) -> ClusterSize:
         num_csx=config.num_csx,
         num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
         num_workers=min(workers, runtime.input_workers, config.num_csx),
+        num_activation_servers=config.num_activation_servers,
         lanes=lanes_on(runtime, config.num_csx),
         activation_bytes=bytes_of_activations(runtime, config.num_csx),
         flash=runtime.flash,
@@ -75,6 +76,8 @@ def start_filled(
     parameters = installation.program.parameters
     log.info(RolesAwaited("Weight", size.num_servers))
     log.info(RolesAwaited("Worker", size.num_workers))
+    if size.num_activation_servers:
+        log.info(RolesAwaited("Activation", size.num_activation_servers))
     log.info(Milestone.STARTING)
     what = _started(config)
     log.info("Starting %s", what)

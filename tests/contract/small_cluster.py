@@ -1,11 +1,13 @@
 """A tiny cluster for contracts of roles: real roles, and arenas that detect wrong reads and frees.
 
-Three systems, two weight servers with replicas, two input workers; the training program clips.
+Three systems, two weight servers with replicas, two input workers, two activation servers; the
+training program clips, and has too many activations for its nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 
 import torch
@@ -13,6 +15,7 @@ import torch
 from appliance.elaboration.elaborate import ClusterSize, elaborate
 from memoryx.holder import Holder
 from tests.support.roles.local_machine import (
+    BF16,
     FP32,
     Regression,
     compile_model,
@@ -28,8 +31,16 @@ from waferstream.numerics.precision import StreamPrecision
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(
-    num_csx=3, num_servers=2, num_workers=2, lanes=2, has_replicas=True, activation_bytes=1
+    num_csx=3,
+    num_servers=2,
+    num_workers=2,
+    num_activation_servers=2,
+    lanes=2,
+    has_replicas=True,
+    activation_bytes=1,
 )
+ROOM_BYTES = {FP32: 4_100, BF16: 3_700}
+"""Too few for two micro-batches in training on each system, by precision."""
 ROWS, NUM_MICRO_BATCHES = 22, 11
 source = partial(random_batches, 4, ROWS)
 
@@ -39,15 +50,16 @@ def programs(
     precision: StreamPrecision = FP32,
 ) -> tuple[Regression, Installation, Installation]:
     """Return a model with its training program, which clips, and its evaluation program."""
-    model, batch = Regression(depth=3), source()[0]
+    model, batch = Regression(depth=4), source()[0]
     train, evaluate = (
         compile_model(model, batch, NUM_MICRO_BATCHES, trains=trains, precision=precision)
         for trains in (True, False)
     )
+    size = replace(SIZE, activation_bytes=ROOM_BYTES[precision])
     update = sgd(model, max_gradient_norm=0.5)
     return (
         model,
-        installation(train, source, update, SIZE, MACHINE),
+        installation(train, source, update, size, MACHINE),
         installation(evaluate, source, None, SIZE, MACHINE),
     )
 

@@ -1,4 +1,4 @@
-"""The contract of all roles: weight server, switch, CS node, input worker.
+"""The contract of all roles: weight server, switch, CS node, input worker, activation server.
 
 The roles are real, their program is tiny, their arenas detect wrong reads and frees, and messages
 arrive in any order that a link allows.
@@ -27,6 +27,9 @@ from waferstream.core.messages.messages import (
     Message,
     NormPartial,
     NormTotal,
+    StashReady,
+    StashReleased,
+    StashWanted,
     StepDone,
     UpdateReady,
     UpdateReleased,
@@ -39,14 +42,15 @@ from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.role import Job, Value
 from waferstream.numerics.precision import StreamPrecision
 
-ROLES = ("wgt-0", "wgt-1", "rpl-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
+ROLES = ("wgt-0", "wgt-1", "rpl-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1", "act-0", "act-1")
 BOX = StrictArena().allocate(1)  # a payload that is never read
 MESSAGES = {
     "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal, UpdateReleased, StepDone),
     "rpl": (NormTotal, UpdateReady, UpdateSkipped, StepDone),
     "br": (WeightsReady, WeightsReleased, GradientReady, GradientReleased),
-    "csx": (WeightsReady, BatchReady, GradientReleased),
+    "csx": (WeightsReady, BatchReady, GradientReleased, StashReady, StashReleased),
     "wrk": (BatchReleased,),
+    "act": (StashReady, StashWanted, StashReleased),
 }
 ANY_MESSAGE: list[Message] = [
     WeightsReady(1, 0, 0, BOX),
@@ -55,6 +59,9 @@ ANY_MESSAGE: list[Message] = [
     GradientReleased(1, 0, 0, Subtree(0, 0)),
     BatchReady(1, 0, BOX),
     BatchReleased(1, 0),
+    StashReady(1, 0, 0, BOX),
+    StashWanted(1, 0, 0),
+    StashReleased(1, 0, 0),
     NormPartial(1, 0, ()),
     NormTotal(1, 1.0),
     UpdateReady(1, 0, 1, BOX),
@@ -203,6 +210,7 @@ def test_every_payload_gets_one_credit() -> None:
         (WeightsReady, WeightsReleased),
         (GradientReady, GradientReleased),
         (BatchReady, BatchReleased),
+        (StashReady, StashReleased),
     ):
         lent = [(e.source, e.target, _key(e)) for e in roles.delivered if type(e.message) is ready]
         back = [
@@ -229,5 +237,6 @@ def test_roles_send_to_their_neighbours_only() -> None:
         *[("csx-0", "wrk-0"), ("csx-1", "wrk-1"), ("csx-2", "wrk-0")],
         *[("wgt-0", "rpl-0"), ("wgt-1", "rpl-1")],
     ]
+    both_ways += [(f"csx-{node}", f"act-{server}") for node in range(3) for server in range(2)]
     norms = {("wgt-0", "wgt-0"), ("wgt-1", "wgt-0"), ("wgt-0", "wgt-1")}
     assert routes == {*both_ways, *((b, a) for a, b in both_ways), *norms}

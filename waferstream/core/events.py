@@ -41,7 +41,7 @@ class StepCompiled:
 class RolesAwaited:
     """A cluster starts, and so many roles of a kind are to run."""
 
-    kind: Literal["Weight", "Worker"]
+    kind: Literal["Weight", "Worker", "Activation"]
     count: int
 
     def __str__(self) -> str:

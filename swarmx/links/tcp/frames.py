@@ -37,7 +37,9 @@ _NUMBERS = 1 << 32  # numbers of frames wrap around at 32 bits
 _BUFFER_BYTES = 64 * KIB
 _PIECE_BYTES = 1 * MIB  # the peer takes one within the stall time-out
 
-CREDITED = frozenset({"weights_ready", "gradient_ready", "batch_ready", "update_ready"})
+CREDITED = frozenset(
+    {"weights_ready", "gradient_ready", "batch_ready", "stash_ready", "update_ready"}
+)
 """Header fields of the messages that have a credit; see ``credit_of``."""
 
 

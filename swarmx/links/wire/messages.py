@@ -31,7 +31,7 @@ from waferstream.numerics.precision import DTYPES, NAMES
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Changes with ``wire.proto`` and with what the bytes on a connection mean."""
 
 _DEEPEST_LEVEL = 62  # micro-batch indices are 64-bit integers on the wire

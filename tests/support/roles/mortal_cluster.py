@@ -42,20 +42,22 @@ from waferstream.simulator.cluster_timing import ClusterTiming
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, activation_bytes=1)  # several rounds
+CRAMPED = replace(SIZE, num_activation_servers=2, activation_bytes=2_300)
+"""With less memory than the activations of a micro-batch of the cramped programs."""
 REPLICAS = {"wgt-0": "rpl-0", "wgt-1": "rpl-1"}
 LAST_STEP = 6
 source = partial(random_batches, 4, 10)
 
 
 @cache
-def programs() -> tuple[Regression, Installation, Installation]:
-    model = Regression()
+def programs(*, is_cramped: bool = False) -> tuple[Regression, Installation, Installation]:
+    model, size = (Regression(depth=4), CRAMPED) if is_cramped else (Regression(), SIZE)
     train, evaluate = (compile_model(model, source()[0], 5, trains=t) for t in (True, False))
     update = sgd(model, max_gradient_norm=0.5)
     return (
         model,
-        installation(train, source, update, SIZE, MACHINE),
-        installation(evaluate, source, None, SIZE, MACHINE),
+        installation(train, source, update, size, MACHINE),
+        installation(evaluate, source, None, size, MACHINE),
     )
 
 
@@ -131,12 +133,13 @@ def cluster(
     optimizer: OptimizerSpec | None = None,
     *,
     has_replicas: bool = False,
+    is_cramped: bool = False,
 ) -> Coordinator:
     """Return a supervised cluster with both programs and the model's weights."""
-    model, *alone = programs()
+    model, *alone = programs(is_cramped=is_cramped)
     train, evaluate = (replace(program, has_replicas=has_replicas) for program in alone)
     parameters = train.program.parameters
-    whole = replace(SIZE, has_replicas=has_replicas)
+    whole = replace(CRAMPED if is_cramped else SIZE, has_replicas=has_replicas)
 
     def specs(num_csx: int) -> list[RoleSpec]:
         size = replace(whole, num_csx=num_csx, num_workers=min(2, num_csx))
@@ -172,9 +175,9 @@ def jobs(running: Coordinator) -> list[StepResult]:
 
 
 @cache
-def expected() -> tuple[list[StepResult], str, int]:
+def expected(*, is_cramped: bool = False) -> tuple[list[StepResult], str, int]:
     faults = Faults()
-    running = cluster(faults)
+    running = cluster(faults, is_cramped=is_cramped)
     return jobs(running), running.do(HashWeights()), faults.count
 
 

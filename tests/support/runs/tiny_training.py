@@ -68,6 +68,9 @@ class Shape:
     engine: Any = "torch"  # what computes the kernels of nodes
     device: str = "cpu"  # where torch computes them
     fast_start: bool = True
+    activation_servers: int = 0
+    activation_memory: int | str = "auto"
+    cores: int | str = "auto"
 
 
 def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
@@ -94,6 +97,9 @@ def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
             "engine": shape.engine,
             "device": shape.device,
             "fast_start": shape.fast_start,
+            "cores": shape.cores,
+            "activation_servers": shape.activation_servers,
+            "activation_memory": shape.activation_memory,
             "verify": {"fraction": shape.verified},
             "faults": {"stated": shape.faults, "folder": shape.folder},
             "flash": shape.flash

@@ -40,7 +40,8 @@ def _plan(given: argparse.Namespace) -> int:
     workers = min(given.num_csx, spec.runtime.input_workers)
     num_servers = spec.machine.memoryx.weight_servers
     needs = () if given.params is None else _needs(given.params, spec, placement)
-    rows = plan_rows(placement, num_servers, workers, needs)
+    activations = spec.runtime.activation_servers
+    rows = plan_rows(placement, num_servers, workers, needs, activations)
     code = show(given, rows)
     if any(row["FITS"] == "no" for row in rows):
         from appliance.elaboration.host_need import remedy_on_hosts  # noqa: PLC0415  (torch)
@@ -67,7 +68,11 @@ def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed
 
 
 def plan_rows(
-    placement: Placement, num_servers: int, num_workers: int, needs: Sequence[HostNeed] = ()
+    placement: Placement,
+    num_servers: int,
+    num_workers: int,
+    needs: Sequence[HostNeed] = (),
+    num_activation_servers: int = 0,
 ) -> list[Row]:
     """Return a row for each host that has roles, with their names by kind.
 
@@ -76,11 +81,14 @@ def plan_rows(
         num_servers: Weight servers.
         num_workers: Input workers.
         needs: What the roles of each host need at least, if the model is known.
+        num_activation_servers: Activation servers; without any, they have no column.
     """
-    table = placement.roles(num_servers, num_workers)
+    table = placement.roles(num_servers, num_workers, num_activation_servers)
     hosts = {host.address: host for host in placement.hosts}
     needed = dict(zip(hosts, needs, strict=False))
     kinds = {"COORDINATOR": "crd", "MEMORYX": "wgt", "SWARMX": "br", "CSX": "csx", "WORKERS": "wrk"}
+    if num_activation_servers:
+        kinds["ACTIVATIONS"] = "act"
     return [
         {
             "HOST": address,

@@ -50,7 +50,7 @@ class ClusterConfig(Section):
     max_wgt_servers: int = Field(default=0, ge=0, le=MOST_SERVERS)
     """Weight servers; 0 takes the number of cluster.yaml."""
     max_act_per_csx: NonNegativeInt = 0
-    """Activation servers per system; an emulated cluster has none."""
+    """Most activation servers per system; 0 takes the number of cluster.yaml."""
     num_workers_per_csx: NonNegativeInt = 1
     """Input workers per system; cluster.yaml bounds their total. 0 means one process for all, and
     on the emulated clock as many as ``machine.input.workers_per_system``."""

@@ -3,6 +3,9 @@
     weight stream    server -> switches -> nodes   WeightsReady    credit back: WeightsReleased
     gradient stream  nodes -> switches -> server   GradientReady   credit back: GradientReleased
     input stream     worker -> node                BatchReady      credit back: BatchReleased
+    stash exchange   node -> activation server     StashReady      credit back: StashReleased
+                                                   StashWanted
+                     activation server -> node     StashReady      credit back: StashReleased
     norm exchange    servers <-> their leader      NormPartial, NormTotal
     update stream    server -> its replica         UpdateReady,    credit back: UpdateReleased
                                                    UpdateSkipped
@@ -94,6 +97,34 @@ class BatchReleased:
 
     step: int
     micro_batch: int
+
+
+@dataclass(frozen=True)
+class StashReady:
+    """What one micro-batch has stashed, on its trip to an activation server or on the way back."""
+
+    step: int
+    micro_batch: int
+    trip: int
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class StashWanted:
+    """The node needs what has left on a trip: the next segment reads it."""
+
+    step: int
+    micro_batch: int
+    trip: int
+
+
+@dataclass(frozen=True)
+class StashReleased:
+    """The credit of a stash: the receiver has copied it."""
+
+    step: int
+    micro_batch: int
+    trip: int
 
 
 @dataclass(frozen=True)
@@ -193,6 +224,9 @@ Message = (
     | GradientReleased
     | BatchReady
     | BatchReleased
+    | StashReady
+    | StashWanted
+    | StashReleased
     | NormPartial
     | NormTotal
     | UpdateReady
@@ -203,7 +237,7 @@ Message = (
     | Tally
 )
 
-Credit = WeightsReleased | GradientReleased | BatchReleased | UpdateReleased
+Credit = WeightsReleased | GradientReleased | BatchReleased | StashReleased | UpdateReleased
 
 
 def credit_of(message: Message) -> Credit | None:
@@ -215,6 +249,8 @@ def credit_of(message: Message) -> Credit | None:
             return GradientReleased(step, round_index, bucket, subtree)
         case BatchReady(step, micro_batch):
             return BatchReleased(step, micro_batch)
+        case StashReady(step, micro_batch, trip):
+            return StashReleased(step, micro_batch, trip)
         case UpdateReady(step, bucket):
             return UpdateReleased(step, bucket)
     return None
@@ -266,6 +302,11 @@ def node_name(index: int) -> str:
 def worker_name(index: int) -> str:
     """Return the name of an input worker."""
     return f"wrk-{index}"
+
+
+def activation_server_name(index: int) -> str:
+    """Return the name of an activation server."""
+    return f"act-{index}"
 
 
 def index_of(role: str) -> int:

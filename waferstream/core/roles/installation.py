@@ -23,6 +23,7 @@ from waferstream.core.program.schedule import (
 )
 from waferstream.core.program.segment import Segment
 from waferstream.core.program.stream_plan import StreamPlan
+from waferstream.core.program.trips import NO_TRIPS, Trips
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Installation:
     short: SizedKernels | None = None  # of the micro-batches that have one sample less
     has_replicas: bool = False  # whether every weight server has one
     most_per_node: int = 1  # micro-batches of a round that fit a host
+    trips: Trips = NO_TRIPS  # of activations that nodes have no room for
 
     @property
     def kind(self) -> ProgramKind:
@@ -110,6 +112,7 @@ class Installation:
             payload_bytes(self.program.inputs_of(0)),
             *(b.num_bytes for b in buckets),
             contributions * self.program.num_micro_batches,  # of a StepDone
+            *(trip.num_bytes for trip in self.trips.all),
         )
 
     @cached_property

@@ -89,6 +89,7 @@ def _cluster_config(
         num_csx=job.num_csx,
         cut_for_csx=cut_for_csx,
         max_wgt_servers=job.max_wgt_servers,
+        max_act_per_csx=job.max_act_per_csx,
         num_workers_per_csx=job.num_workers_per_csx,
         job_labels=job.job_labels,
         job_priority=job.job_priority,

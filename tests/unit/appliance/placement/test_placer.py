@@ -99,6 +99,7 @@ def test_servers_can_be_spread_with_their_replicas_elsewhere() -> None:
     placement = placed(3, "SPREAD", servers="SPREAD")
     assert [placement.host_of(f"wgt-{i}") for i in range(4)] == [0, 1, 2, 0]
     assert [placement.host_of(f"rpl-{i}") for i in range(4)] == [1, 2, 0, 1]
+    assert [placement.host_of(f"act-{i}") for i in range(4)] == [0, 1, 2, 0]
 
 
 def test_one_host_has_the_tree_of_the_machine() -> None:

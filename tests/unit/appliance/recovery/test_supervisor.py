@@ -52,6 +52,20 @@ def test_lost_roles_change_no_result(losses: dict[int, str]) -> None:
     assert sum(isinstance(event, Recovered) for event in story) == faults.hits
 
 
+@settings(max_examples=4, deadline=None)
+@example({100: "act-1", 400: "act-0"})
+@given(st.dictionaries(st.integers(1, 1500), st.sampled_from(["act", "csx"]), max_size=3))
+def test_lost_activation_servers_change_no_result(losses: dict[int, str]) -> None:
+    """What they kept belongs to the step that runs again; nothing else is lost."""
+    results, digest, _ = expected(is_cramped=True)
+    faults = Faults(dict(losses))
+    running = cluster(faults, is_cramped=True)
+    assert jobs(running) == results
+    assert running.do(HashWeights()) == digest
+    story = running.do(ReadStory())
+    assert sum(isinstance(event, Recovered) for event in story) == faults.hits
+
+
 @settings(max_examples=8, deadline=None)
 @example({300: "wgt-0", 301: "rpl-1"})
 @example({1: "rpl-0", 600: "wgt-1", 900: "wgt-1"})

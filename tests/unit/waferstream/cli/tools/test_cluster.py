@@ -42,6 +42,17 @@ def test_plan_shows_the_roles_of_each_host(
     assert [each["SWARMX"] for each in (first, second, third)] == ["br-0,br-1", "br-2", "br-3"]
 
 
+def test_plan_shows_activation_servers_where_there_are_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spread over the hosts of systems, as weight servers are."""
+    runtime = {"activation_servers": 3, "server_placement": "SPREAD"}
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"runtime": runtime}))
+    words = ("--cluster", str(tmp_path / "cluster.yaml"), "--num_csx", "4", "--hosts", "2x2")
+    first, second = rows(capsys, "cluster", "plan", *words)
+    assert (first["ACTIVATIONS"], second["ACTIVATIONS"]) == ("act-0,act-2", "act-1")
+
+
 def test_plan_shows_the_memory_that_each_host_needs(
     machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

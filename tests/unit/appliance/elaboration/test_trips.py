@@ -1,0 +1,103 @@
+"""What leaves a node: the longest absences first, no more than it takes, and a clear refusal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from appliance.elaboration.elaborate import ClusterSize
+from appliance.elaboration.round_size import bytes_of_node, most_away_bytes, stash_bytes
+from appliance.elaboration.trips import plan_trips, trips_of
+from tests.support.errors import raises
+from tests.support.roles.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
+from waferstream.compiler.compiled import Compiled
+from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.program import Program
+from waferstream.core.program.trips import Trip
+from waferstream.core.roles.installation import Installation
+
+
+@cache
+def compiled() -> Compiled:
+    return compile_model(Regression(depth=4), random_batches(1, 8)[0], num_micro_batches=4)
+
+
+def installed(size: ClusterSize) -> Installation:
+    batches = random_batches(1, 8)
+    return installation(compiled(), lambda: batches, sgd(Regression(depth=4)), size)
+
+
+def test_as_many_trips_as_it_takes() -> None:
+    """The smaller the room, the more leaves, until nothing is left that can."""
+    program = compiled().program
+    whole = stash_bytes(program)
+    plans = [plan_trips(program, room) for room in range(max(whole), -1, -8)]
+    assert plans[0] == ()
+    assert [len(plan) for plan in plans] == sorted(len(plan) for plan in plans)
+    for room, plan in zip(range(max(whole), -1, -8), plans, strict=True):
+        left = max(stash_bytes(program, plan))
+        assert left <= room or plan == plans[-1]
+        assert left + most_away_bytes(program, plan) >= max(whole)
+
+
+def test_longest_absence_leaves_first() -> None:
+    """The activations of the first layer: the backward pass reads them last."""
+    program = compiled().program
+    (first,) = plan_trips(program, max(stash_bytes(program)) - 1)
+    longest = max(len(trip.absence) for trip in plan_trips(program, 0))
+    assert len(first.absence) == longest
+    assert program.segments[first.after].phase == "forward"
+    assert program.segments[first.before].phase == "backward"
+
+
+def test_trip_of_a_piece_that_is_read_meanwhile_is_empty() -> None:
+    """Another size may be cut in other pieces."""
+    program = compiled().program
+    trip = plan_trips(program, 0)[0]
+    (name,) = trip.values_of(program.segments)
+    late = replace(trip, before=len(program.segments) - 1)
+    assert any(name in program.segments[index].inputs for index in late.absence)
+    assert late.values_of(program.segments) == ()
+    assert replace(trip, piece=99).values_of(program.segments) == ()
+
+
+@pytest.mark.parametrize("num_servers", [1, 2, 3])
+def test_servers_take_trips_in_turn(num_servers: int) -> None:
+    """Every trip has one server."""
+    trips = trips_of(compiled().program, 2, 1, 0, num_servers)
+    counts = [trips.num_of(server) for server in range(num_servers)]
+    assert sum(counts) == len(trips.all) > 0
+    servers = [trips.server_of(index) for index in range(len(trips.all))]
+    assert [servers.count(server) for server in range(num_servers)] == counts
+
+
+def test_nothing_leaves_without_servers_or_need() -> None:
+    """Whatever the memory is, or where it is large enough."""
+    assert installed(ClusterSize(2, activation_bytes=1)).trips.all == ()
+    size = ClusterSize(2, num_activation_servers=1, activation_bytes=1 << 30)
+    assert installed(size).trips.all == ()
+
+
+def test_memory_too_small_for_what_cannot_leave_is_refused() -> None:
+    """The remedy names the least memory, and with it the program is installed."""
+    size = ClusterSize(2, num_activation_servers=1, activation_bytes=1)
+    with raises(ApplianceResourceExhausted, "activations-exceed-memory") as caught:
+        installed(size)
+    needed = least_bytes(compiled().program, 2)
+    assert str(needed) in str(caught.value.remedy)
+    assert installed(replace(size, activation_bytes=needed)).trips.all
+    with raises(ApplianceResourceExhausted, "activations-exceed-memory"):
+        installed(replace(size, activation_bytes=needed - 1))
+
+
+def least_bytes(program: Program, num_csx: int) -> int:
+    trips: tuple[Trip, ...] = plan_trips(program, 0)
+    return num_csx * sum(bytes_of_node(program, 1, trips))
