@@ -20,7 +20,6 @@ from waferstream.baselines.gpu import (
     H100,
     H200,
     MEGATRON,
-    TORCHTITAN_EAGER,
     GpuSpec,
 )
 from waferstream.baselines.gpu.software import FP32_SCORE_BYTES
@@ -54,8 +53,8 @@ _TRAINING: Constants = {
     "H100.matmul_share": H100.matmul_share,
     "B200.matmul_share": B200.matmul_share,
     "FSDP.float8_share": FSDP.float8_share,
-    "TORCHTITAN_EAGER.hidden_passes": TORCHTITAN_EAGER.hidden_passes,
     "DEEPSPEED.score_bytes": DEEPSPEED.score_bytes,
+    "DEEPSPEED.exposed_bytes_share": DEEPSPEED.exposed_bytes_share,
     "MEGATRON.matmul_speed": MEGATRON.matmul_speed,
 }
 """Fitted constants of training, as they are in use."""
@@ -66,10 +65,9 @@ def _with_constants(run: GpuRun, constants: Constants) -> GpuRun:
     software = {"float8_share": constants["FSDP.float8_share"]}
     scores = constants["DEEPSPEED.score_bytes"]
     match run.software:
-        case s if s == TORCHTITAN_EAGER:
-            software["hidden_passes"] = constants["TORCHTITAN_EAGER.hidden_passes"]
         case s if s == DEEPSPEED:
             software["score_bytes"] = scores
+            software["exposed_bytes_share"] = constants["DEEPSPEED.exposed_bytes_share"]
         case s if s == AUTOCAST_DDP:
             software["score_bytes"] = scores + FP32_SCORE_BYTES
         case s if s == MEGATRON:

@@ -27,7 +27,7 @@ MOST_GPUS = 1024
 """Largest cluster that is compared."""
 ACCURACY_NOTE = (
     "GPU throughput is modelled: ZeRO-3 and ZeRO-2 are fitted on 11 and checked on 90 other "
-    "published rows, 3.5 % mean error, with 124M to 65B parameters on 8 to 256 GPUs; 3D (tensor, "
+    "published rows, 3.4 % mean error, with 124M to 65B parameters on 8 to 256 GPUs; 3D (tensor, "
     "pipeline and data parallelism) on 7 and 17, 6.4 %, with 5B to 405B on 8 to 1,024 GPUs. "
     "Extrapolated: all beyond, and DDP."
 )

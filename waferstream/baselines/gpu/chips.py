@@ -46,7 +46,7 @@ _A100_80 = preset(
         235e9, "published", "NCCL: most that a ring reaches on compute capability 8.0, of 300e9"
     ),
     matmul_share=Sourced(
-        0.78, "fitted", "G0089 G0096 G0146 G0149 G0156 G0159: A100, both sizes of memory"
+        0.774, "fitted", "G0089 G0096 G0146 G0149 G0156 G0159: A100, both sizes of memory"
     ),
     misaligned_share=_MISALIGNED,
     flash_share=Sourced(

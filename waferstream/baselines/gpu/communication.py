@@ -112,15 +112,17 @@ def data_traffic(
 
     ZeRO-3 gathers weights forward and backward and reduces gradients for every micro-batch, ZeRO-2
     gathers once; ZeRO-1 does both once per step, DDP an all-reduce per step (Rajbhandari et al.,
-    2020). Under a pipeline weights stay gathered for all micro-batches of a step.
+    2020). Under a pipeline weights stay gathered for all micro-batches of a step. Bytes that
+    prefetching hides are left out.
     """
     parameters = workload.parameters / parallelism.model_parallel
     if parallelism.sharding == "ddp":
         return DataTraffic(0.0, all_reduce_s(parameters * software.gradient_bytes, group))
-    gather = gather_s(parameters * WEIGHT_BYTES, group) + _gather_latency_s(
+    sent = software.exposed_bytes_share * parameters
+    gather = gather_s(sent * WEIGHT_BYTES, group) + _gather_latency_s(
         workload, parallelism, group, software
     )
-    reduce = gather_s(parameters * software.gradient_bytes, group) + _reduce_latency_s(
+    reduce = gather_s(sent * software.gradient_bytes, group) + _reduce_latency_s(
         workload, parallelism, group, software
     )
     if parallelism.sharding == "zero1" or parallelism.pipeline > 1:

@@ -28,7 +28,7 @@ def test_calibration_rows_are_predicted_within_7_percent(family: str) -> None:
     assert max(errors) < 0.21
 
 
-@pytest.mark.parametrize("row_id", ["G0078", "G0130", "G0381", "G0309", "G0302", "G0303"])
+@pytest.mark.parametrize("row_id", ["G0078", "G0130", "G0381", "G0309", "G0302", "G0291"])
 def test_validation_rows_of_other_sizes_are_predicted(row_id: str) -> None:
     """Other models, counts of GPUs and sequence lengths than those of calibration rows."""
     row = published()[row_id]
@@ -39,7 +39,7 @@ def test_validation_rows_of_other_sizes_are_predicted(row_id: str) -> None:
 @pytest.mark.parametrize(
     ("row_id", "error"),
     [
-        ("G0243", 0.1),  # GenSLM 25B on Polaris: slow links, optimizer on the host
+        ("G0247", 0.1),  # GenSLM 25B on Polaris: slow links, optimizer on the host
         ("G0407", 0.2),  # Pythia 1B in GPU-hours, from code and configuration alone
     ],
 )

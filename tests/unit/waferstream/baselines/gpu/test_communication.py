@@ -130,7 +130,7 @@ def test_deepspeed_gathers_matrices_and_reduces_buckets() -> None:
     def latency_s(tensor: int, ranks: int) -> float:
         group = Group(ranks, CLUSTER)
         split = Parallelism("zero3", tensor=tensor)
-        sent = 3 * gather_s(2 * MODEL.parameters / tensor, group)
+        sent = 3 * gather_s(2 * MODEL.parameters / tensor, group) * DEEPSPEED.exposed_bytes_share
         traffic = data_traffic(MODEL, split, group, software)
         return (traffic.per_micro_batch_s - sent) / ring_latency_s(group)
 
@@ -140,10 +140,19 @@ def test_deepspeed_gathers_matrices_and_reduces_buckets() -> None:
     assert latency_s(4, 64) == pytest.approx(2 * (2 * (3 + 3 + 3 + 3)) + 1)
 
 
+def test_bytes_are_hidden_but_no_step_of_a_collective() -> None:
+    """A quarter of the bytes is exposed, and both collectives of each layer."""
+    software = FSDP.model_copy(update={"exposed_bytes_share": 0.25})
+    sent = 2 * gather_s(2 * MODEL.parameters, TWO_NODES)
+    traffic = data_traffic(MODEL, Parallelism("zero2"), TWO_NODES, software)
+    latency = 2 * 2 * ring_latency_s(TWO_NODES)
+    assert traffic.per_micro_batch_s == pytest.approx(sent / 4 + latency)
+
+
 def test_reduces_to_owner_adds_one_collective_per_rank() -> None:
     """Three buckets to gather; to reduce, three and a slice for each of eight owners."""
     software = DEEPSPEED.model_copy(update={"bucket_parameters": 4096})
-    sent = 2 * gather_s(2 * MODEL.parameters, TWO_NODES)
+    sent = 2 * gather_s(2 * MODEL.parameters, TWO_NODES) * DEEPSPEED.exposed_bytes_share
     traffic = data_traffic(MODEL, Parallelism("zero2"), TWO_NODES, software)
     assert traffic.per_micro_batch_s == pytest.approx(
         sent + (3 + 3 + 8) * ring_latency_s(TWO_NODES)
