@@ -166,6 +166,8 @@ _ON_THE_CLOCK: Mapping[str, Callable[[MachineSpec], float | None]] = {
     "fabric": lambda machine: _fabric_bits_per_s(machine) / 1e15,
     "I/O": lambda machine: 8 * machine.system.io_bandwidth_bytes_per_s / 1e12,
     "dense 16-bit": lambda machine: machine.system.peak_flops_per_s / 1e15,
+    "power, idle": lambda machine: machine.power.of_system(machine.system.name).idle_kw,
+    "power, busy": lambda machine: machine.power.of_system(machine.system.name).load_kw,
     "systems": lambda machine: machine.systems,
     "all cores": lambda machine: (machine.systems or 1) * machine.system.cores,
     "all dense 16-bit": lambda m: (m.systems or 1) * m.system.peak_flops_per_s / 1e18,

@@ -180,7 +180,7 @@ class _Session:
         """Write the results to the folder of the run, and log where they lie."""
         from waferstream.training.results.files import write_report, write_results  # noqa: PLC0415  (slow)
 
-        log_throughput(self._history, self._cluster.machine, summary.num_csx)
+        log_throughput(self._history, self._cluster.machine, summary)
         curves = self._losses.curves()
         write_results(self._folder, summary, curves)
         report = write_report(self._folder, summary, curves, self._cluster, training, command)

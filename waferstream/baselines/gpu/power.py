@@ -7,6 +7,7 @@ NVIDIA's guides to the DGX. Prices are those of a node over four years of 8,766 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -75,7 +76,7 @@ PRESETS: Mapping[str, Preset[Any]] = {
 
 def node_power(gpu: str) -> NodePowerSpec:
     """Return power and price of a node of the named GPUs: ``"H100"``, ``"A100-80GB"``."""
-    spec: NodePowerSpec = PRESETS[gpu.split("-", maxsplit=1)[0]].spec
+    spec: NodePowerSpec = PRESETS[re.split("[-,]", gpu, maxsplit=1)[0]].spec
     return spec
 
 

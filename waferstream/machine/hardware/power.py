@@ -51,8 +51,8 @@ PRESETS: Mapping[str, Preset[Any]] = {
     "CS-3": preset(
         SystemPowerSpec,
         "Power of a CS-3",
-        idle_kw=Sourced(18.4, "derived", "T0223 S0033: 80 % of the rated 23 kW; medium confidence"),
-        load_kw=Sourced(23.0, "published", "S0029, and T0224 S0034: about all of it under load"),
+        idle_kw=Sourced(18.4, "derived", "T0223 I0033: 80 % of the rated 23 kW; medium confidence"),
+        load_kw=Sourced(23.0, "published", "I0029, and T0224 I0034: about all of it under load"),
     ),
 }
 """Power of one system by its name."""
@@ -109,7 +109,7 @@ class PowerSpec(Config):
         53.5,
         "derived",
         "30 M USD of Andromeda for 16 systems with hosts, over four years; a CS-3 has the price of"
-        " a CS-2 (vendor). S0030 estimates 41.96",
+        " a CS-2 (vendor). I0030 estimates 41.96",
         le=MOST_PRICE,
     )
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from waferstream.core.units import format_count, format_ps, format_rate, seconds
 from waferstream.machine.start_up import StartUp
-from waferstream.reports.amounts import PRICE_NOTE, energy_facts, format_duration
+from waferstream.reports.amounts import PRICE_NOTE, energy_facts, format_duration, format_energy
 from waferstream.reports.drawing import Color, Point, Series, chart
 from waferstream.reports.evidence import error_section, extrapolations
 from waferstream.reports.host import host_text, software
@@ -108,6 +108,9 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
         made = summary.emulated
         tiles.append(("Emulated", f"{format_rate(made.samples_per_s)} samples/s",
                       f"{format_ps(made.step_ps)} a step"))  # fmt: skip
+    if summary.energy is not None:
+        run = summary.energy.run
+        tiles.append(("Emulated energy", format_energy(run.kwh), f"{format_rate(run.usd, 3)} USD"))
     if summary.measured is not None:
         tiles.append(("This host", f"{format_rate(summary.measured.samples_per_s)} samples/s",
                       "shared by all emulated systems"))  # fmt: skip

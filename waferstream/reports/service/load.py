@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from waferstream.baselines.gpu import DGX_H100, decode_s_per_token, prefill_s
+from waferstream.baselines.gpu.power import gpu_hour
 from waferstream.core.units import PS_PER_S, aligned, counted, format_rate, seconds
 from waferstream.machine.energy import SECONDS_PER_HOUR, Footprint, hour_of
 from waferstream.machine.hardware import PowerSpec
@@ -22,6 +23,7 @@ POWER = PowerSpec()
 
 _FEWEST_REQUESTS = 32  # of a point, so that it has percentiles
 _MILLION = 1e6
+_FOOTPRINT_HEAD = ("kWh/Mtok", "kg CO2e/Mtok", "USD/Mtok")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class GpuPoint:
     users: int
     tokens_per_s: float
     speed: float
+    per_million_tokens: Footprint
 
 
 @dataclass(frozen=True)
@@ -113,11 +116,16 @@ class LoadReport:
         power = POWER.of_system(spec.system.name)
         head = (
             "load", "tokens/s", "a user's", "slowest 5 %", "first token", "p95", "p99", "busy",
-            "kWh/Mtok", "kg CO2e/Mtok", "USD/Mtok",
+            *_FOOTPRINT_HEAD,
         )  # fmt: skip
-        gpu_head = (f"{self.gpus} H100: users", "tokens/s", "a user's")
+        gpu_head = (f"{self.gpus} H100: users", "tokens/s", "a user's", *_FOOTPRINT_HEAD)
         gpu_rows = [
-            (str(one.users), format_rate(one.tokens_per_s), format_rate(one.speed))
+            (
+                str(one.users),
+                format_rate(one.tokens_per_s),
+                format_rate(one.speed),
+                *_footprint_cells(one.per_million_tokens),
+            )
             for one in self.gpu_points()
         ]
         faster = self.crossover
@@ -203,7 +211,8 @@ def _gpu_point(decoder: Decoder, users: int, lengths: Lengths, gpus: int) -> Gpu
     step_s = decode_s_per_token(decoder, context, gpus, DGX_H100, users)
     token_s = step_s + (users - 1) * prompt_s / lengths.output
     throughput = users * lengths.output / (prompt_s + lengths.output * token_s)
-    return GpuPoint(users, throughput, 1 / token_s)
+    hours = _MILLION / throughput / SECONDS_PER_HOUR
+    return GpuPoint(users, throughput, 1 / token_s, gpu_hour(DGX_H100, gpus, POWER).times(hours))
 
 
 def _speed(answered: Answered) -> float:
@@ -228,5 +237,9 @@ def _cells(point: LoadPoint) -> tuple[str, ...]:
         format_rate(point.speed_p5),
         *(f"{time:.3g} s" for time in times),
         f"{point.utilization:.0%}",
-        *(f"{amount:.3g}" for amount in vars(point.per_million_tokens).values()),
+        *_footprint_cells(point.per_million_tokens),
     )
+
+
+def _footprint_cells(million: Footprint) -> tuple[str, ...]:
+    return tuple(f"{amount:.3g}" for amount in vars(million).values())

@@ -22,6 +22,7 @@ from waferstream.core.units import aligned
 from waferstream.machine.attribution import OVERHEAD_NOTE
 from waferstream.machine.energy import EnergyUse, energy_use
 from waferstream.machine.hardware import MachineSpec
+from waferstream.reports.amounts import energy_facts
 from waferstream.reports.host import describe_host
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
 from waferstream.simulator.cluster_timing import prediction
@@ -124,8 +125,8 @@ def _regions(
     return layer_regions(engine, training.program, dtype, densities=densities, counts=True)
 
 
-def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None:
-    """Log measured and emulated throughput, unless nothing was trained."""
+def log_throughput(history: History, machine: MachineSpec, summary: RunSummary) -> None:
+    """Log measured and emulated throughput and energy, unless nothing was trained."""
     if history.samples:
         log.info(
             "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
@@ -136,7 +137,11 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
     if history.timed.last is not None:
         if history.timed.last.attribution.shares()["overhead"] > 0.5:
             log.info("%s", OVERHEAD_NOTE)
-        log.info(prediction(machine, num_csx, history.timed.last))
+        log.info(prediction(machine, summary.num_csx, history.timed.last))
+    if summary.energy is not None:
+        power, *parts = energy_facts(summary.energy).items()
+        named = "; ".join(f"{name.lower()} {text}" for name, text in parts)
+        log.info("Emulated power: %s; %s", power[1], named)
 
 
 def log_places(folder: RunFolder, losses: Path, summary: RunSummary, report: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from waferstream.baselines.gpu import DGX_A100, DGX_H100, H100_500W, H200
+from waferstream.baselines.gpu import DGX_H100
+from waferstream.baselines.gpu.chips import PRESETS
 from waferstream.baselines.gpu.power import gpu_hour, node_power
 from waferstream.machine.hardware import PowerSpec
 
@@ -27,6 +28,7 @@ def test_several_nodes_need_switches_and_cooling() -> None:
 
 def test_every_gpu_has_a_power() -> None:
     """By the first word of its name."""
-    gpus = (DGX_A100.gpu, DGX_H100.gpu, H100_500W, H200)
-    assert [node_power(gpu.name).node_kw for gpu in gpus] == [4.94, 7.75, 7.75, 7.75]
-    assert node_power("B200").node_kw == pytest.approx(0.76 * 14.3, rel=0.01)
+    kws = {one.spec.name: node_power(one.spec.name).node_kw for one in PRESETS.values()}
+    assert kws["A100-80GB"] == 4.94
+    assert kws["H100-96GB-500W"] == kws["H200"] == 7.75
+    assert kws["B200"] == pytest.approx(0.76 * 14.3, rel=0.01)

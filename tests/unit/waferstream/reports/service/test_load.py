@@ -47,6 +47,7 @@ def test_gpus_hold_the_weights_and_as_many_users_as_their_memory() -> None:
     assert points[0].speed > points[-1].speed
     assert points[0].tokens_per_s < points[-1].tokens_per_s
     assert points[0].speed < report.points[0].speed_p50 / 5
+    assert points[0].per_million_tokens.usd > points[-1].per_million_tokens.usd
 
 
 def test_text_marks_what_is_uncertain() -> None:
