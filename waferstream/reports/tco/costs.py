@@ -36,7 +36,7 @@ class Cost:
             "care of trainings": self.care_usd,
             "waiting for trainings": self.waiting_usd,
             "hardware": self.hardware_usd,
-            "energy": self.energy_usd,
+            "electricity": self.energy_usd,
         }
 
     @property

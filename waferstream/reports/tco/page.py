@@ -16,7 +16,8 @@ from waferstream.reports.tco.text import (
     verdict,
 )
 
-_LEFT, _ROW, _TOP = 130.0, 18.0, 20.0
+_ROW, _TOP = 18.0, 20.0
+_LETTER, _MOST_LEFT = 6.0, 180.0  # width of a letter, and of the names of assumptions
 
 
 def comparison_page(study: Study) -> Page:
@@ -53,13 +54,14 @@ def tornado_drawing(study: Study) -> Markup:
     """Draw the lead at both ends of every assumption's range, the widest on top."""
     bars = study.tornado[:MOST_BARS]
     drawing = Drawing(_TOP + _ROW * len(bars) + 24)
+    left = min(_MOST_LEFT, 12 + _LETTER * max((len(bar.key) for bar in bars), default=0))
     ends = [0.0, study.lead_usd(), *(end for b in bars for end in (b.at_low_usd, b.at_high_usd))]
     low, high = min(ends), max(ends)
-    scale = (WIDTH - _LEFT - 12) / ((high - low) or 1.0)
+    scale = (WIDTH - left - 12) / ((high - low) or 1.0)
     bottom = _TOP + _ROW * len(bars)
 
     def x(usd: float) -> float:
-        return _LEFT + (usd - low) * scale
+        return left + (usd - low) * scale
 
     for value in ticks(low, high, 4):
         drawing.line((x(value), _TOP - 4), (x(value), bottom), "line")
@@ -69,7 +71,7 @@ def tornado_drawing(study: Study) -> Markup:
         start, end = sorted((x(bar.at_low_usd), x(bar.at_high_usd)))
         color: Color = "blue" if bar.break_even is None else "vermilion"
         drawing.rect(start, y, end - start, _ROW - 5, color, 0.8)
-        drawing.text((_LEFT - 6, y + _ROW - 8), bar.key, "ink", "end")
+        drawing.text((left - 6, y + _ROW - 8), bar.key, "ink", "end")
     drawing.line((x(0.0), _TOP - 4), (x(0.0), bottom), "ink", 1.5)
     drawing.line((x(study.lead_usd()), _TOP - 4), (x(study.lead_usd()), bottom), "orange", 1.5)
     return drawing.svg("Lead of the cheapest machine at both ends of each assumption's range")

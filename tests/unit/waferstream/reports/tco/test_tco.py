@@ -127,7 +127,10 @@ def test_a_wrong_file_is_refused(changes: dict[str, Any], code: str) -> None:
 def test_rates_and_powers_come_from_a_simulation(tmp_path: Path) -> None:
     """Of the count of the machine; GPUs with the fastest kind of parallelism that fits."""
     draw = {"systems_kw": 46.0, "hosts_kw": 4.0, "cooling_kw": 20.0}
-    point = {"num_csx": 2, "prediction": {"tokens_per_s": 5e4}, "energy": {"draw": draw}}
+    point = {
+        "num_csx": 2, "prediction": {"tokens_per_s": 5e4}, "energy": {"draw": draw},
+        "interval": {"half": 1.02, "nine_tenths": 1.25},
+    }  # fmt: skip
     curves = [
         {"gpu": "H100", "points": [{"gpus": 16, "tokens_per_s": rate, "step": step}]}
         for rate, step in ((3e4, {}), (4e4, {"s": 1}), (2e4, {"s": 1}))
@@ -139,7 +142,10 @@ def test_rates_and_powers_come_from_a_simulation(tmp_path: Path) -> None:
         "simulation: simulation.json\nproject: {tokens_per_run: 1e9}\n"
         "machines: [{name: w, system: CS-3, count: 2}, {name: g, gpu: H100, count: 16}]\n"
     )
-    values = Study.of(load_comparison(tmp_path / "tco.yaml")).values
+    made = Study.of(load_comparison(tmp_path / "tco.yaml"))
+    rate = made.assumptions["w.tokens_per_s"]
+    assert (rate.low, rate.high) == (4e4, 6.25e4)
+    values = made.values
     assert (values["w.tokens_per_s"], values["w.computers_kw"]) == (5e4, 50)
     assert (values["g.tokens_per_s"], values["g.computers_kw"]) == (4e4, 2 * (7.75 + 0.65))
 
