@@ -40,6 +40,7 @@ from waferstream.baselines.gpu import (
     NETWORK_400G,
     TORCHTITAN,
     TORCHTITAN_EAGER,
+    TORCHTITAN_TENSOR,
     GpuClusterSpec,
     NetworkSpec,
     Parallelism,
@@ -141,8 +142,9 @@ def _genslm(row: Row, network: NetworkSpec) -> GpuRun:
 def _torchtitan(row: Row) -> GpuRun:
     """Return a run of TorchTitan: Llama 3, heads of 128; 8B recomputes selectively, others in full.
 
-    Eager where neither torch.compile nor tensor parallelism is named. A pipeline gets as many
-    micro-batches as it has stages, and overlaps tensor-parallel communication.
+    Compiled where torch.compile is named, or tensor parallelism, which makes products smaller. A
+    pipeline gets as many micro-batches as it has stages, and overlaps what its tensor parallelism
+    sends.
     """
     text, float8 = row.text("parallelism").lower(), is_float8(row)
     if not text.startswith("fsdp"):
@@ -171,7 +173,9 @@ def _torchtitan(row: Row) -> GpuRun:
         ),
         row.count("n_gpus"),
         _cluster(row, NETWORK_200G if row.text("gpu").startswith("A100") else NETWORK_400G),
-        TORCHTITAN if "compile" in text or tensor > 1 else TORCHTITAN_EAGER,
+        TORCHTITAN_TENSOR
+        if tensor > 1
+        else (TORCHTITAN if "compile" in text else TORCHTITAN_EAGER),
     )
 
 

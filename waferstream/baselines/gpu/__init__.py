@@ -37,6 +37,7 @@ from waferstream.baselines.gpu.software import (
     MEGATRON,
     TORCHTITAN,
     TORCHTITAN_EAGER,
+    TORCHTITAN_TENSOR,
     SoftwareSpec,
 )
 from waferstream.baselines.gpu.step import StepTime, model_flops_utilisation, step_time
@@ -65,6 +66,7 @@ __all__ = [
     "NETWORK_400G",
     "TORCHTITAN",
     "TORCHTITAN_EAGER",
+    "TORCHTITAN_TENSOR",
     "WAFERLLM_TESTBED",
     "CurvePolicy",
     "GpuClusterSpec",

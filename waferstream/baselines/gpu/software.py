@@ -59,6 +59,12 @@ FP32_SCORE_BYTES = 34
 _FULL_SPEED = Sourced(
     1.0, "derived", "1 by definition: the matmul shares of GPUs are fitted with this stack"
 )
+_SPLIT_PRODUCTS = Sourced(
+    0.858,
+    "fitted",
+    "G0402 G0502 G0506 G0507 G0513 G0514 G0518: smaller matrix products, kernels that wait for each"
+    " other",
+)
 _FIRST_FLASH = Sourced(
     0.5, "published", "first FlashAttention (Triton); Dao: the second is twice as fast"
 )
@@ -97,7 +103,7 @@ _FLOAT8 = Sourced(
     " peak, casts and scaling included",
 )
 _UNFUSED_SCORES = Sourced(
-    96.6,
+    94.9,
     "fitted",
     "G0268 G0272 G0277 G0281 G0284 G0289 G0292 G0326 G0330 G0332 G0334 G0338: GenSLM on Selene",
 )
@@ -140,6 +146,13 @@ _TORCHTITAN = preset(
     name="TorchTitan, compiled",
     attention_speed=Sourced(1.0, "published", "FlashAttention-2 of PyTorch"),
 )
+_TORCHTITAN_TENSOR = preset(
+    SoftwareSpec,
+    "TorchTitan with tensor parallelism",
+    variant_of=_TORCHTITAN,
+    name="TorchTitan, tensor parallelism",
+    matmul_speed=_SPLIT_PRODUCTS,
+)
 _TORCHTITAN_EAGER = preset(
     SoftwareSpec,
     "TorchTitan without torch.compile",
@@ -172,7 +185,7 @@ _DEEPSPEED = preset(
     gathers_matrices=True,
     exposed_share=_NONE_HIDDEN,
     exposed_bytes_share=Sourced(
-        0.195,
+        0.252,
         "fitted",
         "G0268 G0272 G0277 G0281 G0284 G0289 G0292: it gathers ahead, launched step by step",
     ),
@@ -189,6 +202,12 @@ _AUTOCAST_DDP = preset(
         "those of DEEPSPEED, 16 more forward and 18 backward: softmax in fp32, casts around it",
     ),
     stored_score_bytes=Sourced(6, "derived", "probabilities in fp32 and fp16"),
+    hidden_passes=Sourced(
+        150,
+        "derived",
+        "those of DEEPSPEED, 22 more forward and 23 backward: residuals, norms and rotary embedding"
+        " in fp32, casts around them",
+    ),
     gradient_bytes=Sourced(4, "published", "fp32 weights, fp32 gradients"),
 )
 _GPT_NEOX = preset(
@@ -227,12 +246,7 @@ _MEGATRON = preset(
     "Megatron-Core with tensor, pipeline and data parallelism",
     name="Megatron",
     flash_attention=True,
-    matmul_speed=Sourced(
-        0.858,
-        "fitted",
-        "G0402 G0502 G0506 G0507 G0513 G0514 G0518: smaller matrix products, kernels that wait for"
-        " each other",
-    ),
+    matmul_speed=_SPLIT_PRODUCTS,
     attention_speed=Sourced(
         1.75,
         "published",
@@ -263,11 +277,13 @@ PRESETS: dict[str, Preset[SoftwareSpec]] = {
     "AUTOCAST_DDP": _AUTOCAST_DDP,
     "GPT_NEOX": _GPT_NEOX,
     "MEGATRON": _MEGATRON,
+    "TORCHTITAN_TENSOR": _TORCHTITAN_TENSOR,
 }
 """Every preset by the name of its constant, for the list of sources."""
 
 FSDP = _FSDP.spec
 TORCHTITAN = _TORCHTITAN.spec
+TORCHTITAN_TENSOR = _TORCHTITAN_TENSOR.spec
 TORCHTITAN_EAGER = _TORCHTITAN_EAGER.spec
 DEEPSPEED = _DEEPSPEED.spec
 AUTOCAST_DDP = _AUTOCAST_DDP.spec
