@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from validation.claims.claim import Claim, Outcome, read_claims
 from validation.claims.replay import replay
@@ -36,10 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--markdown", type=Path, help="page to write")
     options = parser.parse_args(arguments)
     found = []
-    for claim in read_claims():
-        outcome = replay(claim)
-        print(f"{claim.name}: {outcome.verdict} ({outcome.predicted}; {outcome.why})", flush=True)
-        found.append((claim, outcome))
+    with TemporaryDirectory() as folder:
+        for claim in read_claims():
+            outcome = replay(claim, Path(folder))
+            found.append((claim, outcome))
+            told = f"{outcome.verdict} ({outcome.predicted}; {outcome.why})"
+            print(f"{claim.name}: {told}", flush=True)
     if options.markdown is not None:
         with replacing(options.markdown) as partial:
             partial.write_text(page(found), encoding="utf-8")

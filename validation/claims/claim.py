@@ -23,7 +23,7 @@ class Claim(Config):
     who: Literal["lesson", "article", "talk", "announcement"]
     says: str
     source: str = "as heard; it names no source"
-    kind: Literal["days", "speed_up", "fits", "capacity", "figure"]
+    kind: Literal["days", "speed_up", "fits", "hidden", "capacity", "figure"]
     value: PositiveFloat
     figure: str = ""
     """The line of ``machine show`` that a figure is held against."""

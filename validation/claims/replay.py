@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from validation.claims.claim import Claim, Outcome, Speeds, Verdict, judge
 from waferstream.cli.arguments import Arguments, parse_arguments
@@ -25,22 +24,22 @@ from waferstream.simulation.study import Study
 _BYTES_PER_PARAMETER = 16
 """Masters, gradient sums and the two moments of Adam, in fp32."""
 
-_SRAM_BYTES_PER_CYCLE = 24
-"""16 read and 8 written in each core (arXiv 2204.03775, section IV.A)."""
-
 _DAY_S = 86_400
 
 
-def replay(claim: Claim) -> Outcome:
-    """Return what the clock says to a claim."""
+def replay(claim: Claim, folder: Path) -> Outcome:
+    """Return what the clock says to a claim.
+
+    Args:
+        claim: The claim.
+        folder: Where captured steps are kept, for claims of the same model.
+    """
     words = shlex.split(claim.command)
     if words[0] == "waferstream":
         name = words[-1]
         of_capacity = claim.kind == "capacity"
         return _capacity(claim, name) if of_capacity else _figure(claim, name)
-    with TemporaryDirectory() as folder:
-        arguments = parse_arguments([*words[2:], "--model_dir", folder], Path())
-        return _simulated(claim, arguments)
+    return _simulated(claim, parse_arguments([*words[2:], "--model_dir", f"{folder}"], Path()))
 
 
 def _simulated(claim: Claim, arguments: Arguments) -> Outcome:
@@ -60,6 +59,8 @@ def _simulated(claim: Claim, arguments: Arguments) -> Outcome:
             return _days(claim, last, request.token_budget)
         case "speed_up":
             return _speed_up(claim, _Run(studies[0], points[0][0]), last)
+        case "hidden":
+            return _hidden(claim, last)
         case _:
             memory = last.machine.memoryx.dram_bytes / 1e12
             return Outcome("fits", "right", f"into {memory:g} TB, with a wafer at a time")
@@ -86,6 +87,7 @@ class _Run:
 
     def __init__(self, study: Study, point: CurvePoint) -> None:
         assert point.prediction is not None
+        self.shares = point.emulated.attribution_ps.shares()
         self.machine: MachineSpec = study.simulator.machine
         self.systems = point.num_csx
         self.tokens_per_s = point.prediction.tokens_per_s or 0.0
@@ -130,6 +132,14 @@ def _speed_up(claim: Claim, first: _Run, last: _Run) -> Outcome:
     return Outcome(f"{predicted:.1f} times", verdict, why)
 
 
+def _hidden(claim: Claim, run: _Run) -> Outcome:
+    """Compare the share of a step in which systems wait for weights."""
+    share = run.shares["weights"]
+    verdict: Verdict = "right" if share <= claim.value else "outside the interval"
+    causes = ", ".join(f"{cause} {part:.1%}" for cause, part in run.shares.items() if part > 0.0005)
+    return Outcome(f"{share:.1%} of a step", verdict, f"a step is {causes}")
+
+
 def _capacity(claim: Claim, name: str) -> Outcome:
     """Compare the parameters that memory holds."""
     memory = machine_named(name).memoryx
@@ -141,13 +151,9 @@ def _capacity(claim: Claim, name: str) -> Outcome:
 
 def _figure(claim: Claim, name: str) -> Outcome:
     """Compare a number of the machine with that of the clock."""
-    if claim.figure == "SRAM bandwidth":
-        system = machine_named(name).system
-        found, unit = system.cores * _SRAM_BYTES_PER_CYCLE * system.clock_hz / 1e15, "PB/s"
-    else:
-        compared = next(each for each in comparisons(name) if each.figure.what == claim.figure)
-        assert compared.on_the_clock is not None, claim.figure
-        found, unit = compared.on_the_clock, compared.figure.unit
+    compared = next(each for each in comparisons(name) if each.figure.what == claim.figure)
+    found, unit = compared.on_the_clock, compared.figure.unit
+    assert found is not None, claim.figure
     if claim.value <= found:
         return Outcome(f"{found:.3g} {unit}", "right", f"the {claim.figure} of the clock")
     why = f"needs {claim.value / found:.1f} times the {claim.figure} of the clock"

@@ -46,7 +46,7 @@ _ON_ANY = (
         25,
         "PB/s",
         LESSON,
-        "neither 16 B read and 8 B written a cycle in each core (22 and 23 PB/s) nor the vendor",
+        "on the clock: 16 B read and 8 B written a cycle in each core, at most",
     ),
     Figure("I/O", 1.2, "Tb/s", "Hot Chips 2022; 12 x 100 GbE", "in each direction"),
 )
@@ -119,7 +119,9 @@ _OF_CLUSTERS: Mapping[str, tuple[Figure, ...]] = {
         Figure("all sparse 16-bit", 1, "EFLOP/s", ANDROMEDA),
         Figure("cores of hosts", 18_176, "", ANDROMEDA, "AMD EPYC, third generation"),
         Figure("bandwidth between", 96.8, "Tb/s", ANDROMEDA, "6.05 a system, 5 times its I/O"),
-        Figure("all power", 500, "kW", "hackaday.com, November 2022", "with hosts and switches"),
+        Figure("all power", 500, "kW", "enterpriseai.news, 14 November 2022", "with hosts"),
+        Figure("price", 30, "M USD", "tomshardware.com, 14 November 2022"),
+        Figure("price", 35, "M USD", "hackaday.com, 23 November 2022"),
     ),
     "condor-galaxy-1": (
         Figure("all cores", 54e6, "", CG1),
@@ -132,6 +134,7 @@ _OF_CLUSTERS: Mapping[str, tuple[Figure, ...]] = {
             CG1,
             "6.06 a system, 5 times its I/O; some repeat it as terabytes",
         ),
+        Figure("price", 100, "M USD", "eenewseurope.com, July 2023"),
     ),
     "condor-galaxy-2": (
         Figure("all sparse 16-bit", 4, "EFLOP/s", f"{CG1}: nine alike, 36 together"),
@@ -158,11 +161,15 @@ _SIZES = (
 )
 """Sizes of a named machine by key: what they are called, their unit, the factor to it."""
 
+_SRAM_BYTES_PER_CYCLE = 24
+"""16 read and 8 written in each core (arXiv 2204.03775, section IV.A)."""
+
 _ON_THE_CLOCK: Mapping[str, Callable[[MachineSpec], float | None]] = {
     "cores": lambda machine: machine.system.cores,
     "usable grid": lambda machine: machine.system.fabric.num_pes,
     "clock": lambda machine: machine.system.clock_hz / 1e9,
     "SRAM": lambda machine: machine.system.sram_bytes / 1e9,
+    "memory bandwidth": lambda machine: _sram_bytes_per_s(machine) / 1e15,
     "fabric": lambda machine: _fabric_bits_per_s(machine) / 1e15,
     "I/O": lambda machine: 8 * machine.system.io_bandwidth_bytes_per_s / 1e12,
     "dense 16-bit": lambda machine: machine.system.peak_flops_per_s / 1e15,
@@ -250,6 +257,11 @@ def _of_cluster(name: str, of_system: Sequence[Figure]) -> Iterator[Figure]:
 def _contradict(one: Figure, other: Figure) -> bool:
     is_far = abs(one.value - other.value) > _SAME * max(one.value, other.value)
     return one.what == other.what and is_far
+
+
+def _sram_bytes_per_s(machine: MachineSpec) -> float:
+    """Return the most that the memory of all cores delivers and takes."""
+    return machine.system.cores * _SRAM_BYTES_PER_CYCLE * machine.system.clock_hz
 
 
 def _fabric_bits_per_s(machine: MachineSpec) -> float:

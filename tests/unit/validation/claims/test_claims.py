@@ -57,19 +57,19 @@ def test_page_replays_each_claim_with_one_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ON_THE_SPOT)
-def test_figure_of_the_page_is_that_of_the_clock(name: str) -> None:
-    check_outcome(name)
+def test_figure_of_the_page_is_that_of_the_clock(name: str, tmp_path: Path) -> None:
+    check_outcome(name, tmp_path)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SIMULATED)
-def test_simulation_of_the_page_is_that_of_the_clock(name: str) -> None:
-    check_outcome(name)
+def test_simulation_of_the_page_is_that_of_the_clock(name: str, tmp_path: Path) -> None:
+    check_outcome(name, tmp_path)
 
 
-def check_outcome(name: str) -> None:
+def check_outcome(name: str, folder: Path) -> None:
     """Compare what a claim gives now with the page."""
-    outcome = replay(CLAIMS[name])
+    outcome = replay(CLAIMS[name], folder)
     assert outcome.predicted in section(name)
     assert f"**{outcome.verdict.capitalize()}**" in section(name)
 
