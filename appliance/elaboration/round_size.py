@@ -21,12 +21,13 @@ from itertools import accumulate
 from typing import Literal
 
 from appliance.placement.host_memory import free_bytes
-from waferstream.core.program.program import MASTER_BYTES, Program
+from waferstream.core.program.program import BYTES_PER_ELEMENT, MASTER_BYTES, Program
 from waferstream.core.program.trips import Trip
 from waferstream.machine.sram.space import lives
 
 _FP32_PER_HALF = 2
-"""Host bytes per planned byte where kernels hold the half type in fp32."""
+"""Host bytes per planned byte where kernels hold the half type in fp32, or compute in fp32 (level 0
+of precision), which the plan counts in the half type, too."""
 
 
 def activation_bytes(
@@ -76,7 +77,9 @@ def most_micro_batches(
 
 def held_factor(program: Program) -> int:
     """Return the host bytes of an activation for each planned byte."""
-    return _FP32_PER_HALF if program.holds_fp32 else 1
+    is_fp32 = program.holds_fp32 or program.gradient_dtype == "float32"
+    is_half = BYTES_PER_ELEMENT[program.stream_dtype] * _FP32_PER_HALF == MASTER_BYTES
+    return _FP32_PER_HALF if is_fp32 and is_half else 1
 
 
 def stash_bytes(program: Program, trips: Iterable[Trip] = ()) -> list[int]:

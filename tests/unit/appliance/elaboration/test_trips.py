@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
+from appliance.coordinator.commands import Run
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.elaboration.round_size import bytes_of_node, most_away_bytes, stash_bytes
 from appliance.elaboration.trips import plan_trips, trips_of
+from csnode.micro_batch import MicroBatch
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
+    BF16,
+    FP32,
     Regression,
     compile_model,
     installation,
     random_batches,
     sgd,
+    start,
 )
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceResourceExhausted
-from waferstream.core.program.program import Program
+from waferstream.core.messages.payload import Arena, Slab
+from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.program.trips import Trip
 from waferstream.core.roles.installation import Installation
+from waferstream.numerics.precision import StreamPrecision
 
 
 @cache
@@ -77,6 +85,32 @@ def test_servers_take_trips_in_turn(num_servers: int) -> None:
     assert sum(counts) == len(trips.all) > 0
     servers = [trips.server_of(index) for index in range(len(trips.all))]
     assert [servers.count(server) for server in range(num_servers)] == counts
+
+
+@pytest.mark.parametrize(
+    "precision",
+    [FP32, BF16, StreamPrecision("bfloat16", "float32"), StreamPrecision("cbfloat16", "cbfloat16")],
+    ids=["fp32", "bf16", "level 0", "cbfloat16"],
+)
+def test_planned_bytes_are_those_that_leave(
+    precision: StreamPrecision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links refuse larger payloads."""
+    sent, leave = [], MicroBatch.leave
+
+    def spy(batch: MicroBatch, trip: int, names: Sequence[str], arena: Arena) -> Slab:
+        sent.append((trip, leave(batch, trip, names, arena)))
+        return sent[-1][1]
+
+    monkeypatch.setattr(MicroBatch, "leave", spy)
+    model, batches = Regression(depth=4), random_batches(1, 8)
+    step = compile_model(model, batches[0], 4, precision=precision)
+    size = ClusterSize(2, activation_bytes=least_bytes(step.program, 2), num_activation_servers=1)
+    running = installation(step, lambda: batches, sgd(model), size)
+    start(running, model, size).do(Run(ProgramKind.TRAIN, 1, 1))
+    trips = running.trips.all
+    assert len(sent) == 4 * len(trips) > 0
+    assert all(slab.num_bytes == trips[trip].num_bytes for trip, slab in sent)
 
 
 def test_nothing_leaves_without_servers_or_need() -> None:
