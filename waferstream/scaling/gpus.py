@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from waferstream.baselines.gpu import (
     DGX_A100,
+    DGX_B200,
     DGX_H100,
     KINDS,
     CurvePolicy,
@@ -21,7 +22,7 @@ from waferstream.machine.hardware import PowerSpec
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
 from waferstream.workload.models import known_config
 
-CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)
+CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100, DGX_B200)
 _MILLION = 1e6
 MOST_GPUS = 1024
 """Largest cluster that is compared."""
