@@ -46,7 +46,12 @@ from waferstream.core.roles.installation import InputFeed, Installation
 from waferstream.core.roles.role import RoleSpec
 from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.sram import SramPlan, check_fits
-from waferstream.machine.start_up import StartUp, checkpoint_ps, start_up
+from waferstream.machine.start_up import (
+    StartUp,
+    checkpoint_bytes,
+    checkpoint_ps,
+    start_up,
+)
 from waferstream.simulator.costed_program import CostedProgram
 
 
@@ -230,12 +235,17 @@ def costed_program(installation: Installation, machine: MachineSpec) -> CostedPr
     )
 
 
-def start_up_of(installation: Installation, machine: MachineSpec) -> tuple[StartUp, int]:
-    """Return the emulated start-up of a cluster with this first program, and ps of a checkpoint."""
+def start_up_of(
+    installation: Installation, machine: MachineSpec, sizes: Sequence[int]
+) -> tuple[StartUp, int]:
+    """Return the emulated start-up of a cluster with this first program, and ps of a checkpoint.
+
+    Its compiler tries micro-batches of ``sizes``.
+    """
     program = installation.program
     elements = sum(spec.num_elements for spec in program.parameters)
     state_bytes = state_bytes_per_element(installation.optimizer, program.parameter)
     return (
-        start_up(machine, elements, len(program.segments)),
-        checkpoint_ps(machine.start_up, elements, state_bytes),
+        start_up(machine, program, sizes),
+        checkpoint_ps(machine.system.hosts, checkpoint_bytes(elements, state_bytes)),
     )

@@ -15,6 +15,7 @@ from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import LoadWeights, ReadWeights, Run, Settle
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize, plan_installation, start_up_of
+from cstorch import flags
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords, JobTime, StepsUnderWay
@@ -32,7 +33,7 @@ from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import FinishSaving, Install, TrainWith
 from waferstream.core.roles.installation import InputFeed, Installation
 from waferstream.core.units import format_ps
-from waferstream.machine.start_up import StartUp
+from waferstream.machine.start_up import StartUp, sizes_tried
 from waferstream.management.client.jobs import JobClient
 
 log = logging.getLogger("waferstream")
@@ -318,7 +319,9 @@ class Execution:
 
     def _log_start_up(self, installation: Installation) -> None:
         machine = self._config.cluster.machine
-        self.start_up, checkpoint_ps = start_up_of(installation, machine)
+        program = installation.program
+        sizes = sizes_tried(flags.csx.performance.policy, program.batch_size, self._config.num_csx)
+        self.start_up, checkpoint_ps = start_up_of(installation, machine, sizes)
         log.info(
             "Emulated start-up: %s; each checkpoint: %s",
             self.start_up,

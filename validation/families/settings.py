@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from validation.families.start_up import num_parameters
+from validation.families.start_up import published
 from validation.rows.gpu import gpu_of, parameters_of
 from validation.rows.row import CannotPredict, Row, finite, letters_of
 from waferstream.machine.hardware.wafer import SYSTEMS
@@ -58,7 +58,7 @@ def setting_of(row: Row, family: str) -> Setting:
 
 def _parameters(row: Row) -> float | None:
     try:
-        return parameters_of(row) if row.kind == "gpu" else num_parameters(row)
+        return parameters_of(row) if row.kind == "gpu" else published(row).parameters
     except CannotPredict:
         return None
 

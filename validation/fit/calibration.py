@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import optimize
@@ -16,7 +17,11 @@ from waferstream.core.units import counted
 Constants = dict[str, float]
 """Values by name: ``Class.field``, or ``field`` where no other class has it."""
 
+Loss = Literal["linear", "soft_l1"]
+
 _TOLERANCE = 1e-12
+_SPREAD = 0.15
+"""Relative difference between two runs of the same job, by the logs of T0092 and T0098."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,12 @@ def calibrate(fit: Fit, rows: Sequence[Row]) -> Constants:
     return found
 
 
-def least_squares(errors: Callable[[Constants], Sequence[float]], start: Constants) -> Constants:
+def least_squares(
+    errors: Callable[[Constants], Sequence[float]], start: Constants, *, loss: Loss = "linear"
+) -> Constants:
     """Return the positive constants near ``start`` with the least squares of ``errors``.
+
+    With the loss ``soft_l1`` an error far above ``_SPREAD`` counts as such, not by its square.
 
     The solver sees each constant as a multiple of its start, so constants of any magnitude can be
     fitted together.
@@ -83,6 +92,8 @@ def least_squares(errors: Callable[[Constants], Sequence[float]], start: Constan
         ftol=_TOLERANCE,
         xtol=_TOLERANCE,
         gtol=_TOLERANCE,
+        loss=loss,
+        f_scale=_SPREAD,
     )
     return constants(solution.x)
 

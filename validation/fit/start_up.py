@@ -1,74 +1,92 @@
-"""Fit the constants of the start of a job: programming, sending weights, checkpoints."""
+"""Fit the hosts of the start of a job: compiling, sending initial weights, saving checkpoints.
+
+Constants of hosts of CS-2 clusters hold for those of CS-3 clusters where these state none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from validation.families.start_up import ADAMW_STATE_BYTES, major_release, num_parameters
+from validation.families.start_up import compiled, major_release, saved_bytes, sent
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
 from waferstream.core.units import seconds
-from waferstream.machine.hardware import StartUpSpec
-from waferstream.machine.start_up import (
-    checkpoint_bytes,
-    checkpoint_ps,
-    initial_weights_bytes,
-    initial_weights_ps,
-)
+from waferstream.machine.hardware import HostSpec
+from waferstream.machine.hardware.hosts import HOSTS, PRESETS
+from waferstream.machine.start_up import checkpoint_ps, compile_ps, initial_weights_ps
+
+_HOLDERS = dict(zip(HOSTS, PRESETS, strict=True))
+"""Preset of the hosts by the name of their systems."""
+
+
+def fit_compile(rows: Sequence[Row]) -> Constants:
+    """Fit the time to try a size, and that of each element, to all hosts together."""
+    names = ("HostsOfCS2.compile_size_ps", "HostsOfCS2.compile_element_ps")
+    return _fitted(rows, names, _predict_compile)
 
 
 def fit_initial_weights(rows: Sequence[Row]) -> Constants:
-    """Fit the bandwidth of sending; rows of release 1 are left out, it is another generation."""
-    sent = [
-        (initial_weights_bytes(num_parameters(row)), float(row.value))
-        for row in rows
-        if major_release(row) > 1
-    ]
-    spec = StartUpSpec()
-    return _fit_bandwidth(
-        "transfer_bandwidth_bytes_per_s",
-        spec.transfer_bandwidth_bytes_per_s,
-        sent,
-        seconds(spec.transfer_start_ps),
+    """Fit how weights are sent, on each kind of hosts; release 1 is another generation."""
+    names = (
+        "HostsOfCS2.tensor_ps",
+        "HostsOfCS2.send_bandwidth_bytes_per_s",
+        "HostsOfCS3.send_bandwidth_bytes_per_s",
     )
+    known = [row for row in rows if major_release(row) > 1]
+    return _fitted(known, names, _predict_initial_weights)
 
 
 def fit_checkpoint(rows: Sequence[Row]) -> Constants:
-    """Fit the bandwidth of storage to checkpoints: weights and two moments of AdamW."""
-    saved = [
-        (checkpoint_bytes(num_parameters(row), ADAMW_STATE_BYTES), float(row.value)) for row in rows
-    ]
-    name = "storage_bandwidth_bytes_per_s"
-    return _fit_bandwidth(name, StartUpSpec().storage_bandwidth_bytes_per_s, saved, 0.0)
+    """Fit how checkpoints are written, on each kind of hosts."""
+    names = (
+        "HostsOfCS2.save_start_ps",
+        "HostsOfCS2.save_bandwidth_bytes_per_s",
+        "HostsOfCS3.save_bandwidth_bytes_per_s",
+    )
+    return _fitted(rows, names, _predict_checkpoint)
 
 
-def _fit_bandwidth(
-    name: str, now: float, measured: Sequence[tuple[int, float]], start_s: float
+def _fitted(
+    rows: Sequence[Row], names: Sequence[str], predict_s: Callable[[Row, Constants], float]
 ) -> Constants:
-    """Fit bytes per second to (bytes, seconds); ``start_s`` passes before the first byte."""
-    name = f"StartUpSpec.{name}"
+    """Return the named constants that meet the rows; one slow log does not lead them."""
+    specs = {_HOLDERS[system]: hosts for system, hosts in HOSTS.items()}
+    parts = [name.partition(".") for name in names]
+    now = {f"{holder}.{key}": float(getattr(specs[holder], key)) for holder, _, key in parts}
     return least_squares(
-        lambda constants: [
-            (start_s + num_bytes / constants[name]) / time_s - 1 for num_bytes, time_s in measured
-        ],
-        {name: now},
+        lambda constants: [predict_s(row, constants) / float(row.value) - 1 for row in rows],
+        now,
+        loss="soft_l1",
     )
 
 
+def _predict_compile(row: Row, constants: Constants) -> float:
+    asked = compiled(row)
+    return seconds(compile_ps(_hosts(row, constants), asked.sizes, asked.elements))
+
+
 def _predict_initial_weights(row: Row, constants: Constants) -> float:
-    return seconds(initial_weights_ps(_spec(constants), num_parameters(row)))
+    return seconds(initial_weights_ps(_hosts(row, constants), *sent(row)))
 
 
 def _predict_checkpoint(row: Row, constants: Constants) -> float:
-    return seconds(checkpoint_ps(_spec(constants), num_parameters(row), ADAMW_STATE_BYTES))
+    return seconds(checkpoint_ps(_hosts(row, constants), saved_bytes(row)))
 
 
-def _spec(constants: Constants) -> StartUpSpec:
-    changed = {name.partition(".")[2]: round(value) for name, value in constants.items()}
-    return StartUpSpec().model_copy(update=changed)
+def _hosts(row: Row, constants: Constants) -> HostSpec:
+    """Return the hosts of a row with other constants."""
+    system = row.text("system")[:4]
+    holder = _HOLDERS[system]
+    changed = {}
+    for name, value in constants.items():
+        owner, _, key = name.partition(".")
+        if owner == holder or key not in PRESETS[holder].stated:
+            changed[key] = round(value)
+    return HOSTS[system].model_copy(update=changed)
 
 
 FITS: tuple[Fit, ...] = (
+    Fit("start-up compile", fit_compile, _predict_compile),
     Fit("start-up initial weights", fit_initial_weights, _predict_initial_weights),
     Fit("start-up checkpoint", fit_checkpoint, _predict_checkpoint),
 )

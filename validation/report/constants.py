@@ -34,7 +34,7 @@ class Constant:
     @property
     def rows(self) -> list[str]:
         """Ids of the published rows that the source names."""
-        return re.findall(r"\b[KTNIG]\d{4}\b", self.source)
+        return re.findall(r"\b[KTNHIG]\d{4}\b", self.source)
 
     @property
     def shown(self) -> str:

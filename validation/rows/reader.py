@@ -16,7 +16,14 @@ from waferstream.core.errors import ConfigError, did_you_mean, nearest
 _DATA = Path(__file__).parents[1] / "data"
 PUBLISHED = tuple(
     _DATA / f"{name}.csv"
-    for name in ("wse_kernels", "wse_training", "wse_service", "sparse_training", "gpu_training")
+    for name in (
+        "wse_kernels",
+        "wse_training",
+        "wse_set_up",
+        "wse_service",
+        "sparse_training",
+        "gpu_training",
+    )
 )
 """The committed files of published measurements."""
 

@@ -1,23 +1,31 @@
 """Time around the steps: from the command to the first step, and to a checkpoint.
 
-A job compiles, unless its program is in the cache; then the systems are programmed while the user
-node sends the initial weights to MemoryX (the vendor's log reports weights sent before it waits for
-device programming: ALCF user guides, example-programs). All systems are programmed side by side.
+A job compiles, unless its program is in the cache. The compiler tries micro-batch sizes one after
+the other; equal layers are compiled once, so the time depends on their width and not on their
+number. Then the user node sends the initial weights to MemoryX, tensor by tensor in fp32, and waits
+until the systems are programmed, all side by side. A checkpoint is one HDF5 file, written by one
+process. (Public logs: site guides and training series of ALCF, DABench-LLM.)
 
-Weights leave the user node as fp32 through processes that run side by side, after each has
-started. A checkpoint is one HDF5 file, written by one process. Software before release 2 sent
-weights an order of magnitude slower than later software, at the rate at which one process writes
-checkpoints, so the model sends them through one process (T0090, release 1.7: no calibration row of
-that generation exists).
+Software before release 2 sent weights an order of magnitude slower than later software, at the rate
+at which one process writes checkpoints, so the model sends them through one process (T0090, release
+1.7: no calibration row of that generation exists).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import prod
+from statistics import median_low
 
-from waferstream.core.program.program import MASTER_BYTES
+from waferstream.core.program.micro_batches import MicroBatchPolicy, share_of
+from waferstream.core.program.program import MASTER_BYTES, Program
 from waferstream.core.units import format_ps, transfer_ps
-from waferstream.machine.hardware import MachineSpec, StartUpSpec
+from waferstream.machine.hardware import HostSpec, MachineSpec
+
+MOST_SIZES = 6
+"""Sizes that the compiler tries: the largest that cut a system's share evenly, in public logs."""
 
 
 @dataclass(frozen=True)
@@ -30,55 +38,72 @@ class StartUp:
 
     @property
     def total_ps(self) -> int:
-        """Compiling, then the longer of programming and sending weights."""
-        return self.compile_ps + max(self.programming_ps, self.initial_weights_ps)
+        """The sum of the three, which logs show one after the other."""
+        return self.compile_ps + self.initial_weights_ps + self.programming_ps
 
     def __str__(self) -> str:
         return (
             f"compile {format_ps(self.compile_ps)} unless cached, "
-            f"programming {format_ps(self.programming_ps)}, "
-            f"initial weights {format_ps(self.initial_weights_ps)}"
+            f"initial weights {format_ps(self.initial_weights_ps)}, "
+            f"programming {format_ps(self.programming_ps)}"
         )
 
 
-def start_up(
-    machine: MachineSpec, num_elements: int, num_segments: int, *, is_compiled: bool = False
-) -> StartUp:
-    """Return the start-up of a model of ``num_elements`` parameters.
-
-    With ``is_compiled`` its program is in the compile cache.
-    """
+def start_up(machine: MachineSpec, program: Program, sizes: Sequence[int] = ()) -> StartUp:
+    """Return the start-up of a program whose compiler tries ``sizes``; none if it is cached."""
+    system = machine.system
+    elements = sum(spec.num_elements for spec in program.parameters)
     return StartUp(
-        compile_ps=0 if is_compiled else compile_ps(machine.start_up, num_segments),
-        programming_ps=machine.system.programming_ps,
-        initial_weights_ps=initial_weights_ps(machine.start_up, num_elements),
+        compile_ps=compile_ps(system.hosts, sizes, layer_elements(program)),
+        programming_ps=system.programming_ps,
+        initial_weights_ps=initial_weights_ps(
+            system.hosts, len(program.parameters), elements * MASTER_BYTES
+        ),
     )
 
 
-def compile_ps(spec: StartUpSpec, num_segments: int) -> int:
-    """Return the time to compile; published rows only say minutes to an hour."""
-    return spec.compile_ps + num_segments * spec.compile_segment_ps
+def sizes_tried(policy: MicroBatchPolicy, batch_size: int, num_csx: int) -> tuple[int, ...]:
+    """Return the micro-batch sizes that the compiler tries: one if the policy states it."""
+    share = share_of(batch_size, num_csx)
+    if policy.name in ("integer", "none"):
+        return (policy.size(batch_size, num_csx),)
+    even = (size for size in range(share, 1, -1) if share % size == 0)
+    return tuple(islice(even, MOST_SIZES)) or (share,)
 
 
-def initial_weights_ps(spec: StartUpSpec, num_elements: int, *, release: int = 2) -> int:
-    """Return the time to send the weights to MemoryX, by the software's major release."""
+def layer_elements(program: Program) -> int:
+    """Return the elements that a layer reads for one sample: the median of its products."""
+    products = [
+        prod(work.shape[:3])
+        for segment in program.segments
+        for work in segment.work
+        if segment.phase == "forward" and work.kind == "matmul" and work.streams
+    ]
+    return median_low(products) // program.micro_batch_size if products else 0
+
+
+def compile_ps(hosts: HostSpec, sizes: Sequence[int], elements: int) -> int:
+    """Return the time to try micro-batch sizes of a layer that reads so many elements a sample."""
+    tried = sum(sizes) * elements
+    return len(sizes) * hosts.compile_size_ps + tried * hosts.compile_element_ps
+
+
+def initial_weights_ps(
+    hosts: HostSpec, num_tensors: int, num_bytes: int, *, release: int = 2
+) -> int:
+    """Return the time to send tensors to MemoryX, by the software's major release."""
     bandwidth = (
-        spec.storage_bandwidth_bytes_per_s if release < 2 else spec.transfer_bandwidth_bytes_per_s
+        hosts.save_bandwidth_bytes_per_s if release < 2 else hosts.send_bandwidth_bytes_per_s
     )
-    return spec.transfer_start_ps + transfer_ps(initial_weights_bytes(num_elements), bandwidth)
+    start_ps = hosts.process_start_ps + num_tensors * hosts.tensor_ps
+    return start_ps + transfer_ps(num_bytes, bandwidth)
 
 
-def checkpoint_ps(spec: StartUpSpec, num_elements: int, state_bytes_per_element: int) -> int:
-    """Return the time to save masters and optimizer state (Adam in fp32: 8 bytes per element)."""
-    num_bytes = checkpoint_bytes(num_elements, state_bytes_per_element)
-    return transfer_ps(num_bytes, spec.storage_bandwidth_bytes_per_s)
-
-
-def initial_weights_bytes(num_elements: int) -> int:
-    """Return the bytes of the initial weights, in fp32."""
-    return num_elements * MASTER_BYTES
+def checkpoint_ps(hosts: HostSpec, num_bytes: int) -> int:
+    """Return the time to save a checkpoint of so many bytes."""
+    return hosts.save_start_ps + transfer_ps(num_bytes, hosts.save_bandwidth_bytes_per_s)
 
 
 def checkpoint_bytes(num_elements: int, state_bytes_per_element: int) -> int:
-    """Return the bytes of masters and optimizer state in a file."""
+    """Return the bytes of masters and optimizer state in a file (Adam in fp32: 8 per element)."""
     return num_elements * (MASTER_BYTES + state_bytes_per_element)

@@ -95,8 +95,8 @@ def _start_up_lines(detail: PointDetail) -> Iterator[str]:
     yield (
         f"  start-up  {format_duration(seconds(start_up.total_ps))}: "
         f"compile {format_duration(seconds(start_up.compile_ps))}, "
-        f"then programming {format_duration(seconds(start_up.programming_ps))} while initial "
-        f"weights take {format_duration(seconds(start_up.initial_weights_ps))}"
+        f"initial weights {format_duration(seconds(start_up.initial_weights_ps))}, "
+        f"programming {format_duration(seconds(start_up.programming_ps))}"
     )
 
 

@@ -21,7 +21,7 @@ from waferstream.core.program.program import BYTES_PER_ELEMENT, UNKNOWN_LOADING,
 from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.energy import energy_use
 from waferstream.machine.sram import data_bytes, describe
-from waferstream.machine.start_up import start_up
+from waferstream.machine.start_up import sizes_tried, start_up
 from waferstream.reports.curve.result import (
     CurvePoint,
     FilledWafer,
@@ -206,7 +206,9 @@ class Study:
             sram_capacity_bytes=data_bytes(machine.system),
             resident_bytes=resident_bytes,
             fits_sram=resident_bytes <= data_bytes(machine.system),
-            start_up=start_up(machine, num_elements, len(program.segments)),
+            start_up=start_up(
+                machine, program, sizes_tried(self.policy, self.batch(num_csx), num_csx)
+            ),
             layers=group_layers(
                 self.simulator.streams(self.batch(num_csx), size),
                 size,

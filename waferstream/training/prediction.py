@@ -16,7 +16,7 @@ from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Loading, Program
 from waferstream.core.units import seconds
 from waferstream.machine.hardware import MachineSpec
-from waferstream.machine.start_up import checkpoint_ps, start_up
+from waferstream.machine.start_up import checkpoint_bytes, checkpoint_ps, start_up
 from waferstream.management.model.workflow import Prediction
 from waferstream.simulator.simulator import Simulator
 from waferstream.training.launch import Reporter
@@ -64,9 +64,9 @@ def prediction_of(
     step = ScalableProgram.at_one_size(program)
     simulator = Simulator.of(step, optimizer, machine, num_servers, loading)
     elements = sum(spec.num_elements for spec in program.parameters)
-    begin = start_up(machine, elements, len(program.segments), is_compiled=True)
+    begin = start_up(machine, program)
     state_bytes = state_bytes_per_element(optimizer, program.parameter)
-    saving_ps = checkpoint_ps(machine.start_up, elements, state_bytes)
+    saving_ps = checkpoint_ps(machine.system.hosts, checkpoint_bytes(elements, state_bytes))
     rest_ps = begin.total_ps + len(plan.checkpoint_steps) * saving_ps
     return Prediction(
         seconds={

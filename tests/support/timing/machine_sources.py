@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from waferstream.core.config import Config
-from waferstream.machine.hardware import MachineSpec, fabric, inputs, wafer
+from waferstream.machine.hardware import MachineSpec, fabric, hosts, inputs, wafer
 from waferstream.machine.hardware.sourced import Preset, Sourced
 
 
@@ -15,10 +15,13 @@ def numbers(machine: MachineSpec) -> dict[str, Sourced]:
 
     A value without status and source, such as a name, has an empty status and source.
     """
-    system = {"CS-2": ("CS2", "WSE2"), "CS-3": ("CS3", "WSE3")}[machine.system.name]
+    system = {"CS-2": ("CS2", "WSE2", "HostsOfCS2"), "CS-3": ("CS3", "WSE3", "HostsOfCS3")}[
+        machine.system.name
+    ]
     presets: Mapping[str, Preset[Any]] = {
         "system.": wafer.PRESETS[system[0]],
         "system.fabric.": fabric.PRESETS[system[1]],
+        "system.hosts.": hosts.PRESETS[system[2]],
         **{f"input.{kind}.": preset for kind, preset in inputs.PRESETS.items()},
     }
     return dict(_numbers(machine, presets, ""))

@@ -1,8 +1,9 @@
 """Numbers of the emulated machine, each with status and source (see ``sourced``)."""
 
 from waferstream.machine.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
+from waferstream.machine.hardware.hosts import HostSpec
 from waferstream.machine.hardware.inputs import InputSpec
-from waferstream.machine.hardware.machine import EVEN, JitterSpec, MachineSpec, StartUpSpec
+from waferstream.machine.hardware.machine import EVEN, JitterSpec, MachineSpec
 from waferstream.machine.hardware.power import PowerSpec
 from waferstream.machine.hardware.sourced import override
 from waferstream.machine.hardware.streams import MemoryXSpec, SwarmXSpec
@@ -17,12 +18,12 @@ __all__ = [
     "WSE3_SIMULATOR",
     "DefectSpec",
     "FabricSpec",
+    "HostSpec",
     "InputSpec",
     "JitterSpec",
     "MachineSpec",
     "MemoryXSpec",
     "PowerSpec",
-    "StartUpSpec",
     "SwarmXSpec",
     "WaferSpec",
     "override",

@@ -1,11 +1,6 @@
-"""The whole machine of cluster.yaml: a CS system, MemoryX, SwarmX, inputs, start-up, jitter, power.
+"""The whole machine of cluster.yaml: a CS system, MemoryX, SwarmX, inputs, jitter, power.
 
-Times around the steps are bytes over bandwidth plus a fixed time, each constant from one
-calibration row. Two runs of the same job differ as much as the model errs: 13.2 to 20.5 s for the
-same initial weights (T0092), 464 to 584 s for the same checkpoint (T0098), of which the rows state
-the shortest. The site guide's "60 s per billion parameters" of a checkpoint are 200 MB/s. See
-``waferstream.machine.start_up`` for the model, and ``waferstream.machine.jitter`` for that of roles
-that are slower than others.
+See ``waferstream.machine.jitter`` for the model of roles that are slower than others.
 """
 
 from __future__ import annotations
@@ -27,7 +22,6 @@ from pydantic import (
 
 from waferstream.core.config import Config, before
 from waferstream.core.errors import ConfigError, did_you_mean
-from waferstream.core.units import PS_PER_MS, PS_PER_S
 from waferstream.machine.hardware.inputs import InputSpec
 from waferstream.machine.hardware.named import with_named
 from waferstream.machine.hardware.power import PowerSpec
@@ -107,28 +101,6 @@ class JitterSpec(Config):
 EVEN = JitterSpec()
 
 
-class StartUpSpec(Config):
-    """The user node and its connection to MemoryX."""
-
-    compile_ps: NonNegativeInt = sourced(
-        120 * PS_PER_S, "assumed", "per job; the site guide says minutes to an hour"
-    )
-    compile_segment_ps: NonNegativeInt = sourced(
-        10 * PS_PER_S, "assumed", "per segment; 24 layers take 10 minutes, 96 half an hour"
-    )
-    transfer_start_ps: NonNegativeInt = sourced(
-        2_300 * PS_PER_MS,
-        "assumed",
-        "a process that sends imports PyTorch first, 2.3 s of CPU time",
-    )
-    transfer_bandwidth_bytes_per_s: PositiveInt = sourced(
-        2_473_394_495, "fitted", "T0092: 6.74 B fp32 weights, less transfer_start_ps"
-    )
-    storage_bandwidth_bytes_per_s: PositiveInt = sourced(
-        140_549_816, "fitted", "T0098, N0042, N0044: 6.74 B fp32 masters, two moments, one writer"
-    )
-
-
 def _from_name(value: object) -> object:
     changes = {"name": value} if isinstance(value, str) else value
     if not isinstance(changes, Mapping):
@@ -163,7 +135,6 @@ class MachineSpec(Config):
     memoryx: MemoryXSpec = Field(default_factory=MemoryXSpec)
     swarmx: SwarmXSpec = Field(default_factory=SwarmXSpec)
     input: InputSpec = Field(default_factory=InputSpec)
-    start_up: StartUpSpec = Field(default_factory=StartUpSpec)
     jitter: JitterSpec = Field(default_factory=JitterSpec)
     power: PowerSpec = Field(default_factory=PowerSpec)
 

@@ -12,6 +12,7 @@ from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
 from waferstream.core.units import PS_PER_S, PS_PER_US
 from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
+from waferstream.machine.hardware.hosts import HOSTS, HostSpec
 from waferstream.machine.hardware.sourced import Preset, Sourced, preset, sourced
 
 
@@ -82,7 +83,9 @@ class WaferSpec(Config):
     software_speed: PositiveFloat
     """Speed of the vendor's release, relative to the rows that were fitted."""
     programming_ps: NonNegativeInt
-    """Time to load the program."""
+    """Time to load the program, once the initial weights have been sent."""
+    hosts: HostSpec
+    """The hosts that came with systems of this generation."""
 
     @model_validator(mode="after")
     def _grid_lies_on_the_wafer(self) -> Self:
@@ -140,6 +143,7 @@ _CS2: Preset[WaferSpec] = preset(
     programming_ps=Sourced(
         110 * PS_PER_S, "published", "logs from 85 to 136 s (T0088); loading the wafer's program"
     ),
+    hosts=HOSTS["CS-2"],
 )
 _CS3: Preset[WaferSpec] = preset(
     WaferSpec,
@@ -164,6 +168,7 @@ _CS3: Preset[WaferSpec] = preset(
     programming_ps=Sourced(
         230 * PS_PER_S, "published", "logs from 200 to 245 s (T0089); loading the wafer's program"
     ),
+    hosts=HOSTS["CS-3"],
 )
 
 PRESETS: Mapping[str, Preset[WaferSpec]] = {"CS2": _CS2, "CS3": _CS3}

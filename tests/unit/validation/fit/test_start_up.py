@@ -1,26 +1,62 @@
-"""Fits of the start of a job: which rows count."""
+"""Fits of the start of a job: which rows count, and what they give."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from validation.fit.start_up import fit_checkpoint, fit_initial_weights
+import pytest
+
+from validation.fit.start_up import fit_checkpoint, fit_compile, fit_initial_weights
 from validation.rows.row import Row
 
 Read = Callable[..., tuple[Row, ...]]
 
+SET_UP = {"phase": "setup", "unit": "s"}
 
-def test_fit_checkpoint_averages_several_rows(read: Read) -> None:
-    """Two checkpoints at 100 and 50 MB/s per byte of state give a bandwidth between."""
-    saved = {"workload": "save checkpoint 1B", "phase": "setup", "unit": "s", "system": "CS-3"}
-    (bandwidth,) = fit_checkpoint(read(saved | {"value": "120"}, saved | {"value": "240"})).values()
-    assert 50e6 < bandwidth < 100e6
+
+def test_fit_checkpoint_finds_the_bandwidth_of_each_kind_of_hosts(read: Read) -> None:
+    """Checkpoints of 1.2 and 12 GB at 100 MB/s after 10 s; 12 GB at 50 MB/s after a known start."""
+    rows = [
+        SET_UP | {"workload": f"save checkpoint {size}", "value": value, "system": system}
+        for size, value, system in (
+            ("100M", "22", "CS-2"),
+            ("1B", "130", "CS-2"),
+            ("1B", "244.6", "CS-3"),
+        )
+    ]
+    found = fit_checkpoint(read(*rows))
+    assert found["HostsOfCS2.save_start_ps"] == pytest.approx(10e12, rel=0.01)
+    assert found["HostsOfCS2.save_bandwidth_bytes_per_s"] == pytest.approx(100e6, rel=0.01)
+    assert found["HostsOfCS3.save_bandwidth_bytes_per_s"] == pytest.approx(50e6, rel=0.01)
 
 
 def test_fit_initial_weights_ignores_release_1(read: Read) -> None:
     """Rows of release 1 do not change the rate of later software."""
-    sent = {"phase": "setup", "unit": "s"}
     old = {"workload": "send initial weights GPT-J 6B (R1.7)", "value": "129", "system": "CS-2"}
     new = {"workload": "send initial weights Llama2-7B", "value": "13.2", "system": "CS-3"}
-    first, second = read(sent | old, sent | new)
+    first, second = read(SET_UP | old, SET_UP | new)
     assert fit_initial_weights([first, second]) == fit_initial_weights([second])
+
+
+def test_fit_compile_counts_the_sizes_tried(read: Read) -> None:
+    """Ten seconds for each size and a microsecond for each element, on all hosts together."""
+    shape = {"hidden": "100", "seq_len": "100", "workload": "compile a model (no cache)"}
+    rows = [
+        SET_UP | shape | {"global_batch": batch, "value": value, "system": system}
+        for batch, value, system in (("32", "50.62", "CS-2"), ("97", "10.97", "CS-3"))
+    ]
+    found = fit_compile(read(*rows))
+    assert found["HostsOfCS2.compile_size_ps"] == pytest.approx(10e12, rel=0.01)
+    assert found["HostsOfCS2.compile_element_ps"] == pytest.approx(1e6, rel=0.01)
+
+
+def test_fit_compile_is_not_led_by_one_row_that_fits_nothing(read: Read) -> None:
+    """A log that took seven times as long as the others moves the constants by a few percent."""
+    shape = {"hidden": "100", "seq_len": "100", "workload": "compile a model (no cache)"}
+    values = (("32", "50.62"), ("64", "61.24"), ("128", "62.52"), ("97", "10.97"), ("89", "75"))
+    rows = [
+        SET_UP | shape | {"global_batch": batch, "value": value, "system": "CS-2"}
+        for batch, value in values
+    ]
+    found = fit_compile(read(*rows))
+    assert found["HostsOfCS2.compile_size_ps"] == pytest.approx(10e12, rel=0.1)
