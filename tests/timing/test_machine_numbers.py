@@ -94,6 +94,13 @@ EFFECTS = {
     "system.segment_overhead_ps": Effect(10**12, "step", 1),
     "system.software_speed": Effect(2.0, "step", -1),
     "system.programming_ps": Effect(10**15, "start", 1),
+    "system.hosts.compile_size_ps": Effect(10**15, "start", 1),
+    "system.hosts.compile_element_ps": Effect(10**15, "start", 1),
+    "system.hosts.process_start_ps": Effect(10**15, "start", 1),
+    "system.hosts.tensor_ps": Effect(10**15, "start", 1),
+    "system.hosts.send_bandwidth_bytes_per_s": Effect(1000, "start", 1),
+    "system.hosts.save_start_ps": Effect(10**15, "checkpoint", 1),
+    "system.hosts.save_bandwidth_bytes_per_s": Effect(1000, "checkpoint", 1),
     "memoryx.weight_servers": Effect(8, "step", 1),
     "memoryx.bandwidth_bytes_per_s": Effect(10**7, "step", 1),
     "memoryx.dram_bytes": Effect(10**5, "step", 1, {**FLASH, "memoryx.dram_bytes": 10**12}),
@@ -112,11 +119,6 @@ EFFECTS = {
     "input.bandwidth_bytes_per_s": Effect(10**5, "step", 1),
     "input.latency_ps": Effect(10**12, "first step", 1),
     "input.prefetch_batches": Effect(1, "step", 1, {"input.latency_ps": 10**12}),
-    "start_up.compile_ps": Effect(10**15, "start", 1),
-    "start_up.compile_segment_ps": Effect(10**15, "start", 1),
-    "start_up.transfer_start_ps": Effect(10**15, "start", 1),
-    "start_up.transfer_bandwidth_bytes_per_s": Effect(1000, "start", 1),
-    "start_up.storage_bandwidth_bytes_per_s": Effect(1000, "checkpoint", 1),
     "jitter.seed": Effect(2, "step", 1, {"jitter.kernel_sigma": 0.5}),
     "jitter.kernel_sigma": Effect(1.0, "step", 1),
     "jitter.transfer_sigma": Effect(1.0, "step", 1),
@@ -133,7 +135,7 @@ EFFECTS = {
 }
 LOADERS = {
     f"input.{kind}.{key}": kind
-    for kind in ("hdf5", "csv", "npz", "other")
+    for kind in ("hdf5", "csv", "npz", "jpeg", "other")
     for key in ("sample_ps", "element_ps", "file_ps")
 }
 """Kind of files by field."""
@@ -178,8 +180,8 @@ def outcome(
         "step": point.emulated.step_ps,
         "first step": point.prediction.steps_ps[0],
         "waits for weights": point.emulated.attribution_ps.weights,
-        "start": detail.start_up.total_ps + detail.start_up.initial_weights_ps,
-        "checkpoint": checkpoint_ps(machine.start_up, 10**6, 8),
+        "start": detail.start_up.total_ps,
+        "checkpoint": checkpoint_ps(machine.system.hosts, 10**6),
         "peak": machine.system.peak_flops_per_s,
         "SRAM": detail.sram_capacity_bytes,
         "SwarmX nodes": point.prediction.swarmx_nodes,

@@ -282,7 +282,7 @@ class Program:
         return tuple(spec.name for spec in self.parameters if spec.name in with_gradient)
 
 
-LoaderKind = Literal["hdf5", "csv", "npz", "other"]
+LoaderKind = Literal["hdf5", "csv", "npz", "jpeg", "other"]
 
 
 @dataclass(frozen=True)

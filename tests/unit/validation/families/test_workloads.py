@@ -76,12 +76,12 @@ def test_model_of_has_the_changes_of_its_kind(workload: str, name: str, position
 
 
 def test_loading_of_follows_the_public_configuration() -> None:
-    """BERT by eight processes that mask words, ESM-2 by one from many files, DiT by two workers."""
+    """BERT by eight processes that mask words, ESM-2 by one, DiT by two workers."""
     bert, esm, dit = tiny_training_rows(
         *({"workload": name} for name in ("BERT-base", "ESM-2 35M", "DiT-2B"))
     )
     assert loading_of(bert) == Loading("csv", num_workers=8, num_workers_per_csx=1)
-    assert loading_of(esm) == Loading("hdf5", 0, num_workers_per_csx=1, num_files=2101)
+    assert loading_of(esm) == Loading("hdf5", 0, num_workers_per_csx=1)
     assert loading_of(dit) == Loading("npz", num_workers=8, num_workers_per_csx=2)
 
 

@@ -8,7 +8,7 @@ from waferstream.core.program.program import Loading
 from waferstream.core.units import PS_PER_S
 from waferstream.machine.hardware import InputSpec
 
-KINDS = st.sampled_from(["hdf5", "csv", "npz", "other"])
+KINDS = st.sampled_from(["hdf5", "csv", "npz", "jpeg", "other"])
 SPEC = InputSpec.model_validate({"other": {"sample_ps": 1000, "element_ps": 10}})
 
 
@@ -48,10 +48,15 @@ def test_a_loader_without_known_cost_is_out_of_the_way() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "elements", "measured_us"),
-    [("hdf5", 3 * 2048, 97), ("csv", 3 * 128 + 3 * 20 + 1, 475), ("npz", 2 * 4 * 32 * 32 + 2, 534)],
+    [
+        ("hdf5", 3 * 2048, 97),
+        ("csv", 3 * 128 + 3 * 20 + 1, 475),
+        ("npz", 2 * 4 * 32 * 32 + 2, 534),
+        ("jpeg", 3 * 224 * 224 + 1, 6260),
+    ],
 )
 def test_the_kinds_take_what_was_measured(kind: str, elements: int, measured_us: int) -> None:
-    """A GPT's sequence of 2,048, BERT's of 128, the image of a DiT: within 15 %."""
+    """A GPT's sequence of 2,048, BERT's of 128, the images of a DiT and a ViT: within 15 %."""
     load_ps = InputSpec().load_ps(Loading(kind), 1, elements)  # type: ignore[arg-type]
     assert load_ps == pytest.approx(measured_us * PS_PER_S // 10**6, rel=0.15)
 
