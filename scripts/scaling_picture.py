@@ -102,8 +102,7 @@ def scaling_picture(
         )
         labels = []
         for panel, result, title in zip(axes, (strong, weak), titles, strict=False):
-            bar = None if result.simulation is None else result.simulation.error_bar
-            labels.append(draw_rates(panel, result, bar))
+            labels.append(draw_rates(panel, result))
             bars = panel.get_title(loc="left").partition("; ")[2]
             panel.set_title(f"{title}\nsamples/s; {bars}", color=style.FAINT_INK)
         labels.append(_draw_measured(axes[2], measured))

@@ -6,15 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from statistics import median
-from typing import Literal
 
 from validation.families.prediction import Compared
 from validation.families.settings import model_name, setting_of
 from validation.report.summary import belongs, grouped
 from validation.report.tables import Table, percent
-from waferstream.machine.intervals import AnyInterval, Interval, Residual, Residuals
-
-Share = Literal["half", "nine_tenths"]
+from waferstream.machine.intervals import SHARES, AnyInterval, Interval, Residual, Residuals, Share
 
 _GROUPS = ("GPU training", "GPU inference", "training", "start-up")
 _OTHER_GROUPS = {
@@ -26,7 +23,6 @@ _OTHER_GROUPS = {
     "served requests": "service",
 }
 _KERNELS = "kernels"
-_SHARES: tuple[Share, ...] = ("half", "nine_tenths")
 _DIGITS = 5  # kept of an error: hosts differ in the last ones
 
 
@@ -75,8 +71,8 @@ class Judged:
         """Return whether the published value lies in the interval of a share."""
         if not isinstance(self.interval, Interval):
             return False
-        factor = self.interval.half if share == "half" else self.interval.nine_tenths
-        return abs(log(self.compared.published / self.compared.predicted)) <= log(factor)
+        low, high = self.interval.around(self.compared.predicted, share)
+        return low <= self.compared.published <= high
 
 
 def judged(compared: Iterable[Compared], residuals: Residuals) -> list[Judged]:
@@ -101,14 +97,20 @@ def coverage_table(rows: Sequence[Judged]) -> Table:
     """Return the share of validation rows that intervals cover, for each group and for all."""
     validation = [row for row in rows if row.compared.row.use == "validation"]
     groups = {**grouped(validation, lambda row: row.group), "all": validation}
-    header = ("group", "rows", "in 50 %", "in 90 %", "median 90 % interval", "unknown")
+    header = (
+        "group",
+        "rows",
+        *(f"in {name}" for name in SHARES.values()),
+        "median 90 % interval",
+        "unknown",
+    )
     lines = [(name, *_coverage(members)) for name, members in groups.items() if members]
     return Table(header, lines, frozenset({1, 2, 3, 4, 5}))
 
 
 def _coverage(rows: Sequence[Judged]) -> tuple[str, ...]:
     known = [row.interval for row in rows if isinstance(row.interval, Interval)]
-    shares = (sum(row.is_covered(kind) for row in rows) / len(rows) for kind in _SHARES)
+    shares = (sum(row.is_covered(kind) for row in rows) / len(rows) for kind in SHARES)
     width = f"+{percent(median(one.nine_tenths for one in known) - 1)}" if known else "-"
     return (
         str(len(rows)),

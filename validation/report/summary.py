@@ -10,7 +10,7 @@ from typing import TypeVar
 from validation.families.prediction import Compared
 from validation.report.tables import Table, number, percent, signed_percent
 from validation.rows.row import Evidence, Use
-from waferstream.machine.intervals import AnyInterval, Unknown
+from waferstream.machine.intervals import SHARES, AnyInterval, Unknown
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -135,7 +135,7 @@ def row_table(
         return Table(header, lines, frozenset({4, 5, 7}))
     factors = [_factors(intervals[one.row.row_id]) for one in compared]
     return Table(
-        (*header, "50 %", "90 %"),
+        (*header, *SHARES.values()),
         [(*line, *both) for line, both in zip(lines, factors, strict=True)],
         frozenset({4, 5, 7, 8, 9}),
     )

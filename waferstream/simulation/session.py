@@ -23,15 +23,16 @@ from appliance.spec import ClusterSpec
 from cstorch.flags import restored
 from waferstream.config.params import Params
 from waferstream.core.errors import ConfigError
+from waferstream.core.program.program import Program
 from waferstream.core.system_errors import remedy_of
 from waferstream.host.terminal import line_width
 from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.hardware.choice import Choice, choose, contradiction
+from waferstream.machine.intervals import step_interval
 from waferstream.reports.curve.page import write_curve
 from waferstream.reports.curve.result import CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve.text import headline
 from waferstream.reports.economics import PriceSpec, TrainingBill, training_bill
-from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.host import git_commit
 from waferstream.reports.run.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
@@ -219,7 +220,7 @@ def simulate_study(
     num_parameters = sum(spec.num_elements for spec in program.parameters)
     start_s = time.perf_counter()
     possible, refused = study.possible_curve(counts)
-    points = _points(study, possible, detailed, request, num_parameters)
+    points = _points(study, possible, detailed, request, program)
     curve_s = time.perf_counter() - start_s
     bill = next(point.bill for point in points if point.num_csx == detailed)
     return CurveResult(
@@ -237,7 +238,6 @@ def simulate_study(
             stream_dtype=program.stream_dtype,
             optimizer=labels.optimizer,
             sparsity=study.sparsity,
-            error_bar=ERROR_BARS.get(machine.system.name),
             as_published=machine.has_published_times,
             machine=machine.name or "",
             curve_s=curve_s,
@@ -258,17 +258,17 @@ def _points(
     possible: Sequence[CurvePoint],
     detailed: int,
     request: SimulationRequest,
-    num_parameters: int,
+    program: Program,
 ) -> tuple[CurvePoint, ...]:
-    """Return the points of a curve with bill and what is known about their accuracy."""
-    system = study.simulator.machine.system.name
+    """Return the points of a curve with their bills and intervals."""
+    machine = study.simulator.machine
     described = (possible[0].num_csx, detailed)
     return tuple(
         replace(
             point,
             bill=_bill(request, point),
             filled=study.filled(point) if point.num_csx in described else None,
-            extrapolated=extrapolations(system, num_parameters, point.num_csx),
+            interval=step_interval(machine, program, study.batch(point.num_csx), point.num_csx),
         )
         for point in possible
     )

@@ -16,6 +16,7 @@ from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Loading, Program
 from waferstream.core.units import seconds
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.intervals import Interval, step_interval
 from waferstream.machine.start_up import checkpoint_bytes, checkpoint_ps, start_up
 from waferstream.management.model.workflow import Prediction
 from waferstream.simulator.simulator import Simulator
@@ -49,8 +50,8 @@ def prediction_of(
 ) -> Prediction:
     """Predict a run from its first command to its last step, with its checkpoints.
 
-    Compiling is a job of its own and does not count, nor do evaluations. The error is that which
-    nine of ten published runs keep, and for a kind of system without published runs the worst one.
+    Compiling is a job of its own and does not count, nor do evaluations. The error is that of
+    the most systems, which are the farthest from published runs.
 
     Args:
         plan: The run.
@@ -73,7 +74,7 @@ def prediction_of(
             num_csx: seconds(_steps_ps(simulator, program, num_csx, plan) + rest_ps)
             for num_csx in sizes(most_csx)
         },
-        error=_error_of(machine.system.name),
+        error=_error_of(program, machine, most_csx),
     )
 
 
@@ -91,8 +92,7 @@ def _steps_ps(simulator: Simulator, program: Program, num_csx: int, plan: RunPla
     return sum(first) + (plan.end - plan.start - len(first)) * found.timing.duration_ps
 
 
-def _error_of(system: str) -> float:
-    from waferstream.reports.evidence import ERROR_BARS  # noqa: PLC0415  (jinja2)
-
-    bar = ERROR_BARS.get(system)
-    return bar.nine_of_ten if bar else max(each.worst for each in ERROR_BARS.values())
+def _error_of(program: Program, machine: MachineSpec, num_csx: int) -> float | None:
+    """Return the share by which nine of ten real machines differ at most, None if unknown."""
+    interval = step_interval(machine, program, program.batch_size, num_csx)
+    return interval.nine_tenths - 1 if isinstance(interval, Interval) else None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from memoryx.tiers import Holding, Tiers
 from waferstream.machine.attribution import Attribution
 from waferstream.machine.energy import Draw, EnergyUse, Footprint
+from waferstream.machine.intervals import AnyInterval, Interval, Unknown
 from waferstream.machine.stalls import StreamCheck
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.curve.result import (
@@ -19,7 +20,6 @@ from waferstream.reports.curve.result import (
 )
 from waferstream.reports.curve.runs import curve_of_runs
 from waferstream.reports.economics import TrainingBill
-from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.host import Host
 from waferstream.reports.machine.use import LayerGroup
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
@@ -63,6 +63,10 @@ def summary(num_csx: int, compute_ps: int = 8_000_000, reduce_ps: int = 0) -> Ru
         ),
         start_up=StartUp(compile_ps=9, programming_ps=5, initial_weights_ps=3),
     )
+
+
+INTERVAL = Interval(half=1.1, nine_tenths=1.25, decades=0.301, nearest="T0009")
+UNKNOWN = Unknown("nobody measured it", "it would take a run")
 
 
 def with_digest(run: RunSummary, digest: str) -> RunSummary:
@@ -121,11 +125,13 @@ def _simulated_detail(num_csx: int, bill: TrainingBill | None) -> PointDetail:
 def simulated_curve(
     counts: Sequence[int],
     causes: Attribution,
-    error_bar: ErrorBar | None = None,
+    interval: AnyInterval | None = None,
     bill: TrainingBill | None = None,
 ) -> CurveResult:
     """Return a made-up simulation whose step has these causes on any number of systems."""
-    points = tuple(_simulated_point(count, causes, bill) for count in counts)
+    points = tuple(
+        replace(_simulated_point(count, causes, bill), interval=interval) for count in counts
+    )
     detail = _simulated_detail(counts[-1], bill)
     return CurveResult(
         version="0.1.0",
@@ -136,5 +142,5 @@ def simulated_curve(
         tokens_per_sample=2048,
         micro_batch="auto",
         points=points,
-        simulation=SimulationInfo("bfloat16", "AdamW", error_bar, True, 0.5, detail),
+        simulation=SimulationInfo("bfloat16", "AdamW", True, 0.5, detail),
     )

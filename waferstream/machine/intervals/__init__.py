@@ -5,18 +5,22 @@ constant was fitted to: the errors of their family, how far each of them lies fr
 calibrated row, and how far the prediction does.
 """
 
-from waferstream.machine.intervals.interval import AnyInterval, Interval, Unknown
+from waferstream.machine.intervals.interval import SHARES, AnyInterval, Interval, Share, Unknown
 from waferstream.machine.intervals.residuals import RESIDUALS, Residual, Residuals, interval_of
 from waferstream.machine.intervals.setting import Setting, decades_between
+from waferstream.machine.intervals.steps import step_interval
 
 __all__ = [
     "RESIDUALS",
+    "SHARES",
     "AnyInterval",
     "Interval",
     "Residual",
     "Residuals",
     "Setting",
+    "Share",
     "Unknown",
     "decades_between",
     "interval_of",
+    "step_interval",
 ]

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+Share = Literal["half", "nine_tenths"]
+
+SHARES: Mapping[Share, str] = {"half": "50 %", "nine_tenths": "90 %"}
+"""Shares of measured values that intervals hold, as they are printed."""
 
 NEAR_DECADES = 0.5
 """A prediction up to so far from a calibrated row is covered by published runs: a factor of 3."""
@@ -28,19 +35,20 @@ class Interval:
         """Whether no calibrated row is near."""
         return self.decades > NEAR_DECADES
 
-    def half_around(self, value: float) -> tuple[float, float]:
-        """Return the range that holds half of the measured values when ``value`` is predicted."""
-        return value / self.half, value * self.half
+    def around(self, value: float, share: Share = "nine_tenths") -> tuple[float, float]:
+        """Return the range that holds a share of measured values if ``value`` is predicted."""
+        factor = self.half if share == "half" else self.nine_tenths
+        return value / factor, value * factor
 
-    def around(self, value: float) -> tuple[float, float]:
-        """Return the range that holds nine of ten of them."""
-        return value / self.nine_tenths, value * self.nine_tenths
+    @property
+    def place(self) -> str:
+        """Where the nearest calibrated row lies, in words."""
+        return f"{self.nearest or 'none'}, {10**self.decades:.3g} times away"
 
     def __str__(self) -> str:
-        nearest = f"{self.nearest} is {10**self.decades:.1f} times away" if self.nearest else "none"
         return (
-            f"half of measured values are within {_spread(self.half)} of the prediction, nine of "
-            f"ten within {_spread(self.nine_tenths)} (nearest calibrated row: {nearest})"
+            f"half of measured values within {_spread(self.half)}, nine of ten within "
+            f"{_spread(self.nine_tenths)} (nearest calibrated run: {self.place})"
         )
 
 

@@ -179,8 +179,8 @@ def _weighted_quantile(values: Sequence[float], weights: Sequence[float], share:
 
 def _not_measured(setting: Setting) -> Unknown:
     return Unknown(
-        f"nobody has published a run of {setting.family} on a {setting.machine} that is compared",
-        "it would take one such run in validation/data, with the sizes of its model and batch",
+        f"nobody has published a run of {setting.family} on a {setting.machine}",
+        "it would take one in validation/data, with the sizes of its model and batch",
     )
 
 

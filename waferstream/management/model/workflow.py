@@ -126,8 +126,9 @@ class Prediction(Record):
     seconds: Mapping[Systems, Seconds]
     """Emulated seconds by number of systems: start-up without compiling, steps, checkpoints."""
 
-    error: float = 0.0
-    """The relative error of these times on the real machine (docs/fidelity.md)."""
+    error: float | None = None
+    """The share by which nine of ten real machines differ at most (docs/fidelity.md); None where
+    nobody has measured such a machine."""
 
 
 class Progress(Record):

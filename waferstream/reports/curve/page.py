@@ -17,15 +17,14 @@ from waferstream.reports.amounts import (
 from waferstream.reports.curve.result import CurvePoint, CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve.text import (
     curve_table,
-    extrapolation_texts,
     footnotes,
     gpu_tables,
     headline,
     own_footnotes,
     verdict,
 )
-from waferstream.reports.evidence import error_section
 from waferstream.reports.host import host_text, software
+from waferstream.reports.intervals import interval_notes, interval_section
 from waferstream.reports.machine.sections import (
     attribution_section,
     machine_sections,
@@ -109,9 +108,7 @@ def curve_page(
     if result.zeros is not None:
         sections.append(result.zeros.section())
     sections.append(_cost_section(None if detail is None else result.detailed))
-    published = result.simulation is None or result.simulation.as_published
-    extrapolated = list(extrapolation_texts(result.points))
-    sections.append(error_section(result.system, published, extrapolated))
+    sections.append(interval_section(list(interval_notes(result.intervals))))
     sections.append(_origin_section(result, command))
     return Page(f"Scaling over {result.system} systems", headline(result), sections)
 

@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFor
 from waferstream.baselines.gpu.curve import Kind
 from waferstream.core.units import format_ps, format_rate
 from waferstream.machine.attribution import Attribution
+from waferstream.machine.intervals import SHARES, Interval, Share
 from waferstream.reports import drawing, style
 from waferstream.reports.curve.result import (
     GPU_STRATEGIES,
@@ -26,7 +27,6 @@ from waferstream.reports.curve.result import (
     GpuComparison,
     GpuCurve,
 )
-from waferstream.reports.evidence import ErrorBar
 
 CAUSE_COLORS = {
     cause: str(getattr(style, color.upper())) for cause, color in drawing.CAUSE_COLORS.items()
@@ -51,17 +51,15 @@ _MOST_TICKS = 8  # of more counts, only powers of two get a tick
 _DIGIT_INCHES = 0.077  # width of a digit of 10 points
 _AXES_SHARE = 0.8  # of the width of new axes that remains beside labels and margins
 _STEP_INCHES = 0.62  # width of a step time above its bar
-_ERROR_ALPHA = 0.3
-_PALE_ALPHA = 0.14  # of points that no published run covers
+_RANGE_ALPHA = 0.16  # of each of two intervals that lie over one another
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
 
 
 def curve_picture(path: Path, title: str, result: CurveResult) -> None:
     """Draw throughput, and the shares of emulated step time, over the number of systems, as PNG."""
-    error_bar = None if result.simulation is None else result.simulation.error_bar
     with style.picture(path, title, 11.0, 4.8) as figure:
         rates, causes = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
-        rate_labels = draw_rates(rates, result, error_bar)
+        rate_labels = draw_rates(rates, result)
         cause_labels = _draw_causes(causes, result)
         figure.draw_without_rendering()
         style.label_ends(rates, rate_labels)
@@ -110,15 +108,14 @@ def _draw_gpu_curve(axes: Axes, curve: GpuCurve, color: str) -> style.EndLabel:
     return style.EndLabel(rates[-1], curve.name, color)
 
 
-def draw_rates(axes: Axes, result: CurveResult, error_bar: ErrorBar | None) -> list[style.EndLabel]:
+def draw_rates(axes: Axes, result: CurveResult) -> list[style.EndLabel]:
     """Draw emulated, ideal and measured throughput; return the labels of the curves."""
     counts = [point.num_csx for point in result.points]
     emulated = [point.emulated.samples_per_s for point in result.points]
     measured = [p.run.measured.samples_per_s for p in result.points if p.run is not None]
     ideal = [emulated[0] * count / counts[0] for count in counts]
-    covered = [point for point in result.points if not point.extrapolated]
-    pale = ", pale: extrapolated" if len(covered) < len(counts) else ""
-    bars = "" if error_bar is None else f"; bars: 9 of 10 published runs{pale}"
+    known = [point for point in result.points if isinstance(point.interval, Interval)]
+    bars = f"; bars: {' and '.join(SHARES.values())} intervals" if known else ""
     axes.set_title(f"Samples per second{bars}", color=style.FAINT_INK)
     counts_axis(axes, "systems" if result.others else f"{result.system} systems", counts)
     every = [*ideal, *emulated, *measured]
@@ -129,9 +126,8 @@ def draw_rates(axes: Axes, result: CurveResult, error_bar: ErrorBar | None) -> l
     if len(counts) > 1:
         axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
         labels.append(style.EndLabel(ideal[-1], "ideal", style.FAINT_INK))
-    if error_bar is not None:
-        _draw_error_bars(axes, counts, result.points, error_bar, _PALE_ALPHA)
-        _draw_error_bars(axes, counts, covered, error_bar, _ERROR_ALPHA - _PALE_ALPHA)
+    for share in SHARES:
+        _draw_intervals(axes, result.points, share)
     drawn = [
         (result.label if result.others else "emulated", counts, emulated, style.BLUE),
         ("measured", counts, measured, style.VERMILION),
@@ -152,30 +148,19 @@ def _dots(counts: Sequence[int]) -> dict[str, Any]:
     return DOTS if len(counts) <= _MOST_DOTS else {}
 
 
-def _draw_error_bars(
-    axes: Axes,
-    drawn: Sequence[int],
-    points: Sequence[CurvePoint],
-    error_bar: ErrorBar,
-    alpha: float,
-) -> None:
-    """Draw the bars of some points, one behind each dot, or a band behind a line without dots.
-
-    Args:
-        axes: The axes of the curve.
-        drawn: The counts of the whole curve, which decide whether it has dots.
-        points: The points to draw, possibly none.
-        error_bar: Errors of the predictions.
-        alpha: Opacity, which adds up where bars are drawn twice.
-    """
-    counts = [point.num_csx for point in points]
-    ranges = [error_bar.around(point.emulated.samples_per_s) for point in points]
-    low, high = [low for low, _ in ranges], [high for _, high in ranges]
-    look: dict[str, Any] = {"color": style.BLUE, "alpha": alpha}
-    if len(drawn) <= _MOST_DOTS:
-        axes.vlines(counts, low, high, linewidth=6, **look)
+def _draw_intervals(axes: Axes, points: Sequence[CurvePoint], share: Share) -> None:
+    """Draw the known intervals of a curve: a bar behind each dot, or a band behind a line."""
+    ranges = {
+        point.num_csx: point.interval.around(point.emulated.samples_per_s, share)
+        for point in points
+        if isinstance(point.interval, Interval)
+    }
+    low, high = [low for low, _ in ranges.values()], [high for _, high in ranges.values()]
+    look: dict[str, Any] = {"color": style.BLUE, "alpha": _RANGE_ALPHA}
+    if len(points) <= _MOST_DOTS:
+        axes.vlines(list(ranges), low, high, linewidth=6, **look)
     else:
-        axes.fill_between(counts, low, high, linewidth=0, **look)
+        axes.fill_between(list(ranges), low, high, linewidth=0, **look)
 
 
 def _draw_causes(axes: Axes, result: CurveResult) -> list[style.EndLabel]:

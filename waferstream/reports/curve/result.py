@@ -15,13 +15,14 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
                     footprint {kwh, kg_co2e, usd}
         filled      null where a larger micro-batch would not be faster: micro_batch_size,
                     num_rounds, speed_up
-        extrapolated  why no published run covers the point; empty where one does
+        interval    half, nine_tenths (factors of samples_per_s either way), decades, nearest (the
+                    calibrated row and its distance); reason and remedy where it is unknown
         energy      power_kw, draw {part: kW}, compute_share, and footprints: step, run,
                     per_million_samples, per_million_tokens
         run         null unless trained: weights_sha256, efficiency,
                     measured {samples_per_s, seconds, host}
     refused         numbers of systems without a point: num_csx, reason, code
-    simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
+    simulation      null unless simulated: stream_dtype, optimizer, as_published,
                     curve_s, detail {num_csx, tiers, wafer, sram_capacity_bytes, resident_bytes,
                     fits_sram, start_up, layers, bill, effective_batch}, sparsity,
                     overruled, machine
@@ -43,10 +44,10 @@ from memoryx.tiers import Tiers
 from waferstream.baselines.gpu import GpuPoint
 from waferstream.baselines.gpu.curve import Kind
 from waferstream.machine.energy import EnergyUse, Footprint
+from waferstream.machine.intervals import AnyInterval
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.activation_zeros import ActivationZeros
 from waferstream.reports.economics import TrainingBill
-from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.machine.use import LayerGroup
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary
 
@@ -105,8 +106,8 @@ class CurvePoint:
     """Of the token budget; None if no budget was given."""
     filled: FilledWafer | None = None
     """None where it would not be faster, or was not simulated."""
-    extrapolated: tuple[str, ...] = ()
-    """Why no published run covers the point; empty where one does."""
+    interval: AnyInterval | None = None
+    """Of the emulated throughput; None where nothing was emulated."""
     energy: EnergyUse | None = None
     """None where nothing was emulated."""
 
@@ -174,8 +175,6 @@ class SimulationInfo:
 
     stream_dtype: str
     optimizer: str
-    error_bar: ErrorBar | None
-    """Error of predicted throughput on this system; None without published runs to compare."""
     as_published: bool
     """Whether cluster.yaml keeps all published numbers of the machine."""
     curve_s: float
@@ -272,6 +271,11 @@ class CurveResult:
         """The kind of systems, with the name of the cluster where it has one."""
         named = self.simulation is not None and self.simulation.machine
         return f"{self.system} of {named}" if named else self.system
+
+    @property
+    def intervals(self) -> dict[int, AnyInterval | None]:
+        """The intervals of the points by number of systems."""
+        return {point.num_csx: point.interval for point in self.points}
 
     @property
     def detailed(self) -> CurvePoint:

@@ -13,7 +13,6 @@ from waferstream.reports.curve.result import (
     TrainingInfo,
     efficiencies,
 )
-from waferstream.reports.evidence import extrapolations
 from waferstream.reports.run.summary import Emulated, Measured, RunSummary
 
 
@@ -68,7 +67,7 @@ def _points(runs: Sequence[RunSummary]) -> tuple[CurvePoint, ...]:
             emulated=on_machine,
             efficiency=emulated[index],
             run=TrainedRun(digest, on_host, measured[index]),
-            extrapolated=extrapolations(run.system, run.model.parameters, run.num_csx),
+            interval=run.interval,
             energy=run.energy,
         )
         for index, (run, (digest, on_host, on_machine)) in enumerate(

@@ -16,6 +16,7 @@ from waferstream.core.units import (
     format_short,
 )
 from waferstream.machine.attribution import CAUSES, OVERHEAD_NOTE
+from waferstream.machine.intervals import SHARES, Interval, Share
 from waferstream.reports.amounts import format_duration, format_energy
 from waferstream.reports.curve.result import (
     CurvePoint,
@@ -25,7 +26,7 @@ from waferstream.reports.curve.result import (
     TrainingInfo,
     sweet_spots,
 )
-from waferstream.reports.evidence import error_bar_text
+from waferstream.reports.intervals import evidence_of, interval_notes, range_text
 
 Column = Callable[[CurvePoint], str | None]
 """The text of a cell; None where the point has no such value."""
@@ -117,6 +118,7 @@ def _columns(result: CurveResult) -> Mapping[str, Column]:
         "accumulation steps": lambda point: point.prediction and f"{point.prediction.num_rounds:,}",
         "step": lambda point: format_ps(point.emulated.step_ps),
         "samples/s": lambda point: format_rate(point.emulated.samples_per_s),
+        **{name: _range_column(share) for share, name in SHARES.items()},
         "tokens/s": _tokens_per_s,
         "kW": lambda point: point.energy and format_rate(point.energy.power_kw, 3),
         **_footprint_columns(result),
@@ -126,7 +128,7 @@ def _columns(result: CurveResult) -> Mapping[str, Column]:
         "of peak": lambda point: point.prediction and f"{point.prediction.utilisation:.1%}",
         "efficiency": lambda point: f"{point.efficiency:.1%}",
         **{cause: _share_of(cause) for cause in _visible_causes(result)},
-        "evidence": lambda point: _evidence(point, result.points),
+        "evidence": lambda point: evidence_of(point.interval),
         "SRAM peak": lambda p: p.prediction and format_bytes(p.prediction.sram_peak_bytes),
         "recomputed": lambda point: point.prediction and f"{point.prediction.recomputed_segments}",
         "SwarmX nodes": lambda point: point.prediction and f"{point.prediction.swarmx_nodes:,}",
@@ -144,6 +146,17 @@ def _tokens_per_s(point: CurvePoint) -> str | None:
     return format_short(point.prediction.tokens_per_s)
 
 
+def _range_column(share: Share) -> Column:
+    """Return the column of the samples/s that a share of measured values lies between."""
+
+    def cell(point: CurvePoint) -> str | None:
+        if not isinstance(point.interval, Interval):
+            return None
+        return range_text(point.interval.around(point.emulated.samples_per_s, share))
+
+    return cell
+
+
 def _share_of(cause: str) -> Column:
     return lambda point: f"{point.emulated.attribution_ps.shares()[cause]:.1%}"
 
@@ -151,12 +164,6 @@ def _share_of(cause: str) -> Column:
 def _visible_causes(result: CurveResult) -> list[str]:
     shares = [point.emulated.attribution_ps.shares() for point in result.points]
     return [name for name in CAUSES if any(each[name] >= _VISIBLE_SHARE for each in shares)]
-
-
-def _evidence(point: CurvePoint, points: Sequence[CurvePoint]) -> str | None:
-    if not any(one.extrapolated for one in points):
-        return None
-    return "extrapolated" if point.extrapolated else "published runs"
 
 
 def _footprint_columns(result: CurveResult) -> Mapping[str, Column]:
@@ -198,11 +205,8 @@ def footnotes(result: CurveResult) -> list[str]:
     if result.simulation is not None:
         notes += [
             "PFLOP/s: matrix products and attention, recomputation not counted.",
-            error_bar_text(
-                result.system, result.simulation.error_bar, result.simulation.as_published
-            ),
+            *interval_notes(result.intervals),
             *([result.simulation.overruled] if result.simulation.overruled else []),
-            *extrapolation_texts(result.points),
             f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
         ]
     return notes
@@ -244,21 +248,6 @@ def _advice(result: CurveResult) -> Iterator[str]:
 
 def _efficiency(result: CurveResult, num_csx: int) -> float:
     return next(point.efficiency for point in result.points if point.num_csx == num_csx)
-
-
-def extrapolation_texts(points: Sequence[CurvePoint]) -> Iterator[str]:
-    """Yield for each reason the points that no published run covers."""
-    reasons = dict.fromkeys(reason for point in points for reason in point.extrapolated)
-    for reason in reasons:
-        counts = [point.num_csx for point in points if reason in point.extrapolated]
-        some = f" on {_range(counts)}" if len(counts) < len(points) else ""
-        yield f"Extrapolated{some}: {reason}."
-
-
-def _range(counts: Sequence[int]) -> str:
-    if len(counts) == 1:
-        return counted(counts[0], "system")
-    return f"{counts[0]:,} to {counted(counts[-1], 'system')}"
 
 
 def verdict(training: TrainingInfo, num_runs: int) -> str:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from waferstream.core.units import format_count, format_ps, format_rate, seconds
+from waferstream.machine.intervals import SHARES, AnyInterval, Interval
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.amounts import PRICE_NOTE, energy_facts, format_duration, format_energy
 from waferstream.reports.drawing import Color, Point, Series, chart
-from waferstream.reports.evidence import error_section, extrapolations
 from waferstream.reports.host import host_text, software
+from waferstream.reports.intervals import interval_notes, interval_section, range_text
 from waferstream.reports.machine.sections import (
     attribution_section,
     machine_sections,
@@ -44,7 +45,6 @@ def run_page(
     curves: Curves,
     origin: Origin,
     use: MachineUse | None,
-    as_published: bool,
 ) -> Page:
     """Return the page of a run.
 
@@ -53,7 +53,6 @@ def run_page(
         curves: The losses of all runs of the model.
         origin: What the run came from.
         use: What a training step uses of the emulated machine; None where none was emulated.
-        as_published: Whether the machine is the published one.
     """
     sections = [_loss_section(summary, curves)]
     if summary.rates:
@@ -67,16 +66,7 @@ def run_page(
     if summary.emulated is not None:
         sections += [
             _energy_section(summary, summary.emulated),
-            error_section(
-                summary.system,
-                as_published,
-                [
-                    f"Extrapolated: {reason}."
-                    for reason in extrapolations(
-                        summary.system, summary.model.parameters, summary.num_csx
-                    )
-                ],
-            ),
+            interval_section(list(interval_notes({summary.num_csx: summary.interval}))),
         ]
     sections.append(_origin_section(summary, origin))
     machine = f"{summary.num_csx:,} x {summary.system}"
@@ -177,6 +167,7 @@ def _rates_section(summary: RunSummary) -> Section:
                 {
                     "Emulated": f"{format_rate(made.samples_per_s)} samples/s, "
                     f"{format_ps(made.step_ps)} a step",
+                    **_ranges(summary.interval, made.samples_per_s),
                     "Measured": f"{format_rate(measured.samples_per_s)} samples/s "
                     f"in {measured.seconds:.2f} s",
                     **_start_up(summary.start_up),
@@ -186,6 +177,15 @@ def _rates_section(summary: RunSummary) -> Section:
             )
         )
     return Section("rates", "Rates", blocks)
+
+
+def _ranges(interval: AnyInterval | None, rate: float) -> dict[str, str]:
+    if not isinstance(interval, Interval):
+        return {}
+    return {
+        f"{name} of machines": f"{range_text(interval.around(rate, share))} samples/s"
+        for share, name in SHARES.items()
+    }
 
 
 def _start_up(start_up: StartUp | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, TypeAdapter
 from csnode.engine.spec import LayerRegion
 from waferstream.machine.attribution import Attribution, TimedSteps
 from waferstream.machine.energy import EnergyUse
+from waferstream.machine.intervals import AnyInterval
 from waferstream.machine.program_report import ProgramReport
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.host import Host
@@ -78,9 +79,9 @@ class RunSummary:
     """One run of ``run.py``; fields of parts that did not happen are None or empty.
 
     ``train`` and ``eval`` are curves of losses, ``rates`` of throughput. Steps count from 1;
-    ``last_step`` is included. ``energy`` is that of the emulated steps, ``start_up`` the time of
-    the emulated machine before the first step; ``stragglers`` has the systems that were slow in
-    real time, each with the steps;
+    ``last_step`` is included. ``interval`` is that of the emulated samples/s, ``energy``
+    that of the emulated steps, ``start_up`` the time of the emulated machine before the first step;
+    ``stragglers`` has the systems that were slow in real time, each with the steps;
     ``link_waits`` has the links between hosts, each with the seconds for which roles waited for it;
     ``programs`` has what was compiled or validated where nothing was executed;
     ``regions`` has the PEs that computed each layer, where ``runtime.engine`` names the wafer.
@@ -105,6 +106,7 @@ class RunSummary:
     checkpoint: str | None = None
     measured: Measured | None = None
     emulated: Emulated | None = None
+    interval: AnyInterval | None = None
     energy: EnergyUse | None = None
     start_up: StartUp | None = None
     stragglers: Mapping[str, int] = field(default_factory=dict)

@@ -95,7 +95,7 @@ def write_report(
         params=(folder.path / "trainer_params.yaml").read_text(encoding="utf-8"),
         cluster=(folder.path / "cluster.yaml").read_text(encoding="utf-8"),
     )
-    page = run_page(summary, curves, origin, use, cluster.machine.has_published_times)
+    page = run_page(summary, curves, origin, use)
     target = folder.path / REPORT_NAME
     with replacing(target) as partial:
         partial.write_text(render(page), encoding="utf-8")

@@ -22,6 +22,7 @@ from waferstream.core.units import aligned
 from waferstream.machine.attribution import OVERHEAD_NOTE
 from waferstream.machine.energy import EnergyUse, energy_use
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.intervals import AnyInterval, step_interval
 from waferstream.reports.amounts import energy_facts
 from waferstream.reports.host import describe_host
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary, RunSummary
@@ -73,6 +74,7 @@ def summarize(
         checkpoint=str(outcome.checkpoint) if outcome.checkpoint else None,
         measured=_measured(history) if is_trained else None,
         emulated=Emulated.of(history.timed) if is_trained else None,
+        interval=_interval(history, cluster.machine, num_csx, session.execution.training),
         energy=_energy(history, cluster.machine, num_csx, session.execution.training),
         start_up=session.execution.start_up,
         stragglers=dict(history.stragglers),
@@ -82,6 +84,15 @@ def summarize(
             init, cluster.runtime.engine, session.execution.training, outcome.last_step
         ),
     )
+
+
+def _interval(
+    history: History, machine: MachineSpec, num_csx: int, training: Installation | None
+) -> AnyInterval | None:
+    """Return the interval of the emulated throughput; None where nothing was emulated."""
+    if history.timed.last is None or training is None:
+        return None
+    return step_interval(machine, training.program, training.program.batch_size, num_csx)
 
 
 def _energy(

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.reports.summaries import simulated_curve
+from tests.support.reports.summaries import INTERVAL, UNKNOWN, simulated_curve
 from waferstream.machine.attribution import Attribution
 from waferstream.machine.energy import Footprint
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.economics import training_bill
-from waferstream.reports.evidence import ErrorBar
 from waferstream.simulation.output import detail_text, simulation_text
 
 SNAPSHOT = Path(__file__).with_name("simulation_text.txt")
 STEP = Attribution(compute=999 * 10**9, weights=10**9)
 BILL = training_bill(1e9, 1e5, 4, Footprint(kwh=0.25, kg_co2e=0.12, usd=0.5))
-RESULT = simulated_curve((1, 4), STEP, ErrorBar("CS-2", 22, 0.05, 0.1, 0.35, (35e6, 20e9), 1), BILL)
+RESULT = simulated_curve((1, 4), STEP, INTERVAL, BILL)
 
 
 def changed(**changes: object) -> CurveResult:
@@ -29,25 +28,13 @@ def test_simulation_text_equals_the_snapshot() -> None:
     assert simulation_text(RESULT) == SNAPSHOT.read_text().rstrip("\n")
 
 
-def test_simulation_text_without_an_error_bar() -> None:
-    """A system without published runs does not borrow the error bar of another."""
-    text = simulation_text(changed(error_bar=None))
-    assert "Error bar: unknown" in text
-    assert "nine of ten" not in text
-
-
 def test_footnotes_of_a_compared_machine_are_its_own() -> None:
-    """What both tables need said is said below the first; the error bar is that of the machine."""
-    other = replace(changed(error_bar=None), system="CS-3")
+    """What both tables need said is said below the first; the interval is that of the machine."""
+    other = replace(simulated_curve((1, 4), STEP, UNKNOWN), system="CS-3")
     text = simulation_text(replace(RESULT, others=(other,)))
     assert text.count("PFLOP/s: ") == 1
-    assert "nine of ten published runs on one CS-2" in text
-    assert "Error bar: unknown, no published run on a CS-3" in text
-
-
-def test_simulation_text_marks_a_changed_machine() -> None:
-    assert "cluster.yaml" not in simulation_text(RESULT)
-    assert "cluster.yaml" in simulation_text(changed(as_published=False))
+    assert text.count("50 % and 90 %: ") == 1
+    assert text.count(f"Interval {UNKNOWN}.") == 1
 
 
 def test_detail_text_without_a_bill_has_no_training_time() -> None:

@@ -112,7 +112,7 @@ def test_what_nobody_measured_is_unknown(setting: Setting) -> None:
 def test_interval_around_a_value_is_a_factor_either_way() -> None:
     interval = Interval(1.1, 1.25, 0.0, "T0001")
     assert interval.around(100) == pytest.approx((80, 125))
-    assert interval.half_around(100) == pytest.approx((90.909, 110), rel=1e-4)
+    assert interval.around(100, "half") == pytest.approx((90.909, 110), rel=1e-4)
 
 
 def test_residuals_survive_their_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.errors import raises
-from tests.support.reports.summaries import DIGEST, run_curve, summary, with_digest
+from tests.support.reports.summaries import DIGEST, INTERVAL, run_curve, summary, with_digest
 from waferstream.core.errors import WaferStreamError
 
 
@@ -20,10 +20,9 @@ def test_curve_of_runs_is_sorted_and_has_both_efficiencies() -> None:
     assert measured == pytest.approx([1.0, 0.25])
 
 
-def test_curve_of_runs_says_that_small_models_are_extrapolated() -> None:
-    """No published run has a model of 3.3 million parameters."""
-    (reason,) = run_curve(summary(1)).points[0].extrapolated
-    assert "35" in reason
+def test_curve_of_runs_keeps_their_intervals() -> None:
+    run = replace(summary(1), interval=INTERVAL)
+    assert run_curve(run).intervals == {1: INTERVAL}
 
 
 def test_curve_of_runs_has_one_digest_if_all_runs_agree() -> None:

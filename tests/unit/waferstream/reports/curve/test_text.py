@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from tests.support.reports.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
+from tests.support.reports.summaries import (
+    DIGEST,
+    INTERVAL,
+    UNKNOWN,
+    run_curve,
+    simulated_curve,
+    summary,
+    with_digest,
+)
 from tests.support.timing.gpu_points import made_up_curve
 from waferstream.machine.attribution import OVERHEAD_NOTE, Attribution
 from waferstream.machine.energy import Footprint
@@ -50,7 +58,6 @@ def test_curve_table_of_runs_has_a_row_for_each_point() -> None:
         "efficiency": "50.0%",
         "compute": "50.0%",
         "reduce": "50.0%",
-        "evidence": "extrapolated",
         "measured samples/s": "32",
         "weights SHA-256": DIGEST[:12],
     }
@@ -161,15 +168,20 @@ def test_verdict_tells_whether_weights_agree() -> None:
     assert verdict(DIFFERENT.training, 2).startswith("Bitwise reproducible: NO.")
 
 
-def test_footnotes_say_which_points_are_extrapolated() -> None:
-    """The table marks each of them."""
-    first, second = SIMULATION.points[0], SIMULATION.points[-1]
-    points = (first, replace(second, num_csx=64, extrapolated=("runs have 1 system",)))
+def test_curve_table_states_both_intervals_and_their_evidence() -> None:
+    """Ranges of samples/s; a machine that nobody measured has none, and the notes say why."""
+    first, second = simulated_curve((1, 4), STEP, INTERVAL).points
+    far = replace(INTERVAL, decades=2.0)
+    points = (first, replace(second, interval=far), replace(second, num_csx=8, interval=UNKNOWN))
     result = replace(SIMULATION, points=points)
-    assert "Extrapolated on 64 systems: runs have 1 system." in footnotes(result)
     header, *rows = curve_table(result)
-    column = header.index("evidence")
-    assert [row[column] for row in rows] == ["published runs", "extrapolated"]
+    cells = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [row["50 %"] for row in cells] == ["21.8 to 26.4", "87.3 to 106", "-"]
+    assert [row["90 %"] for row in cells] == ["19.2 to 30", "76.8 to 120", "-"]
+    assert [row["evidence"] for row in cells] == ["published runs", "extrapolated", "unknown"]
+    notes = " ".join(footnotes(result))
+    assert "T0009, 2 times away on 1 system, T0009, 100 times away on 4 systems" in notes
+    assert f"Interval {UNKNOWN}." in notes
     assert "evidence" not in curve_table(SIMULATION)[0]
 
 

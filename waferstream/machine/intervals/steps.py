@@ -1,0 +1,54 @@
+"""The interval of a training step on the machine of cluster.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from waferstream.core.config import Config
+from waferstream.core.program.program import Program
+from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.intervals.interval import AnyInterval
+from waferstream.machine.intervals.residuals import interval_of
+from waferstream.machine.intervals.setting import training_setting
+
+_OTHER_SECTIONS = ("power", "start_up")  # of which a step takes nothing
+_CAPACITIES = ("systems", "dram_bytes", "flash_bytes", "weight_servers")  # a matter of what fits
+
+
+def step_interval(
+    machine: MachineSpec, program: Program, batch_size: int, num_csx: int
+) -> AnyInterval:
+    """Return the interval of the throughput of a training step of ``batch_size`` samples.
+
+    It is unknown for a machine with numbers that nobody measured.
+    """
+    system = machine.system
+    return interval_of(
+        training_setting(
+            f"training {system.name}",
+            machine_name(machine),
+            system.peak_flops_per_s,
+            sum(spec.num_elements for spec in program.parameters),
+            program.tokens_per_sample,
+            batch_size,
+            num_csx,
+        )
+    )
+
+
+def machine_name(machine: MachineSpec) -> str:
+    """Return the name of a system, with the numbers that cluster.yaml has changed."""
+    published = dict(_values(machine.published))
+    changed = [key for key, value in _values(machine) if value != published[key]]
+    name = machine.system.name
+    return f"{name} with another {', '.join(changed)}" if changed else name
+
+
+def _values(section: Config, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield every value that decides the time of a step, by its dotted key."""
+    for key, value in section:
+        if isinstance(value, Config):
+            if key not in _OTHER_SECTIONS:
+                yield from _values(value, f"{prefix}{key}.")
+        elif key not in _CAPACITIES:
+            yield f"{prefix}{key}", value
