@@ -10,8 +10,11 @@ models all of them.
     gradients out                              |== gradient ==|  ends after the last byte of all
 
 Weights are not stored first: their arrival triggers the arithmetic (Lie, Hot Chips 34).
-Gradients leave when their segment has ended. Inputs have a wire of their own, since they have few
-bytes compared with weights, and leave the input workers as these load them.
+Gradients leave when their segment has ended. So do activations for which the wafer has no room:
+they share the link with weights and gradients, must have left before the next segment but one
+starts, and come back from the start of the segment before the one that reads them. Inputs have a
+wire of their own, since they have few bytes compared with weights, and leave the input workers as
+these load them.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from __future__ import annotations
 from collections import Counter
 
 from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.units import transfer_ps
 from waferstream.machine.attribution import Attribution, Cause, waits
 from waferstream.machine.cost import SegmentCost
-from waferstream.machine.hardware import InputSpec, WaferSpec
+from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.jitter import scaled
 from waferstream.machine.record import Record
+from waferstream.machine.sram.paging import NOTHING_PAGED, PagedBytes
 from waferstream.machine.timeline import Arrival, Resource, Timeline, Window, Wire
 
 ATTRIBUTION = "CS attribution"
@@ -33,7 +38,8 @@ ATTRIBUTION = "CS attribution"
 class NodeTiming:
     """Timing of every CS system that has a micro-batch in the current round."""
 
-    def __init__(self, wafer: WaferSpec, inputs: InputSpec, record: Record | None = None) -> None:
+    def __init__(self, machine: MachineSpec, record: Record | None = None) -> None:
+        wafer, inputs = machine.system, machine.input
         self._in = Wire("CS weights in", wafer.io_bandwidth_bytes_per_s, record=record)
         self._out = Wire("CS gradients out", wafer.io_bandwidth_bytes_per_s, record=record)
         self._loader = Timeline("CS input workers", record)
@@ -41,6 +47,9 @@ class NodeTiming:
             "CS inputs in", inputs.bandwidth_bytes_per_s, inputs.latency_ps, record=record
         )
         self._wafer = Timeline("CS wafer", record)
+        self._servers = machine.activations
+        self._leaving = Window(2)  # activations of a segment, while the next one runs
+        self._room = Window(1)  # for activations of the next segment, as soon as one has started
         self._batches = Window(inputs.prefetch_batches)
         self._to_start: list[tuple[Cause, int]] = []  # before the next segment starts
         self._to_end: list[tuple[Cause, int]] = []  # before the next segment ends
@@ -60,12 +69,17 @@ class NodeTiming:
     @property
     def stream_resources(self) -> tuple[Resource, ...]:
         """The resources that a segment occupies."""
-        return self._in, self._out, self._wafer
+        return self._in, self._out, self._wafer, self._leaving, self._room
+
+    @property
+    def stream_floor_ps(self) -> int:
+        """Time before which no segment's work can start here."""
+        return min(self._wafer.free_ps, *self._room.times)
 
     @property
     def floor_ps(self) -> int:
         """Time before which no future work can start here."""
-        return min(self._wafer.free_ps, self._loader.free_ps)
+        return min(self.stream_floor_ps, self._loader.free_ps)
 
     def receive_batch(self, num_bytes: int, load_ps: int) -> None:
         """Load and receive the next micro-batch as early as the prefetch window allows."""
@@ -91,11 +105,15 @@ class NodeTiming:
         """Delay the start of the next segment until a time, for a cause."""
         self._to_start.append((cause, until_ps))
 
-    def run(self, cost: SegmentCost, factor: float = 1.0) -> None:
+    def run(
+        self, cost: SegmentCost, factor: float = 1.0, paged: PagedBytes = NOTHING_PAGED
+    ) -> None:
         """Compute the next segment as soon as everything it waits for has arrived.
 
-        The slowest system takes ``factor`` times as long as ``cost``.
+        The slowest system takes ``factor`` times as long as ``cost``. Of ``paged``, activations
+        come back before, and others leave after it.
         """
+        self._fetch(paged.fetched_bytes)
         self._charge_waits(self._to_start)
         ready_ps = max((until_ps for _, until_ps in self._to_start), default=0)
         uniform, slowest = _scaled(cost, min(1.0, factor)), _scaled(cost, factor)
@@ -110,6 +128,8 @@ class NodeTiming:
         last_byte_ps = max((until_ps for _, until_ps in self._to_end), default=0)
         self._wafer.occupy(max(end_ps, last_byte_ps), 0)
         self._to_start, self._to_end = [], []
+        self._room.give_back(start_ps)
+        self._leave(paged.sent_bytes)
 
     def idle_until(self, cause: Cause, until_ps: int) -> None:
         """Keep the wafer idle until ``until_ps``, for a cause."""
@@ -119,6 +139,27 @@ class NodeTiming:
     def send_gradient(self, bucket: Bucket) -> Arrival:
         """Send a gradient bucket of the last segment."""
         return self._out.carry(Arrival(self.free_ps, self.free_ps), bucket.num_bytes, "reduce")
+
+    def _fetch(self, num_bytes: int) -> None:
+        """Bring back the activations of the next segment, and wait for the room of older ones."""
+        self.wait("activations", self._leaving.take())
+        room_ps = self._room.take()
+        if num_bytes:
+            arrived = self._in.carry(self._served(room_ps, num_bytes), num_bytes, "activations")
+            self.wait("activations", arrived.last_ps)
+
+    def _leave(self, num_bytes: int) -> None:
+        """Send activations of the last segment to their servers."""
+        left_ps = self.free_ps
+        if num_bytes:
+            sent = self._served(left_ps, num_bytes)
+            left_ps = self._out.carry(sent, num_bytes, "activations").last_ps
+        self._leaving.give_back(left_ps)
+
+    def _served(self, ready_ps: int, num_bytes: int) -> Arrival:
+        """Return the times at which all servers together have the first and the last byte."""
+        bandwidth = self._servers.bandwidth_bytes_per_s
+        return Arrival(ready_ps, ready_ps + transfer_ps(num_bytes, bandwidth))
 
     def attribution(self) -> Attribution:
         """Return where the time went since the last ``forget``."""

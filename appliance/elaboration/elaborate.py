@@ -179,7 +179,7 @@ def plan_installation(
     """
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
-    check_fits(SramPlan.of(program, machine.system))
+    check_fits(SramPlan.of(program, machine))
     check_layers(size.engine, program, machine.system.fabric)
     state_bytes = state_bytes_per_element(optimizer, program.parameter)
     sparse = () if optimizer is None else optimizer.sparsity

@@ -115,7 +115,7 @@ def bytes_of_node(program: Program, lanes: int, trips: Iterable[Trip] = ()) -> t
     samples = program.micro_batch_size
     segments = program.segments
     gradients = max(program.num_elements(segment.gradients) for segment in segments) * MASTER_BYTES
-    working = max(segment.working.of(samples) for segment in segments) * held
+    working = max((each.working + each.blocked).of(samples) for each in segments) * held
     levels = program.num_micro_batches.bit_length()
     fixed = lanes * (working + gradients) + levels * gradients
     return fixed, max(1, max(stash_bytes(program, trips)) + input_bytes(program))

@@ -115,16 +115,16 @@ def fit_to_wafer(session: Session, program: Program) -> Fit:
     the fit at any size follows from one program. Raises ApplianceResourceExhausted if none fits.
     """
     policy, config = flags.csx.performance.policy, session.settings.cluster_config
-    wafer, cut = config.cluster.machine.system, program.cut
-    largest = largest_with_recompute(program, wafer)
+    machine, cut = config.cluster.machine, program.cut
+    largest = largest_with_recompute(program, machine)
     if policy.depends_on_wafer and 0 < largest < cut.size:
-        log.info("Micro-batches of %d samples do not fit a %s", cut.size, wafer.name)
+        log.info("Micro-batches of %d samples do not fit a %s", cut.size, machine.system.name)
         size = policy.size(cut.batch_size, config.cut_csx, largest)
         cut = _of_whole_groups(session, Cut.of(cut.batch_size, size, config.cut_csx))
-    sram_plan = plan_sram(replace(program, micro_batch_size=cut.size), wafer)
+    sram_plan = plan_sram(replace(program, micro_batch_size=cut.size), machine)
     layers = tuple(program.segments[index].layer for index in sram_plan.recomputed)
     if layers:
-        log.info("To fit a %s, %d layers are recomputed", wafer.name, len(layers))
+        log.info("To fit a %s, %d layers are recomputed", machine.system.name, len(layers))
     return Fit(cut, layers)
 
 

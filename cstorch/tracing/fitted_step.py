@@ -167,8 +167,8 @@ def _log_compiled(session: Session, program: Program, *, was_cached: bool) -> No
         log.info("Compile artifacts successfully written to %s", artifact)
     _log_engine(session, program)
     if not session.settings.is_e2e_execution:
-        wafer = session.settings.cluster_config.cluster.machine.system
-        report = program_report(program, wafer, was_cached=was_cached)
+        machine = session.settings.cluster_config.cluster.machine
+        report = program_report(program, machine, was_cached=was_cached)
         session.program_reports.append(report)
         if session.settings.compile_only:
             log.info("%s", schedule_listing(program, session.settings.size().num_servers))
@@ -189,7 +189,7 @@ def _log_engine(session: Session, program: Program) -> None:
 def _log_filled(session: Session, program: Program) -> None:
     """Log what policy ``fill_wafer`` would take, where it is more than ``auto`` does."""
     config = session.settings.cluster_config
-    largest = largest_with_recompute(program, config.cluster.machine.system)
+    largest = largest_with_recompute(program, config.cluster.machine)
     size = FILL_WAFER.size(program.batch_size, config.num_csx, largest)
     if size > program.micro_batch_size:
         log.info(

@@ -33,7 +33,7 @@ def _run(row: Row) -> Run:
     simulator = Simulator(
         program, machine, update=ADAMW, loading=loading_of(row), sparsity=sparsity
     )
-    largest = largest_with_recompute(program.smallest, machine.system)
+    largest = largest_with_recompute(program.smallest, machine)
     return Run(simulator, batch_size, FILL_WAFER.size(batch_size, num_csx, largest), num_csx)
 
 

@@ -13,12 +13,14 @@ from validation.rows.row import Row
 from validation.rows.units import in_unit
 from waferstream.core.program.micro_batches import FILL_WAFER
 from waferstream.core.program.program import ProgramKind
+from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.sram import largest_with_recompute
 
 
 def _predict(row: Row) -> float:
     in_unit(row, "samples")
-    largest = largest_with_recompute(program_of(row, ProgramKind.TRAIN).smallest, wafer_of(row))
+    machine = MachineSpec(system=wafer_of(row))
+    largest = largest_with_recompute(program_of(row, ProgramKind.TRAIN).smallest, machine)
     batch_size = row.integer("global_batch")
     if batch_size is None:
         return largest

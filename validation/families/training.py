@@ -22,7 +22,6 @@ from validation.families.workloads import (
 from validation.published_programs.releases import release_of, software_speed
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_training_unit
-from waferstream.compiler.derivation.scale import ScalableProgram
 from waferstream.core.program.micro_batches import FILL_WAFER, rounds_of
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.units import seconds
@@ -105,15 +104,11 @@ def run_of(row: Row, kind: ProgramKind, wafer: WaferSpec | None = None) -> Run:
     micro_batch_size = (
         row.integer("micro_batch_per_csx")
         or stated
-        or FILL_WAFER.size(batch_size, num_csx, _largest(program, machine.system))
+        or FILL_WAFER.size(batch_size, num_csx, largest_with_recompute(program.smallest, machine))
     )
     update = ADAMW if kind.updates else NO_UPDATE
     simulator = Simulator(program, machine, update=update, loading=loading_of(row))
     return Run(simulator, batch_size, micro_batch_size, num_csx)
-
-
-def _largest(program: ScalableProgram, wafer: WaferSpec) -> int:
-    return largest_with_recompute(program.smallest, wafer)
 
 
 def _family(name: str, knows: Callable[[Row], bool], kind: ProgramKind) -> Family:

@@ -7,24 +7,27 @@ rules follow how the wafer computes:
     (which the recording for all sizes knows, and a capture at one size guesses)
     weights and gradients stream, so they take no working memory
     an elementwise op overwrites an operand that no later op reads
-    a fused attention kernel keeps its scores while it runs
-    at precision_opt_level 0 sums are fp32 and activations have the half type, as the vendor states
-    it, where the graph holds both in fp32
+    scores of attention are made a block of queries at a time, and none are kept
+    where weights stream in a half type, activations have it, too: sums are fp32 inside of kernels,
+    which the graph shows as fp32 values (norms, and all at precision_opt_level 0)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from math import prod
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Literal
 
 import torch
 from torch import fx
 
 from waferstream.compiler.capture.captured import Captured
 from waferstream.compiler.ops import op_name
-from waferstream.compiler.storages import GROWS, storages_of, tensors_of
-from waferstream.compiler.work import work_of
+from waferstream.compiler.storages import GROWS, RERUN, storages_of, tensors_of
 from waferstream.core.program.segment import Footprint, Stash
+
+_REMADE_BY = frozenset({"elementwise", "copy", "norm", "reduction"})
+"""Kinds of ops that cost little beside a product: compilers run them again instead of keeping their
+results (PyTorch's min-cut rematerialization does)."""
 
 _KEEPS_SIZE = frozenset({"elementwise", "copy", "view"})
 _ALWAYS_FP32 = frozenset(
@@ -41,8 +44,11 @@ class Memory:
         self.samples = max(1, *shape[:1]) if shape else 1
         self._growing = _growing(captured) - self._channel_statistics(captured)
         self._gradients = storages_of(_gradient_nodes(captured)).keys()
-        self._halved = _sums(captured) - self._gradients if captured.sums_in_fp32 else set()
+        is_half = captured.stream_dtype != "float32"
+        self._halved = _sums(captured) - self._gradients if is_half else set()
         self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
+        self._makers = _makers(captured)
+        self._scores = storages_of(scores_of(captured, streamed)).keys()
 
     def _channel_statistics(self, captured: Captured) -> set[int]:
         """Return the storages of means and deviations over the samples, one value per channel.
@@ -64,18 +70,61 @@ class Memory:
             for node in nodes:
                 for storage in storages_of([node]):
                     values.setdefault(storage, []).append(node.name)
+        kept = {*self._given, *values}
         stashed = set(self._given)
         stashes = []
         for nodes in outputs:
             made = {s: size for s, size in storages_of(nodes).items() if s not in stashed}
             stashed.update(made)
             stashes.append(
-                tuple(Stash(tuple(values[s]), self._footprint(s, size)) for s, size in made.items())
+                tuple(
+                    Stash(tuple(values[s]), self._footprint(s, size), self._held(s, kept))
+                    for s, size in made.items()
+                )
             )
         return tuple(stashes)
 
+    def _held(self, storage: int, kept: Collection[int]) -> Literal["whole", "remade", "blocked"]:
+        """Return how a wafer holds a storage, of which ``kept`` are all that it could keep."""
+        if storage in self._scores:
+            return "blocked"
+        return "remade" if self._comes_from(kept, storage) else "whole"
+
+    def _comes_from(self, kept: Collection[int], storage: int) -> bool:
+        """Return whether cheap ops make a storage from ``kept`` ones."""
+        maker = self._makers.get(storage)
+        if maker is None or maker.meta.get("kind") not in _REMADE_BY:
+            return False
+        operands = storages_of(maker.all_input_nodes).keys() - {storage}
+        growing = operands & self._growing
+        return all(operand in kept or self._comes_from(kept, operand) for operand in growing)
+
+    def blocked(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> Footprint:
+        """Return the peak memory of the scores of attention among the values of ``nodes``."""
+        return self._peak(nodes, outputs, lambda storage: storage in self._scores)
+
     def working(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> Footprint:
-        """Return the peak memory of the values that ``nodes`` make; ``outputs`` live to the end.
+        """Return the peak memory of the values that ``nodes`` make.
+
+        Scores of attention are left out, and what a rerun would make and can make later.
+        """
+        left_out = self._scores | self._remade_later(nodes)
+        return self._peak(nodes, outputs, lambda storage: storage not in left_out)
+
+    def _remade_later(self, nodes: Sequence[fx.Node]) -> set[int]:
+        """Return the storages of rerun nodes that come again from others where they are read."""
+        own = [node for node in nodes if not node.meta.get(RERUN)]
+        kept = storages_of(operand for node in own for operand in node.all_input_nodes).keys()
+        again = storages_of(node for node in nodes if node.meta.get(RERUN))
+        return {s for s in again if s in kept and self._held(s, kept) == "remade"}
+
+    def _peak(
+        self,
+        nodes: Sequence[fx.Node],
+        outputs: Sequence[fx.Node],
+        counts: Callable[[int], bool],
+    ) -> Footprint:
+        """Return the peak memory of the values that count; ``outputs`` live to the end.
 
         Fixed and per-sample bytes may peak at different ops; the result has the larger of each.
         """
@@ -91,27 +140,11 @@ class Memory:
             if in_place:
                 _forget(live, dying.get(node, ()))
             for storage, size in storages_of([node]).items():
-                if storage not in elsewhere:
+                if storage not in elsewhere and counts(storage):
                     live.setdefault(storage, self._footprint(storage, size))
-            peak = peak.covering(sum(live.values(), self._scores(node)))
+            peak = peak.covering(sum(live.values(), Footprint()))
             _forget(live, dying.get(node, ()))
         return peak
-
-    def _scores(self, node: fx.Node) -> Footprint:
-        """Return the scores of a fused attention kernel; in the backward pass also their gradient.
-
-        The op in the graph processes scores block by block; on the wafer they are spread over the
-        PEs, so that a softmax has its whole row.
-        """
-        if node.meta["kind"] != "attention":
-            return Footprint()
-        work = work_of(node)
-        elements = prod(work.shape[:3]) * (2 if "backward" in work.op else 1)
-        (first, *_) = tensors_of(node)
-        element_bytes = first.element_size()
-        if first.untyped_storage()._cdata in self._halved:
-            element_bytes //= 2
-        return Footprint(sample_bytes=elements * element_bytes // self.samples)
 
     def _footprint(self, storage: int, num_bytes: int) -> Footprint:
         """Return the bytes of a storage, as per-sample bytes if it grows with the batch."""
@@ -146,6 +179,45 @@ def _growing(captured: Captured) -> set[int]:
             elements = zip(storages, tensors_of(node), strict=True)
             found.update(s._cdata for s, each in elements if s.nbytes() > each.element_size())
     return found
+
+
+_PASSED_ON = frozenset({"elementwise", "softmax", "copy", "view", "random"})
+"""Kinds of ops between the two products of attention."""
+
+
+def scores_of(captured: Captured, streamed: Collection[fx.Node]) -> set[fx.Node]:
+    """Return the values between two products of activations with activations: scores of attention.
+
+    A fused kernel has none. In the backward pass, gradients of scores are such values, too.
+    """
+    weights = set(streamed)
+    products = {
+        node
+        for node in captured.graph.nodes
+        if op_name(node) in ("bmm", "baddbmm") and weights.isdisjoint(node.all_input_nodes)
+    }
+    after: set[fx.Node] = set()
+    for node in captured.graph.nodes:
+        if node in products or (_passes(node) and not after.isdisjoint(node.all_input_nodes)):
+            after.add(node)
+    before: set[fx.Node] = set()
+    for node in reversed(captured.graph.nodes):
+        if any(user in products or (_passes(user) and user in before) for user in node.users):
+            before.add(node)
+    return after & before
+
+
+def _passes(node: fx.Node) -> bool:
+    return node.meta.get("kind") in _PASSED_ON
+
+
+def _makers(captured: Captured) -> dict[int, fx.Node]:
+    """Return the op that makes each storage: the first whose value lies in it."""
+    makers: dict[int, fx.Node] = {}
+    for node in captured.graph.nodes:
+        for storage in storages_of([node]):
+            makers.setdefault(storage, node)
+    return makers
 
 
 def _last_reads(nodes: Sequence[fx.Node], keep: Collection[int]) -> dict[fx.Node, list[int]]:

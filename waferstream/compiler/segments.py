@@ -185,4 +185,5 @@ def _segment(
         work=tuple(work_of(node, streamed)._replace(reruns=node in rerun) for node in cut.nodes),
         stash=stash,
         working=memory.working(cut.nodes, cut.outputs),
+        blocked=memory.blocked(cut.nodes, cut.outputs),
     )

@@ -17,6 +17,9 @@ GROWS = "grows"
 """Key of a node's ``meta``: whether the storage of each of its tensors grows with the samples; only
 where a step was recorded for all micro-batch sizes, which alone can tell."""
 
+RERUN = "rerun"
+"""Key of the ``meta`` of a node that the backward pass runs again."""
+
 
 def tensors_of(node: fx.Node) -> list[torch.Tensor]:
     """Return the fake tensors of a node's value."""

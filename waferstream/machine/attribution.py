@@ -1,12 +1,13 @@
 """Attribute the time of a step to causes, and keep the emulated time of many steps as sums.
 
-Every picosecond of a system's step has one of seven causes:
+Every picosecond of a system's step has one of eight causes:
 
     compute    arithmetic and memory traffic of kernels
     overhead   starting segments and kernels
     straggler  extra time of a segment on the slowest of the systems that compute it, by jitter or
                because that system is slow; slow links and weight servers show as the waits below
     weights    waiting for weights that are up to date: reading in MemoryX and transfer
+    activations  waiting for activations to come back from their servers, or to leave for them
     input      waiting for the micro-batch
     reduce     waiting for gradients to be summed and applied: before streamed weights are up to
                date, or before gradients that have not left the system make room for more
@@ -26,13 +27,16 @@ from typing import Literal
 
 from waferstream.core.units import seconds
 
-Cause = Literal["compute", "overhead", "straggler", "weights", "input", "reduce", "idle"]
+Cause = Literal[
+    "compute", "overhead", "straggler", "weights", "activations", "input", "reduce", "idle"
+]
 
 CAUSES = {
     "compute": "arithmetic and memory traffic of kernels",
     "overhead": "start of segments and kernels",
     "straggler": "wait for the slowest system",
     "weights": "wait for weights",
+    "activations": "wait for activations",
     "input": "wait for samples",
     "reduce": "wait for gradients to be summed and applied",
     "idle": "no micro-batch left",
@@ -55,6 +59,7 @@ class Attribution:
     overhead: int = 0
     straggler: int = 0
     weights: int = 0
+    activations: int = 0
     input: int = 0
     reduce: int = 0
     idle: int = 0

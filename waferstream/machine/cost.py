@@ -31,7 +31,6 @@ from waferstream.machine.densities import DENSE, Densities, op_densities
 from waferstream.machine.hardware import WaferSpec
 from waferstream.machine.kernels import Cycles, Grid
 from waferstream.machine.kernels.op_costs import CostFunction, cost_function_of
-from waferstream.machine.kernels.tensors import attention
 
 MOST_REPLICAS_PER_ROW = 10
 """Most copies of the hidden dimension side by side in a row of PEs."""
@@ -139,9 +138,10 @@ class Layout:
         seen = function.on(self.grid)
         cycles = self._known.get(seen)
         if cycles is None:
-            is_attention = function.kernel is attention
             wafer = self._wafer
-            efficiency = wafer.attention_efficiency if is_attention else wafer.kernel_efficiency
+            efficiency = (
+                wafer.attention_efficiency if function.is_attention else wafer.kernel_efficiency
+            )
             cycles = seen.cycles(self.grid, self._dtype) * (1 / efficiency)
             self._known[seen] = cycles
         return cycles
@@ -161,7 +161,5 @@ def _segment_cost(ops: Iterable[Cycles], wafer: WaferSpec) -> SegmentCost:
     ps_per_cycle = PS_PER_S / wafer.clock_hz / wafer.software_speed
     return SegmentCost(
         compute_ps=round((total.total_cycles - total.setup) * ps_per_cycle),
-        overhead_ps=round(
-            total.setup * ps_per_cycle + wafer.segment_overhead_ps / wafer.software_speed
-        ),
+        overhead_ps=round(total.setup * ps_per_cycle) + wafer.segment_overhead_ps,
     )

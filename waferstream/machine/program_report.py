@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from waferstream.core.program.program import Program
 from waferstream.core.program.schedule import SegmentStep, schedule_of
 from waferstream.core.program.stream_plan import plan_streams
-from waferstream.machine.hardware.wafer import WaferSpec
+from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.sram import SramReport, plan_sram, sram_report
 
 
@@ -42,8 +42,8 @@ class ProgramReport:
     sram: SramReport
 
 
-def program_report(program: Program, wafer: WaferSpec, *, was_cached: bool) -> ProgramReport:
-    """Return the report of a program that fits a wafer."""
+def program_report(program: Program, machine: MachineSpec, *, was_cached: bool) -> ProgramReport:
+    """Return the report of a program that fits a machine."""
     schedule = schedule_of(program, plan_streams(program, 1))
     kinds = Counter(work.kind for segment in program.segments for work in segment.work)
     del kinds[_NO_KERNEL]
@@ -58,7 +58,7 @@ def program_report(program: Program, wafer: WaferSpec, *, was_cached: bool) -> P
         num_micro_batches=program.num_micro_batches,
         kernels=dict(sorted(kinds.items())),
         segments=tuple(_segment(program, step) for step in schedule),
-        sram=sram_report(plan_sram(program, wafer)),
+        sram=sram_report(plan_sram(program, machine)),
     )
 
 

@@ -30,12 +30,23 @@ ATTRIBUTION_OF: Mapping[str, str] = {
     "cast": "weights", "read": "weights", "broadcast": "weights",
     "load": "input",
     "add": "reduce", "sum": "reduce", "norm": "reduce", "update": "reduce",
-    "wait for weights": "weights", "wait for input": "input", "wait for reduce": "reduce",
+    "wait for weights": "weights", "wait for activations": "activations",
+    "wait for input": "input", "wait for reduce": "reduce",
 }  # fmt: skip
 """The cause to which a wait for an activity is charged, where it has another name."""
 
 _CAUSES = frozenset(
-    ("compute", "overhead", "straggler", "weights", "input", "reduce", "idle", "link")
+    (
+        "compute",
+        "overhead",
+        "straggler",
+        "weights",
+        "activations",
+        "input",
+        "reduce",
+        "idle",
+        "link",
+    )
 )
 _LINKS = (
     "CS inputs in", "CS weights in", "CS gradients out",

@@ -24,6 +24,7 @@ CAUSE_COLORS: Mapping[str, Color] = {
     "overhead": "sky",
     "straggler": "vermilion",
     "weights": "orange",
+    "activations": "ink",
     "input": "green",
     "reduce": "purple",
     "idle": "light",

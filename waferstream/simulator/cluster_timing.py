@@ -99,7 +99,7 @@ class ClusterTiming:
         self.record = record
         self._num_nodes = num_nodes
         self._jitter = Jitter(machine.jitter)
-        self._node = NodeTiming(machine.system, machine.input, record)
+        self._node = NodeTiming(machine, record)
         self._swarmx = SwarmXTiming(machine.swarmx, num_nodes, record, machine.jitter)
         self._memoryx = MemoryXTiming(
             machine.memoryx, num_servers, self._swarmx.latency_ps, record, machine.jitter
@@ -168,7 +168,7 @@ class ClusterTiming:
 
     def _facts(self, program: Program) -> list[SegmentFacts]:
         """Return the facts about each segment of a program that a trace states."""
-        plan, samples = SramPlan.of(program, self.machine.system), program.micro_batch_size
+        plan, samples = SramPlan.of(program, self.machine), program.micro_batch_size
         held = [moment.footprint.of(samples) for moment in plan.moments]
         return [
             SegmentFacts(segment.layer, segment.phase, activations, buffers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -17,6 +17,7 @@ from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.machine.cost import SegmentCost, segment_costs
 from waferstream.machine.densities import Densities, StepSparsity, sparse_plan
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.sram import Page, PagedBytes, SramPlan, paged_bytes
 
 DENSE_STEP = StepSparsity()
 
@@ -39,6 +40,7 @@ class CostedProgram:
     update: UpdateCost
     waits_for_all: bool
     plan: StreamPlan  # with all zeros of sparse weights
+    paged: Sequence[PagedBytes]  # at each segment
     sparsity: StepSparsity = DENSE_STEP
 
     @classmethod
@@ -71,14 +73,18 @@ class CostedProgram:
             update=update,
             waits_for_all=waits_for_all,
             plan=plan,
+            paged=paged_bytes(program, SramPlan.of(program, machine).pages),
             sparsity=sparsity,
         )
 
-    def with_program(self, program: Program, machine: MachineSpec) -> CostedProgram:
-        """Return the same step at another micro-batch size, which changes segments' work alone."""
+    def with_program(
+        self, program: Program, machine: MachineSpec, pages: Iterable[Page]
+    ) -> CostedProgram:
+        """Return the same step at another micro-batch size, with other ``pages`` away."""
         return replace(
             self,
             program=program,
+            paged=paged_bytes(program, pages),
             costs=_costs(program, machine, self.sparsity),
             load_ps=_load_ps(program, machine, self.loading),
         )
@@ -127,7 +133,12 @@ class CostedProgram:
         """The schedule cut into runs of steps that differ only in the names of their weights."""
         runs = groupby(
             self.schedule,
-            lambda step: (step.load, self.costs[step.segment], self._mask_bytes_of(step)),
+            lambda step: (
+                step.load,
+                self.costs[step.segment],
+                self.paged[step.segment],
+                self._mask_bytes_of(step),
+            ),
         )
         return tuple(tuple(steps) for _, steps in runs)
 

@@ -64,10 +64,11 @@ class CostedSizes:
         """The step at the smaller captured size, without recompute."""
         return self._program.smallest
 
-    @property
+    @cached_property
     def largest_micro_batch(self) -> int:
-        """Largest micro-batch that fits with all recomputed that can be; 0 if none does."""
-        return self._capacities[-1]
+        """Largest micro-batch that fits, all recomputed and away that can be; 0 if none does."""
+        most = len(self._capacities) - 1
+        return max(self._capacities[-1], self._recomputed(most).sram_plan.paging.largest)
 
     def _sram_plan_at(self, micro_batch_size: int) -> SramPlan:
         """Plan the SRAM for one micro-batch, with as few segments recomputed as it takes.
@@ -86,7 +87,7 @@ class CostedSizes:
         if shared.costed is None:
             shared.costed = self._costed_program_of(sram_plan.program)
             return shared.costed
-        return shared.costed.with_program(sram_plan.program, self._machine)
+        return shared.costed.with_program(sram_plan.program, self._machine, sram_plan.pages)
 
     def _recomputing(self, count: int) -> _Recomputed:
         """Recompute the first ``count`` segments of those that can be."""
@@ -94,7 +95,7 @@ class CostedSizes:
         program = self._program
         if chosen:
             program = program.changed(lambda each: recompute(each, chosen, self._internals))
-        sram_plan = SramPlan.of(program.smallest, self._machine.system, chosen)
+        sram_plan = SramPlan.of(program.smallest, self._machine, chosen)
         return _Recomputed(program, sram_plan)
 
     @cached_property

@@ -144,7 +144,7 @@ class RoundTiming:
     @property
     def _floor_ps(self) -> int:
         """Earliest time at which any work of a later step can start."""
-        return min(self._node.free_ps, self._memoryx.floor_ps)
+        return min(self._node.stream_floor_ps, self._memoryx.floor_ps)
 
     def _update_alike(self, last: SegmentStep, left: Sequence[SegmentStep], period_ps: int) -> None:
         """Stamp the weights of skipped steps as updated one period after the other."""
@@ -160,7 +160,7 @@ class RoundTiming:
         for bucket in step.gradients:
             self._node.wait("reduce", self._memoryx.admit(bucket))
         factor = self._jitter.kernel(this.step, this.index, step.segment, this.num_busy)
-        self._node.run(costed.costs[step.segment], factor)
+        self._node.run(costed.costs[step.segment], factor, costed.paged[step.segment])
         for bucket in step.weights:
             self._memoryx.release(bucket, self._node.free_ps)
         for bucket in step.gradients:

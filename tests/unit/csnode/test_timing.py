@@ -7,7 +7,8 @@ from waferstream.core.program.program import TensorSpec
 from waferstream.core.program.stream_plan import Bucket
 from waferstream.machine.attribution import Attribution
 from waferstream.machine.cost import SegmentCost
-from waferstream.machine.hardware import CS2, InputSpec, override
+from waferstream.machine.hardware import CS2, ActivationSpec, InputSpec, MachineSpec, override
+from waferstream.machine.sram import PagedBytes
 from waferstream.machine.timeline import Arrival
 
 BUCKET = Bucket(0, 0, 0, (TensorSpec("w", (10,), "bfloat16"),))
@@ -19,7 +20,7 @@ INPUT = InputSpec(bandwidth_bytes_per_s=10**9, latency_ps=0, prefetch_batches=2)
 def node() -> NodeTiming:
     """A system that takes in and sends out one byte per ns, with a prefetch window of two batches."""
     wafer = override(CS2, io_bandwidth_bytes_per_s=10**9)
-    return NodeTiming(wafer, INPUT)
+    return NodeTiming(MachineSpec(system=wafer, input=INPUT))
 
 
 def test_run_starts_with_the_first_byte_and_ends_after_the_last(node: NodeTiming) -> None:
@@ -60,7 +61,7 @@ def test_first_segment_waits_for_the_whole_micro_batch(node: NodeTiming) -> None
 
 def test_slow_loader_holds_the_input_wire() -> None:
     """Samples leave as they are loaded; the last one arrives a latency after it was."""
-    node = NodeTiming(CS2, INPUT.model_copy(update={"latency_ps": 70}))
+    node = NodeTiming(MachineSpec(input=INPUT.model_copy(update={"latency_ps": 70})))
     node.receive_batch(3, load_ps=8 * 10**6)
     node.run(COST)
     assert node.attribution().input == 8 * 10**6 + 70
@@ -68,7 +69,7 @@ def test_slow_loader_holds_the_input_wire() -> None:
 
 def test_loading_overlaps_with_computing() -> None:
     """A loader as fast as the wafer is waited for once."""
-    node = NodeTiming(CS2, INPUT)
+    node = NodeTiming(MachineSpec(input=INPUT))
     for _ in range(4):
         node.receive_batch(0, load_ps=1100)
         node.run(COST)
@@ -114,3 +115,30 @@ def test_forget_clears_charges_but_not_time(node: NodeTiming) -> None:
     node.forget()
     assert node.attribution() == Attribution()
     assert node.free_ps == 1100
+
+
+def test_activations_leave_while_the_next_segment_runs(node: NodeTiming) -> None:
+    """One byte takes a nanosecond; the segment after the next one waits for the rest."""
+    node.run(COST, paged=PagedBytes(sent_bytes=5))
+    node.run(COST)
+    node.run(COST)
+    assert node.attribution() == Attribution(activations=5_000 - 1_100, compute=3_000, overhead=300)
+
+
+def test_activations_come_back_while_the_segment_before_runs(node: NodeTiming) -> None:
+    """From its start on, so that they have no room for longer than that."""
+    node.idle_until("idle", 10_000)
+    node.run(COST)
+    node.run(COST, paged=PagedBytes(fetched_bytes=4))
+    assert node.attribution().activations == 4_000 - 1_100
+    assert node.free_ps == 10_000 + 4_000 + 1_100
+
+
+def test_few_servers_send_activations_slowly() -> None:
+    """Half the rate of the system's link."""
+    wafer = override(CS2, io_bandwidth_bytes_per_s=10**9)
+    slow = ActivationSpec(servers=1, link_bandwidth_bytes_per_s=10**9 // 2)
+    node = NodeTiming(MachineSpec(system=wafer, activations=slow))
+    node.run(COST)
+    node.run(COST, paged=PagedBytes(fetched_bytes=4))
+    assert node.attribution().activations == 8_000 - 1_100

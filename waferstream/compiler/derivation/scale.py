@@ -149,14 +149,14 @@ def _with_footprints(a: Segment, b: Segment, sizes: tuple[int, int]) -> tuple[Se
         sample_bytes = max(0, most - least) // (sizes[1] - sizes[0])
         return Footprint(max(0, least - sizes[0] * sample_bytes), sample_bytes)
 
-    working = line(a.working, b.working)
+    working, blocked = line(a.working, b.working), line(a.blocked, b.blocked)
     stashes = zip(a.stash, b.stash, strict=True)
     footprints = [line(small.footprint, large.footprint) for small, large in stashes]
 
     def changed(segment: Segment) -> Segment:
         pieces = zip(segment.stash, footprints, strict=True)
         stash = tuple(replace(piece, footprint=footprint) for piece, footprint in pieces)
-        return replace(segment, stash=stash, working=working)
+        return replace(segment, stash=stash, working=working, blocked=blocked)
 
     return changed(a), changed(b)
 

@@ -20,7 +20,7 @@ from torch import fx
 
 from waferstream.compiler.capture.annotations import recompute_marks
 from waferstream.compiler.capture.captured import Captured
-from waferstream.compiler.storages import internals, overwritten, storages_of
+from waferstream.compiler.storages import RERUN, internals, overwritten, storages_of
 
 
 def rematerialize_weights(captured: Captured) -> None:
@@ -143,7 +143,7 @@ def _recompute(
             operands = {operand: clone(operand, reader) for operand in node.all_input_nodes}
             with graph.inserting_before(reader):
                 clones[node] = graph.node_copy(node, operands.__getitem__)
-            clones[node].meta["segment"] = reader.meta["segment"]
+            clones[node].meta.update({"segment": reader.meta["segment"], RERUN: True})
         return clones[node]
 
     for reader in backward:

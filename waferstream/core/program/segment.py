@@ -70,10 +70,16 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Stash:
-    """One piece of memory that a segment keeps for later ones; ``values`` are all views of it."""
+    """One piece of memory that a segment keeps for later ones; ``values`` are all views of it.
+
+    A wafer need not keep every piece for the backward pass of the same layer. One that is *remade*
+    comes again from pieces that are kept, by an elementwise op or a norm, where it is read. One
+    that is *blocked* holds scores of attention, which are made a block of queries at a time.
+    """
 
     values: tuple[str, ...]
     footprint: Footprint
+    held: Literal["whole", "remade", "blocked"] = "whole"
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,8 @@ class Segment:
     step's outputs (the loss first) paired with the value that holds them.
 
     ``stash`` is the memory behind those ``outputs`` that the segment makes, each piece once;
-    ``working`` is an upper bound of the memory that its values, outputs included, take at any time.
+    ``working`` is an upper bound of the memory that its values, outputs included, take at any time,
+    ``blocked`` that of the scores of attention, of which a wafer has but a block at a time.
     Gradients are not part of ``working``: like weights, they stream.
     """
 
@@ -101,6 +108,7 @@ class Segment:
     work: tuple[OpWork, ...]
     stash: tuple[Stash, ...] = ()
     working: Footprint = Footprint()
+    blocked: Footprint = Footprint()
 
     @property
     def stash_footprint(self) -> Footprint:

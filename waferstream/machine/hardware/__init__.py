@@ -1,5 +1,6 @@
 """Numbers of the emulated machine, each with status and source (see ``sourced``)."""
 
+from waferstream.machine.hardware.activations import ActivationSpec
 from waferstream.machine.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from waferstream.machine.hardware.hosts import HostSpec
 from waferstream.machine.hardware.inputs import InputSpec
@@ -16,6 +17,7 @@ __all__ = [
     "WSE2",
     "WSE3",
     "WSE3_SIMULATOR",
+    "ActivationSpec",
     "DefectSpec",
     "FabricSpec",
     "HostSpec",

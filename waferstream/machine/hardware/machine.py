@@ -22,6 +22,7 @@ from pydantic import (
 
 from waferstream.core.config import Config, before
 from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.machine.hardware.activations import ActivationSpec
 from waferstream.machine.hardware.inputs import InputSpec
 from waferstream.machine.hardware.named import with_named
 from waferstream.machine.hardware.power import PowerSpec
@@ -134,6 +135,7 @@ class MachineSpec(Config):
     system: Annotated[WaferSpec, before(_from_name, str | WaferSpec)] = CS2
     memoryx: MemoryXSpec = Field(default_factory=MemoryXSpec)
     swarmx: SwarmXSpec = Field(default_factory=SwarmXSpec)
+    activations: ActivationSpec = Field(default_factory=ActivationSpec)
     input: InputSpec = Field(default_factory=InputSpec)
     jitter: JitterSpec = Field(default_factory=JitterSpec)
     power: PowerSpec = Field(default_factory=PowerSpec)

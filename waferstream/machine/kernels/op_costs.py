@@ -34,6 +34,7 @@ class CostFunction(NamedTuple):
     """Tokens that the grid spreads over its PEs; None if the kernel spreads something else."""
     sizes: tuple[Any, ...]
     options: tuple[tuple[str, Any], ...]
+    is_attention: bool = False
 
     def on(self, grid: Grid) -> CostFunction:
         """Return the function with the tokens rounded up to a full tile on every PE of ``grid``.
@@ -44,7 +45,7 @@ class CostFunction(NamedTuple):
         if self.tokens is None:
             return self
         filled = grid.tokens(self.tokens) * grid.token_pes
-        return CostFunction(self.kernel, filled, self.sizes, self.options)
+        return self._replace(tokens=filled)
 
     def cycles(self, grid: Grid, dtype: str) -> Cycles:
         """Return the cost on a grid for elements of ``dtype``, a key of BYTES_PER_ELEMENT."""
@@ -79,7 +80,17 @@ def cost_function_of(work: OpWork, density: float = 1.0) -> CostFunction:
             value=work.kind,
             rule=f"kinds: {', '.join(sorted(COST_FUNCTIONS))}",
         )
-    return bind(work, density)
+    return bind(work, density)._replace(is_attention=is_attention(work))
+
+
+def is_attention(work: OpWork) -> bool:
+    """Return whether an op is attention, or a part of it where no single op is all of it.
+
+    Parts are products of activations with activations, and the softmax of scores; that of the
+    output head is a ``log_softmax``.
+    """
+    is_product = work.kind == "matmul" and not work.streams and work.shape[0] > 1
+    return work.kind == "attention" or is_product or work.op.startswith("_softmax")
 
 
 def _bind(

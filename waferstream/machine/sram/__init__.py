@@ -1,5 +1,6 @@
 """Plan the SRAM of a wafer: what it holds during a step, and whether that fits."""
 
+from waferstream.machine.sram.paging import Page, PagedBytes, paged_bytes
 from waferstream.machine.sram.plan import (
     SramPlan,
     check_fits,
@@ -27,6 +28,8 @@ from waferstream.machine.sram.space import (
 __all__ = [
     "LayerReport",
     "Moment",
+    "Page",
+    "PagedBytes",
     "SramPlan",
     "SramReport",
     "capacities",
@@ -38,6 +41,7 @@ __all__ = [
     "largest_with_recompute",
     "moments",
     "num_recomputed",
+    "paged_bytes",
     "plan_sram",
     "recomputable",
     "recompute",

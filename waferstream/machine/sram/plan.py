@@ -9,36 +9,56 @@ from functools import cached_property
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.program.program import Program
 from waferstream.core.units import format_bytes
-from waferstream.machine.hardware import WaferSpec
+from waferstream.machine.hardware import MachineSpec, WaferSpec
+from waferstream.machine.sram.paging import Page, Paging, without_pages
 from waferstream.machine.sram.recompute import capacities, recomputable, recompute
-from waferstream.machine.sram.space import Moment, buffer_bytes, data_bytes, moments
+from waferstream.machine.sram.space import Moment, buffer_bytes, data_bytes
 
 
 @dataclass(frozen=True)
 class SramPlan:
     """What lies in the SRAM of a wafer while it runs a program.
 
-    ``recomputed`` are the forward segments that it runs twice. ``moments`` has one entry for each
-    segment of a micro-batch, in order; ``buffers`` the bytes that streams take at each of them.
+    ``recomputed`` are the forward segments that it runs twice. ``paging`` knows which activations
+    are away at which segments, if they have no room; ``buffers`` has the bytes that streams take at
+    each segment.
     """
 
     program: Program
-    wafer: WaferSpec
+    machine: MachineSpec
     recomputed: tuple[int, ...]
-    moments: tuple[Moment, ...]
+    paging: Paging
     buffers: tuple[int, ...]
 
     @classmethod
-    def of(cls, program: Program, wafer: WaferSpec, recomputed: tuple[int, ...] = ()) -> SramPlan:
+    def of(
+        cls, program: Program, machine: MachineSpec, recomputed: tuple[int, ...] = ()
+    ) -> SramPlan:
         """Plan the SRAM for a program in which these segments are recomputed already."""
-        return cls(program, wafer, recomputed, moments(program), buffer_bytes(program, wafer))
+        buffers = buffer_bytes(program, machine.system)
+        return cls(program, machine, recomputed, Paging.of(program, machine, buffers), buffers)
 
     def with_program(self, program: Program) -> SramPlan:
         """Return the plan for the same step at another micro-batch size.
 
-        Moments and buffers stay: they are given per sample, or do not depend on the samples.
+        Pages and buffers stay: they are given per sample, or do not depend on the samples.
         """
         return replace(self, program=program)
+
+    @property
+    def wafer(self) -> WaferSpec:
+        """The system of the plan."""
+        return self.machine.system
+
+    @cached_property
+    def pages(self) -> tuple[Page, ...]:
+        """Activations that go to activation servers: as few as it takes."""
+        return self.paging.for_samples(self.program.micro_batch_size)
+
+    @cached_property
+    def moments(self) -> tuple[Moment, ...]:
+        """SRAM at each segment of a micro-batch, in order, without the pages that are away."""
+        return without_pages(self.paging.moments, self.pages)
 
     def bytes_at(self, moment: Moment) -> int:
         """Return the bytes of activations and stream buffers at a moment of the step."""
@@ -57,19 +77,20 @@ class SramPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether the peak fits the SRAM left for data."""
-        return self.peak_bytes <= data_bytes(self.wafer)
+        """Whether the peak fits the SRAM left for data, and the pages fit their servers."""
+        return self.program.micro_batch_size <= self.paging.largest
 
 
-def plan_sram(program: Program, wafer: WaferSpec) -> SramPlan:
+def plan_sram(program: Program, machine: MachineSpec) -> SramPlan:
     """Plan the SRAM for a program, with as few segments recomputed as it takes.
 
-    The first layers are recomputed first, since their activations are kept for longest. Raises
-    ApplianceResourceExhausted, with the numbers, if the program does not fit with all recomputed.
+    The first layers are recomputed first, since their activations are kept for longest; where that
+    is not enough, their inputs go to activation servers. Raises ApplianceResourceExhausted, with
+    the numbers, if the program does not fit with all recomputed and away that can be.
     """
-    enough = num_recomputed(capacities(program, wafer), program.micro_batch_size)
+    enough = num_recomputed(capacities(program, machine.system), program.micro_batch_size)
     chosen = recomputable(program)[:enough]
-    sram_plan = SramPlan.of(recompute(program, chosen) if chosen else program, wafer, chosen)
+    sram_plan = SramPlan.of(recompute(program, chosen) if chosen else program, machine, chosen)
     check_fits(sram_plan)
     return sram_plan
 
@@ -80,21 +101,18 @@ def num_recomputed(capacity: Sequence[int], samples: int) -> int:
     return next(fitting, len(capacity) - 1)
 
 
-def largest_micro_batch(program: Program, wafer: WaferSpec) -> int:
+def largest_micro_batch(program: Program, machine: MachineSpec) -> int:
     """Return the samples of the largest micro-batch that fits; 0 if a single sample does not.
 
     The program may have been captured at any size: every footprint is a line over the samples.
     """
-    return min(
-        max(0, data_bytes(wafer) - buffers - moment.footprint.fixed_bytes)
-        // max(1, moment.footprint.sample_bytes)
-        for moment, buffers in zip(moments(program), buffer_bytes(program, wafer), strict=True)
-    )
+    return SramPlan.of(program, machine).paging.largest
 
 
-def largest_with_recompute(program: Program, wafer: WaferSpec) -> int:
+def largest_with_recompute(program: Program, machine: MachineSpec) -> int:
     """Return the largest micro-batch that fits with every segment recomputed that can be."""
-    return capacities(program, wafer)[-1]
+    chosen = recomputable(program)
+    return largest_micro_batch(recompute(program, chosen) if chosen else program, machine)
 
 
 def check_fits(sram_plan: SramPlan) -> None:
@@ -103,14 +121,15 @@ def check_fits(sram_plan: SramPlan) -> None:
         return
     program, wafer = sram_plan.program, sram_plan.wafer
     segment = program.segments[sram_plan.peak.segment]
-    largest = largest_micro_batch(program, wafer)
+    largest = sram_plan.paging.largest
     raise ApplianceResourceExhausted(
         f"activations and buffers of one {program.kind} micro-batch need "
         f"{format_bytes(sram_plan.peak_bytes)} of SRAM",
         code="micro-batch-exceeds-sram",
         where=f"{segment.layer} {segment.phase}",
         value=f"micro-batch of {program.micro_batch_size} samples"
-        + (f", with {len(sram_plan.recomputed)} layers recomputed" if sram_plan.recomputed else ""),
+        + (f", with {len(sram_plan.recomputed)} layers recomputed" if sram_plan.recomputed else "")
+        + (f", {len(sram_plan.pages)} on activation servers" if sram_plan.pages else ""),
         rule=f"a {wafer.name} has {format_bytes(data_bytes(wafer))} for data, "
         f"of {format_bytes(wafer.sram_bytes)}",
         remedy=f"lower csx.performance.micro_batch_size to {largest} or less"

@@ -24,7 +24,16 @@ import numpy.typing as npt
 from waferstream.core.program.program import Program
 from waferstream.core.program.segment import Footprint, Segment, Stash
 from waferstream.machine.hardware import WaferSpec
-from waferstream.machine.sram.space import Buffers, Life, data_bytes, lives, moments_of, output_head
+from waferstream.machine.sram.space import (
+    Buffers,
+    Life,
+    data_bytes,
+    is_internal,
+    lives,
+    moments_of,
+    output_head,
+    working_sets,
+)
 
 Lines = npt.NDArray[np.int64]
 """Footprints of all segments, [segments, 2]: fixed bytes, and bytes for each sample."""
@@ -34,7 +43,7 @@ def internals_of(program: Program, stash: Iterable[Life]) -> dict[int, list[Life
     """Return the internals of each forward segment that has any."""
     found: dict[int, list[Life]] = {}
     for life in stash:
-        if _is_internal(life, program):
+        if is_internal(life, program):
             found.setdefault(life.producer, []).append(life)
     return found
 
@@ -75,29 +84,23 @@ def recompute(
     ValueError for a segment that has no internals.
     """
     internals = internals_of(program, lives(program)) if known is None else known
-    segments = list(program.segments)
+    segments = [
+        replace(segment, working=working)
+        for segment, working in zip(program.segments, working_sets(program), strict=True)
+    ]
     for index in chosen:
         found = internals.get(index)
         if not found:
             raise ValueError(f"segment {index} must have internals to be recomputed")
         user = first_user(found)
-        pieces = [life.stash for life in found]
         onward = [life.stash for life in found if life.readers[-1] > user]
-        segments[user] = _with_rerun(segments[user], segments[index], pieces, onward)
-        segments[index] = _without(segments[index], pieces)
+        segments[user] = _with_rerun(segments[user], segments[index], found, onward)
+        segments[index] = _without(segments[index], [life.stash for life in found])
     return replace(
         program,
         digest=f"{program.digest}-recompute-{'-'.join(map(str, sorted(chosen)))}",
         segments=_with_drops(program, segments),
     )
-
-
-def _is_internal(life: Life, program: Program) -> bool:
-    producer = program.segments[life.producer]
-    if producer.phase != "forward":
-        return False
-    readers = [program.segments[index] for index in life.readers]
-    return all(r.phase == "backward" and r.layer == producer.layer for r in readers)
 
 
 def _without(forward: Segment, pieces: Sequence[Stash]) -> Segment:
@@ -111,12 +114,12 @@ def _without(forward: Segment, pieces: Sequence[Stash]) -> Segment:
 
 
 def _with_rerun(
-    backward: Segment, forward: Segment, pieces: Sequence[Stash], onward: Sequence[Stash]
+    backward: Segment, forward: Segment, internals: Sequence[Life], onward: Sequence[Stash]
 ) -> Segment:
     """Return the backward segment with the forward segment's ops that it needs before its own."""
-    made = _names(pieces)
+    made = _names(life.stash for life in internals)
     inputs = (*(name for name in backward.inputs if name not in made), *forward.inputs)
-    held = sum((piece.footprint for piece in pieces), backward.working)
+    held = sum((life.footprint for life in internals), backward.working)
     kept = _names(onward)
     names = [name for name in forward.outputs if name in kept]
     return replace(

@@ -13,6 +13,10 @@ forward and backward pass, makes a value for every word of the vocabulary: many 
 makes. The wafer runs it one sample at a time, forward and backward (chunked loss), and keeps only
 the gradient that goes on to the layer before. So there its activations count for one sample.
 
+A result of an elementwise op or a norm is not kept for the backward pass of its own layer if what
+it is made from is kept: it is made again where it is read. Neither are scores of attention, which
+are made a block of queries at a time (Dao et al. 2022, arXiv:2205.14135).
+
 There are bytes for code, bytes for data, and buffers that streams pass through. Weights trigger
 work as they arrive, and gradients leave as they are made (Lie, Hot Chips 34), so neither is stored
 as a whole. Only while a segment is being started, nothing takes weights off the link and nothing
@@ -23,7 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from waferstream.core.errors import ConfigError
@@ -40,7 +44,8 @@ _REPEATED = re.compile(r"\.\d+$")  # "decoder.3": a layer's name ends at its fir
 class Life:
     """A piece of the stash, the segment that makes it, and those that read it, in order.
 
-    ``footprint`` is what is there at a time: all of it, or one sample's in the output head.
+    ``footprint`` is what is there at a time: all of it, one sample's in the output head, or nothing
+    of a piece that is remade.
     """
 
     stash: Stash
@@ -93,7 +98,18 @@ def lives(program: Program) -> Iterator[Life]:
                 whole = stash.footprint
                 in_head = segment.index in head and readers[-1] in head
                 held = _of_one_sample(whole) if in_head else whole
-                yield Life(stash, segment.index, tuple(readers), held)
+                life = Life(stash, segment.index, tuple(readers), held)
+                is_kept = stash.held == "whole" or not is_internal(life, program)
+                yield life if is_kept else replace(life, footprint=Footprint())
+
+
+def is_internal(life: Life, program: Program) -> bool:
+    """Return whether a forward segment makes a piece for the backward pass of its layer alone."""
+    producer = program.segments[life.producer]
+    if producer.phase != "forward":
+        return False
+    readers = [program.segments[index] for index in life.readers]
+    return all(r.phase == "backward" and r.layer == producer.layer for r in readers)
 
 
 def moments(program: Program) -> tuple[Moment, ...]:
@@ -103,19 +119,39 @@ def moments(program: Program) -> tuple[Moment, ...]:
 
 def moments_of(program: Program, stash: Iterable[Life]) -> tuple[Moment, ...]:
     """Return the same as ``moments`` for a program whose stash is known."""
-    head = output_head(program)
     change = [Footprint()] * (len(program.segments) + 1)
     for life in stash:
         change[life.producer + 1] += life.footprint
         change[life.readers[-1] + 1] -= life.footprint
     return tuple(
-        Moment(
-            segment.index,
-            stash,
-            _of_one_sample(segment.working) if segment.index in head else segment.working,
+        Moment(index, stash, working)
+        for index, (stash, working) in enumerate(
+            zip(accumulate(change), working_sets(program), strict=False)
         )
-        for segment, stash in zip(program.segments, accumulate(change), strict=False)
     )
+
+
+def working_sets(program: Program) -> tuple[Footprint, ...]:
+    """Return the SRAM of the values that each segment makes.
+
+    Its outputs that are remade later are there one at a time, in the output head one sample is.
+    """
+    remade: dict[int, list[Footprint]] = {}
+    for life in lives(program):
+        if life.stash.held == "remade" and life.footprint == Footprint():
+            remade.setdefault(life.producer, []).append(life.stash.footprint)
+    head = output_head(program)
+    found = []
+    for segment in program.segments:
+        working = segment.working
+        for dropped in sorted(remade.get(segment.index, ()), key=_size)[:-1]:
+            working -= dropped
+        found.append(_of_one_sample(working) if segment.index in head else working)
+    return tuple(found)
+
+
+def _size(footprint: Footprint) -> tuple[int, int]:
+    return footprint.sample_bytes, footprint.fixed_bytes
 
 
 def stash_by_layer(program: Program, moment: Moment) -> dict[str, Footprint]:

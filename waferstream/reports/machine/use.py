@@ -76,12 +76,12 @@ class MachineUse:
         """
         program = costed.program
         checks = checked_streams(costed, machine) if checks is None else checks
-        largest = largest_with_recompute(program, machine.system)
+        largest = largest_with_recompute(program, machine)
         return cls(
             num_csx=num_csx,
             machine=machine,
             tiers=costed.tiers,
-            sram_plan=sram_plan or SramPlan.of(program, machine.system),
+            sram_plan=sram_plan or SramPlan.of(program, machine),
             layers=group_layers(checks, program.micro_batch_size, largest),
             load=link_load(costed, machine, num_csx, step_ps),
         )

@@ -20,6 +20,7 @@ from tests.support.roles.local_machine import (
     random_batches,
     sgd,
 )
+from tests.support.timing.machines import alone
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.core.program.schedule import Rounds
@@ -125,7 +126,7 @@ def test_too_few_micro_batches_are_refused(compiled: Compiled) -> None:
 def test_activations_larger_than_sram_are_refused(compiled: Compiled) -> None:
     """The check needs the compiled program alone."""
     overhead = code_bytes(CS2)
-    peak = SramPlan.of(compiled.program, CS2).peak_bytes
+    peak = SramPlan.of(compiled.program, alone(CS2)).peak_bytes
     assert peak > 0
     small = MachineSpec(system=override(CS2, sram_bytes=overhead + peak - 1))
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:

@@ -26,6 +26,7 @@ from tests.support.programs.cstorch_program import (
 )
 from tests.support.roles.local_machine import Regression, compile_model, random_batches
 from tests.support.runs.tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
+from tests.support.timing.machines import alone
 from waferstream.core.errors import (
     ApplianceCompilationError,
     ApplianceResourceExhausted,
@@ -48,7 +49,7 @@ def train(
     requested: Any, rows_that_fit: int = ROWS, num_csx: int = 1, rows: int = ROWS, **options: Any
 ) -> tuple[list[float], str | None]:
     """Train on wafers with room for so many rows; return losses and the weights' digest."""
-    one_too_many = SramPlan.of(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
+    one_too_many = SramPlan.of(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), alone(CS2))
     capacity = one_too_many.peak_bytes - 1
     config = cluster_config(Shape(num_csx), system={"sram_bytes": code_bytes(CS2) + capacity})
     with running_backend(cluster_config=config, **options) as backend:
@@ -115,7 +116,7 @@ def test_layers_are_recomputed_where_they_do_not_fit(
             losses(training_step(backend), executor(2, loader(lambda: batches)))
             return backend.weights_digest()
 
-    whole, least = (SramPlan.of(each, CS2).peak_bytes for each in (program, foreseen))
+    whole, least = (SramPlan.of(each, alone(CS2)).peak_bytes for each in (program, foreseen))
     assert train_gpt(least) == train_gpt(whole)
     assert set(sizes()) == {MICRO_BATCH_SIZE}
     assert "layers are recomputed" in caplog.text
@@ -126,7 +127,7 @@ def test_layers_are_recomputed_where_they_do_not_fit(
 )
 def test_compile_at_other_sizes_runs_python_once(requested: Any, rows_that_fit: int) -> None:
     """Side effects happen once, and a generator among the arguments is read once."""
-    one_too_many = SramPlan.of(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
+    one_too_many = SramPlan.of(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), alone(CS2))
     wafer = {"sram_bytes": code_bytes(CS2) + one_too_many.peak_bytes - 1}
     config, calls = cluster_config(Shape(1), system=wafer), []
     with running_backend(cluster_config=config, compile_only=True) as backend:

@@ -92,14 +92,23 @@ def test_gradient_of_a_shared_weight_has_a_fixed_size(gpt: Program) -> None:
     assert GPT["vocab_size"] * GPT["hidden_size"] * 2 in waiting
 
 
-def test_attention_kernel_keeps_its_scores() -> None:
-    """One score for each head, query and key; backward its gradient as well."""
-    short, long = captured(2, num_heads=2), captured(2, num_heads=4)
-    scores = 2 * 8 * 8 * 2  # two more heads, 8 x 8 tokens, two bytes each
-    for phase, kinds in (("forward", 1), ("backward", 2)):
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_attention_keeps_no_scores_on_the_wafer(rate: float) -> None:
+    """Fused, it has none; in single ops, with dropout, they are made a block at a time."""
+    short, long = (captured(2, num_heads=n, attention_dropout_rate=rate) for n in (2, 4))
+    for phase in ("forward", "backward"):
         few, many = (
             next(s for s in p.segments if s.phase == phase and s.layer.endswith("1"))
             for p in (short, long)
         )
-        grown = many.working.sample_bytes - few.working.sample_bytes
-        assert 0 <= grown <= kinds * scores + 8 * 4 * 2
+        assert abs(many.working.sample_bytes - few.working.sample_bytes) <= 8 * 4 * 2
+        assert (many.blocked.sample_bytes > few.blocked.sample_bytes) is (rate > 0)
+
+
+def test_what_a_cheap_op_makes_of_kept_values_is_remade(gpt: Program) -> None:
+    """The GELU of the first layer and its norms, but not the residual or any product."""
+    layer = next(s for s in gpt.segments if s.phase == "forward" and s.layer.endswith("0"))
+    ops = [work.op for work in layer.work if work.kind != "view"]
+    remade = [piece for piece in layer.stash if piece.held == "remade"]
+    assert "gelu" in ops
+    assert 0 < len(remade) < len(layer.stash)

@@ -53,11 +53,13 @@ def test_each_efficiency_stretches_its_own_family() -> None:
     )
 
 
-def test_faster_software_shortens_all_times_alike() -> None:
-    """Arithmetic and overhead alike."""
-    slow, fast = cost(PRODUCT, NORM), cost(PRODUCT, NORM, software_speed=2.0)
+def test_faster_software_shortens_kernels_but_not_the_start_of_a_segment() -> None:
+    """A segment waits for other machines, too."""
+    slow, fast = (
+        cost(PRODUCT, NORM, software_speed=speed, segment_overhead_ps=1000) for speed in (1.0, 2.0)
+    )
     assert fast.compute_ps == pytest.approx(slow.compute_ps / 2, abs=2)
-    assert fast.overhead_ps == pytest.approx(slow.overhead_ps / 2, abs=2)
+    assert fast.overhead_ps - 1000 == pytest.approx((slow.overhead_ps - 1000) / 2, abs=2)
 
 
 def test_views_are_free_and_a_segment_of_views_takes_its_overhead() -> None:

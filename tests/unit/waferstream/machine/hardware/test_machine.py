@@ -57,7 +57,7 @@ def numeric_fields() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("part", "key"), numeric_fields())
 def test_impossible_hardware_is_refused(part: str, key: str) -> None:
     """No number may be negative; only times, prices, options and spreads may be zero."""
-    free = {"flash_bytes", "seed", "grid_kg_per_kwh"}
+    free = {"flash_bytes", "seed", "grid_kg_per_kwh", "servers"}
     may_be_zero = key.endswith(("_ps", "_sigma", "_usd")) or key in free
     for value in (-1,) if may_be_zero else (-1, 0):
         with pytest.raises(ConfigError) as refused:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.errors import raises
 from tests.support.programs.layered_steps import GB, layers
+from tests.support.timing.machines import alone
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.units import format_bytes
@@ -35,19 +36,20 @@ def test_largest_micro_batch_fits_and_one_more_does_not(
     """By looking at every moment of the step."""
     step = layers(count, internal=internal, fixed=fixed * GB // 4)
     wafer = override(CS2, sram_bytes=9 * GB + sram_gb * GB)
-    size = largest_micro_batch(step, wafer)
+    size = largest_micro_batch(step, alone(wafer))
     fits, too_large = (
-        SramPlan.of(replace(step, micro_batch_size=each), wafer).fits for each in (size, size + 1)
+        SramPlan.of(replace(step, micro_batch_size=each), alone(wafer)).fits
+        for each in (size, size + 1)
     )
     assert fits or size == 0
     assert not too_large
-    assert largest_with_recompute(step, wafer) >= size
+    assert largest_with_recompute(step, alone(wafer)) >= size
 
 
 def test_plan_sram_recomputes_nothing_that_fits() -> None:
     """No time is spent on recompute that is not needed."""
     step = layers(5)
-    sram_plan = plan_sram(step, CS2)
+    sram_plan = plan_sram(step, alone(CS2))
     assert (sram_plan.program, sram_plan.recomputed) == (step, ())
     assert sram_plan.peak_bytes == max(map(sram_plan.bytes_at, moments(step)))
 
@@ -57,34 +59,34 @@ def test_plan_sram_recomputes_as_few_layers_as_it_takes(room: int) -> None:
     """Four layers of 5 units take 20 units and the first gradient; each recompute saves up to 4."""
     step = layers(4)
     wafer = override(CS2, sram_bytes=code_bytes(CS2) + room * GB // 10)
-    if largest_with_recompute(step, wafer) < 1:
+    if largest_with_recompute(step, alone(wafer)) < 1:
         with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram"):
-            plan_sram(step, wafer)
+            plan_sram(step, alone(wafer))
         return
-    sram_plan = plan_sram(step, wafer)
+    sram_plan = plan_sram(step, alone(wafer))
     assert sram_plan.fits
     assert sram_plan.recomputed == tuple(range(len(sram_plan.recomputed)))
     if sram_plan.recomputed:
         fewer = recompute(step, sram_plan.recomputed[:-1])
-        assert largest_micro_batch(fewer, wafer) == 0
+        assert largest_micro_batch(fewer, alone(wafer)) == 0
 
 
 def test_plan_sram_refuses_what_does_not_fit() -> None:
     """The error has the sizes, and the largest micro-batch that would fit as remedy."""
     step = replace(layers(10), micro_batch_size=64)
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
-        plan_sram(step, CS2)
-    largest = largest_with_recompute(step, CS2)
+        plan_sram(step, alone(CS2))
+    largest = largest_with_recompute(step, alone(CS2))
     assert "64 samples, with 9 layers recomputed" in str(caught.value.value)
     assert format_bytes(data_bytes(CS2)) in str(caught.value.rule)
     assert f"to {largest} or less" in str(caught.value.remedy)
-    assert plan_sram(replace(step, micro_batch_size=largest), CS2).fits
+    assert plan_sram(replace(step, micro_batch_size=largest), alone(CS2)).fits
 
 
 def test_plan_sram_names_no_size_where_none_fits() -> None:
     """Another micro-batch size would not help."""
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
-        plan_sram(layers(2, internal=4000), CS2)
+        plan_sram(layers(2, internal=4000), alone(CS2))
     assert "micro_batch_size" not in str(caught.value.remedy)
 
 
@@ -99,7 +101,7 @@ def test_plan_counts_buffers_beside_activations() -> None:
     """At every moment, and so at the peak."""
     weight = TensorSpec("first.weight", (10**10,), "float32")
     step = replace(layers(2), parameters=(weight,))
-    sram_plan = SramPlan.of(step, CS2)
+    sram_plan = SramPlan.of(step, alone(CS2))
     assert sram_plan.buffers == buffer_bytes(step, CS2)
     activations = sram_plan.peak.footprint.of(step.micro_batch_size)
     assert sram_plan.peak_bytes == activations + link_bytes(CS2)
@@ -109,4 +111,4 @@ def test_plan_with_program_is_the_plan_of_that_program() -> None:
     """Of the same step at another micro-batch size."""
     step = layers(3)
     larger = replace(step, micro_batch_size=5)
-    assert SramPlan.of(step, CS2).with_program(larger) == SramPlan.of(larger, CS2)
+    assert SramPlan.of(step, alone(CS2)).with_program(larger) == SramPlan.of(larger, alone(CS2))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.support.errors import raises
 from tests.support.programs.layered_steps import GB, layers, step_with_head
 from tests.support.programs.small_programs import program, segment
+from tests.support.timing.machines import alone
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.program import Program, TensorSpec
 from waferstream.core.program.segment import Footprint, Phase, Stash
@@ -148,7 +149,7 @@ def test_capacities_are_those_of_every_recomputed_program(step: Program, sram_gb
     wafer = override(CS2, sram_bytes=4_000 * MB + sram_gb * 1000 * MB)
     choices = recomputable(step)
     assert capacities(step, wafer) == tuple(
-        largest_micro_batch(recompute(step, choices[:count]) if count else step, wafer)
+        largest_micro_batch(recompute(step, choices[:count]) if count else step, alone(wafer))
         for count in range(len(choices) + 1)
     )
 

@@ -12,6 +12,7 @@ from memoryx.tiers import Holding, Tiers
 from swarmx.topology import Tree
 from tests.support.programs.small_programs import program, segment
 from tests.support.reports.html import Parsed
+from tests.support.timing.machines import alone
 from waferstream.core.units import format_bytes
 from waferstream.machine.attribution import OVERHEAD_NOTE, Attribution
 from waferstream.machine.hardware import CS2, MachineSpec
@@ -35,7 +36,7 @@ def use(num_csx: int) -> MachineUse:
         num_csx=num_csx,
         machine=MachineSpec(),
         tiers=Tiers(Holding(4 << 30), Holding(4 << 30), Holding(8 << 30, 2 << 30)),
-        sram_plan=SramPlan.of(step, CS2),
+        sram_plan=SramPlan.of(step, alone(CS2)),
         layers=group_layers([STALLED], 1, 8),
         load=LinkLoad(3 << 30, 1 << 30, 0.123, 0.0456),
     )

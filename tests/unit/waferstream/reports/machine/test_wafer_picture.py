@@ -10,6 +10,7 @@ from matplotlib.image import imread
 
 from tests.support.programs.small_programs import program, segment
 from tests.support.reports.pictures import drawn, overlapping, words
+from tests.support.timing.machines import alone
 from waferstream.core.program.segment import Footprint, OpWork, Stash
 from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import CS2, CS3, WaferSpec
@@ -36,7 +37,9 @@ STEP = program(
 def test_wafer_picture_draws_any_sram_plan(tmp_path: Path, wafer: WaferSpec, samples: int) -> None:
     """Nearly empty, nearly full, and beyond the capacity."""
     path = tmp_path / "wafer.png"
-    wafer_picture(path, SramPlan.of(replace(STEP, micro_batch_size=samples), wafer), "A wafer")
+    wafer_picture(
+        path, SramPlan.of(replace(STEP, micro_batch_size=samples), alone(wafer)), "A wafer"
+    )
     image = imread(path)
     assert image.shape[:2] == (1040, 2600)
     assert image[..., :3].std() > 0.1
@@ -48,13 +51,15 @@ def test_wafer_picture_has_no_overlaps(tmp_path: Path, samples: int) -> None:
     """Also if nearly nothing is used, or nearly nothing is free."""
     with drawn() as figures:
         wafer_picture(
-            tmp_path / "wafer.png", SramPlan.of(replace(STEP, micro_batch_size=samples), CS2), "A"
+            tmp_path / "wafer.png",
+            SramPlan.of(replace(STEP, micro_batch_size=samples), alone(CS2)),
+            "A",
         )
     assert overlapping(figures[0]) == []
 
 
 def test_wafer_picture_has_the_numbers_of_the_plan(tmp_path: Path) -> None:
-    sram_plan = SramPlan.of(replace(STEP, micro_batch_size=8), CS2)
+    sram_plan = SramPlan.of(replace(STEP, micro_batch_size=8), alone(CS2))
     with drawn() as figures:
         wafer_picture(tmp_path / "wafer.png", sram_plan, "A wafer")
     written = words(figures[0])
@@ -65,5 +70,5 @@ def test_wafer_picture_has_the_numbers_of_the_plan(tmp_path: Path) -> None:
 def test_wafer_picture_draws_an_empty_wafer(tmp_path: Path) -> None:
     """A program without products or stash."""
     path = tmp_path / "wafer.png"
-    wafer_picture(path, SramPlan.of(program(segments=(segment(0),)), CS2), "Nothing")
+    wafer_picture(path, SramPlan.of(program(segments=(segment(0),)), alone(CS2)), "Nothing")
     assert path.stat().st_size > 10_000
