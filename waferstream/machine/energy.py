@@ -64,6 +64,12 @@ class EnergyUse:
     per_million_samples: Footprint
     per_million_tokens: Footprint | None
     """None for a model that does not read tokens."""
+    idle_hour: Footprint
+    """Of the cluster while no kernel computes, as in a start-up."""
+
+    def start_up(self, duration_ps: int) -> Footprint:
+        """Return what a start-up takes, which comes on top of the run."""
+        return self.idle_hour.times(seconds(duration_ps) / SECONDS_PER_HOUR)
 
 
 def cluster_draw(
@@ -124,13 +130,12 @@ def energy_use(
         tokens_per_sample: Tokens of a sample; None for a model that does not read tokens.
         num_steps: Steps of the whole run; by default those of ``timed``.
     """
-    share = compute_share(timed, num_csx)
-    draw = cluster_draw(machine, num_csx, swarmx_nodes, share)
-    steps_h = seconds(timed.attribution.total_ps) / SECONDS_PER_HOUR
-    hire_usd = num_csx * machine.power.system_hour_usd
-    steps = hour_of(machine.power, draw.total_kw, hire_usd).times(steps_h)
+    share, hire_usd = compute_share(timed, num_csx), num_csx * machine.power.system_hour_usd
+    idle, draw = (cluster_draw(machine, num_csx, swarmx_nodes, each) for each in (0.0, share))
+    idle_hour, hour = (hour_of(machine.power, each.total_kw, hire_usd) for each in (idle, draw))
+    steps = hour.times(seconds(timed.attribution.total_ps) / SECONDS_PER_HOUR)
     step = steps.times(1 / timed.num_steps)
     samples = steps.times(_MILLION / timed.num_samples)
     tokens = None if tokens_per_sample is None else samples.times(1 / tokens_per_sample)
     run = step.times(num_steps or timed.num_steps)
-    return EnergyUse(draw.total_kw, draw, share, step, run, samples, tokens)
+    return EnergyUse(draw.total_kw, draw, share, step, run, samples, tokens, idle_hour)

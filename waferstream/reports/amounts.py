@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from waferstream.core.units import format_rate, format_short
 from waferstream.machine.energy import SECONDS_PER_HOUR, EnergyUse, Footprint
+from waferstream.machine.start_up import StartUp
 from waferstream.reports.economics import SECONDS_PER_DAY, SECONDS_PER_YEAR
 
 PRICE_NOTE = (
@@ -66,7 +67,7 @@ def power_text(energy: EnergyUse) -> str:
     return f"{format_rate(energy.power_kw, 3)} kW ({named}; computing {energy.compute_share:.0%})"
 
 
-def energy_facts(energy: EnergyUse) -> dict[str, str]:
+def energy_facts(energy: EnergyUse, start_up: StartUp | None = None) -> dict[str, str]:
     """Return power, energy, carbon dioxide and money of training, by what they are of."""
     facts = {"Power": power_text(energy), "A step": format_footprint(energy.step)}
     if energy.run != energy.step:
@@ -75,4 +76,6 @@ def energy_facts(energy: EnergyUse) -> dict[str, str]:
         facts["1M samples"] = format_footprint(energy.per_million_samples)
     else:
         facts["1M tokens"] = format_footprint(energy.per_million_tokens)
+    if start_up is not None:
+        facts["To start"] = format_footprint(energy.start_up(start_up.total_ps))
     return facts

@@ -9,6 +9,7 @@ from pathlib import Path
 from waferstream.core.program.micro_batches import Cut
 from waferstream.core.units import counted, folded, format_bytes, format_rate, format_short, seconds
 from waferstream.machine.record import Record
+from waferstream.machine.start_up import StartUp
 from waferstream.machine.trace import Activities, write_trace
 from waferstream.reports.amounts import energy_facts, format_duration, format_footprint
 from waferstream.reports.curve.result import CurvePoint, CurveResult, PointDetail
@@ -57,7 +58,7 @@ def detail_text(result: CurveResult, width: int | None = None) -> str:
         f"{detail.num_csx:,} x {result.system} in detail",
         *_memory_lines(detail, point),
         *_start_up_lines(detail),
-        *_energy_lines(point),
+        *_energy_lines(point, detail.start_up),
         *_bill_lines(detail),
         "",
         *folded([LAYER_HEADER, *(layer_row(group) for group in detail.layers)], width),
@@ -100,9 +101,9 @@ def _start_up_lines(detail: PointDetail) -> Iterator[str]:
     )
 
 
-def _energy_lines(point: CurvePoint) -> Iterator[str]:
+def _energy_lines(point: CurvePoint, start_up: StartUp) -> Iterator[str]:
     if point.energy is not None:
-        power, *parts = energy_facts(point.energy).items()
+        power, *parts = energy_facts(point.energy, start_up).items()
         yield f"  power     {power[1]}"
         for name, text in parts:
             yield f"  {name.lower().replace('1m', '1M'):<9} {text}"

@@ -34,6 +34,7 @@ ENERGY = EnergyUse(
     run=Footprint(43, 20, 90),
     per_million_samples=Footprint(447, 210, 937),
     per_million_tokens=Footprint(0.25, 0.12, 0.5),
+    idle_hour=Footprint(120, 58, 224),
 )
 """Of a made-up cluster of four systems."""
 

@@ -14,7 +14,7 @@ from waferstream.reports.amounts import (
     format_duration,
     format_footprint,
 )
-from waferstream.reports.curve.result import CurvePoint, CurveResult, GpuComparison, PointDetail
+from waferstream.reports.curve.result import CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve.text import (
     curve_table,
     footnotes,
@@ -107,7 +107,7 @@ def curve_page(
         sections += _detail_sections(result, detail, use)
     if result.zeros is not None:
         sections.append(result.zeros.section())
-    sections.append(_cost_section(None if detail is None else result.detailed))
+    sections.append(_cost_section(result))
     sections.append(interval_section(list(interval_notes(result.intervals))))
     sections.append(_origin_section(result, command))
     return Page(f"Scaling over {result.system} systems", headline(result), sections)
@@ -184,10 +184,14 @@ def _start_up_text(start_up: StartUp) -> str:
     return f"{format_duration(seconds(start_up.total_ps))} ({named})"
 
 
-def _cost_section(point: CurvePoint | None) -> Section:
+def _cost_section(result: CurveResult) -> Section:
     """Return energy of a step, and time, energy and cost of the token budget."""
-    facts = {} if point is None or point.energy is None else energy_facts(point.energy)
-    bill = None if point is None else point.bill
+    facts: dict[str, str] = {}
+    bill = None
+    if result.simulation is not None:
+        detail, point = result.simulation.detail, result.detailed
+        bill = point.bill
+        facts = {} if point.energy is None else energy_facts(point.energy, detail.start_up)
     if bill is None:
         text = "Time, energy and cost of a whole training: --simulate with --token_budget."
         known: list[Block] = [Facts(facts)] if facts else []

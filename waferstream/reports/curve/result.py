@@ -18,7 +18,7 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
         interval    half, nine_tenths (factors of samples_per_s either way), decades, nearest (the
                     calibrated row and its distance); reason and remedy where it is unknown
         energy      power_kw, draw {part: kW}, compute_share, and footprints: step, run,
-                    per_million_samples, per_million_tokens
+                    per_million_samples, per_million_tokens, idle_hour
         run         null unless trained: weights_sha256, efficiency,
                     measured {samples_per_s, seconds, host}
     refused         numbers of systems without a point: num_csx, reason, code

@@ -205,7 +205,7 @@ def _link_waits(summary: RunSummary) -> str:
 def _energy_section(summary: RunSummary, emulated: Emulated) -> Section:
     facts = {"Emulated time of these steps": format_ps(emulated.total_ps)}
     if summary.energy is not None:
-        facts |= energy_facts(summary.energy)
+        facts |= energy_facts(summary.energy, summary.start_up)
     advice = (
         f"{PRICE_NOTE} --simulate with --token_budget states time, energy and cost of a whole "
         "training."

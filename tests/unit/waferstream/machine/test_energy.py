@@ -59,6 +59,7 @@ def test_energy_carbon_and_money_of_an_hour() -> None:
     assert use.step.kg_co2e == pytest.approx(0.4 * use.step.kwh)
     assert use.step.usd == pytest.approx(0.1 * use.step.kwh + 2 * 50)
     assert use.run == use.step.times(10)
+    assert use.start_up(HOUR_PS // 2).kwh == pytest.approx(1.5 * (2 * 16.1 + 28) / 2)
     assert use.per_million_samples.kwh == pytest.approx(1e4 * use.step.kwh)
     assert use.per_million_tokens is not None
     assert use.per_million_tokens.kwh == pytest.approx(10 * use.step.kwh)
