@@ -4,7 +4,8 @@
 
 Predicts every row that a benchmark family knows, prints it beside the published value, and lists
 skipped rows with the reason. The exit status is 1 if a file is malformed or a prediction fails or,
-with --check, if a goal is missed or a fitted constant names a row that is not calibration; else 0.
+with --check, if a goal is missed, a fitted constant names a row that is not calibration, or rests
+on too few; else 0.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from pathlib import Path
 
 from validation.families.prediction import Family
 from validation.families.registry import FAMILIES
-from validation.report.document import write_document, write_error_table
+from validation.paper.document import write_document, write_error_table
+from validation.paper.evidence import Evidence
 from validation.report.picture import fidelity_picture
-from validation.report.report import Report
+from validation.report.report import Report, calibrated_rows
+from validation.report.rule import broken, house_supports
 from validation.rows.reader import add_rows
 from waferstream.core.errors import WaferStreamError
 from waferstream.host.files import write_json
@@ -36,20 +39,22 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FA
         if options.residuals is not None:
             report.residuals.write(options.residuals)
         print(report.text())
-        _write(options, report)
+        _write(options, report, families)
     except WaferStreamError as error:
         print(error, file=sys.stderr)
         return 1
     return _verdict(report, options.check)
 
 
-def _write(options: argparse.Namespace, report: Report) -> None:
+def _write(options: argparse.Namespace, report: Report, families: Sequence[Family]) -> None:
     if options.json is not None:
         write_json(options.json, report.as_json())
     if options.picture is not None:
-        fidelity_picture(options.picture, report.by_family)
+        fidelity_picture(options.picture, report.by_family, calibrated_rows())
     if options.markdown is not None:
-        write_document(options.markdown, report, _NOTES, options.picture)
+        write_document(
+            options.markdown, report, Evidence.of(report, families), _NOTES, options.picture
+        )
     if options.readme is not None:
         write_error_table(options.readme, report)
 
@@ -70,7 +75,7 @@ def _complaints(report: Report) -> list[str]:
         f"fitted to a row that is not calibration: {constant.holder}.{constant.name}, {row_id}"
         for constant, row_id in report.misfitted
     ]
-    return missed + misfitted
+    return missed + misfitted + broken(house_supports())
 
 
 def _parser() -> argparse.ArgumentParser:

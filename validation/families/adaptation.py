@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from validation.families.prediction import Family
 from validation.families.sparse import sparse_densities
-from validation.families.training import ADAMW, Run, wafer_of
-from validation.families.workloads import loading_of, program_of, sequence_length
+from validation.families.training import ADAMW, Run, rate_of, wafer_of
+from validation.families.workloads import loading_of, program_of
 from validation.rows.row import Row
-from validation.rows.units import in_training_unit
 from waferstream.config.sections.lora import LoraConfig
 from waferstream.core.program.micro_batches import FILL_WAFER
 from waferstream.core.program.program import ProgramKind
@@ -37,14 +36,13 @@ def _run(row: Row) -> Run:
     return Run(simulator, batch_size, FILL_WAFER.size(batch_size, num_csx, largest), num_csx)
 
 
-def _predict(row: Row) -> float:
-    run = _run(row)
-    length = sequence_length(row) or 0
-    return in_training_unit(row, run.samples_per_s, run.batch_size, length, run.num_csx)
+def predict(row: Row) -> float:
+    """Predict a throughput in the unit of the row."""
+    return rate_of(row, _run(row))
 
 
 def _knows(row: Row) -> bool:
     return row.kind == "training" and row.text("phase") == "lora"
 
 
-FAMILIES: tuple[Family, ...] = (Family("adaptation", _knows, _predict),)
+FAMILIES: tuple[Family, ...] = (Family("adaptation", _knows, predict),)

@@ -111,14 +111,16 @@ def run_of(row: Row, kind: ProgramKind, wafer: WaferSpec | None = None) -> Run:
     return Run(simulator, batch_size, micro_batch_size, num_csx)
 
 
-def _family(name: str, knows: Callable[[Row], bool], kind: ProgramKind) -> Family:
-    def predict(row: Row) -> float:
-        run, length = run_of(row, kind), sequence_length(row)
-        if length is None and "token" in row.unit:
-            raise CannotPredict("samples are images: they have no tokens", code="images-in-tokens")
-        return in_training_unit(row, run.samples_per_s, run.batch_size, length or 0, run.num_csx)
+def rate_of(row: Row, run: Run) -> float:
+    """Return the throughput of a run in the unit of a row; CannotPredict if it has no such unit."""
+    length = sequence_length(row)
+    if length is None and "token" in row.unit:
+        raise CannotPredict("samples are images: they have no tokens", code="images-in-tokens")
+    return in_training_unit(row, run.samples_per_s, run.batch_size, length or 0, run.num_csx)
 
-    return Family(name, knows, predict)
+
+def _family(name: str, knows: Callable[[Row], bool], kind: ProgramKind) -> Family:
+    return Family(name, knows, lambda row: rate_of(row, run_of(row, kind)))
 
 
 def _trains_on(system: str) -> Callable[[Row], bool]:

@@ -20,8 +20,7 @@ from validation.families.registry import FAMILIES
 from validation.fit.calibration import Fit
 from validation.fit.evaluation import evaluate, evaluate_all, members
 from validation.fit.registry import FITS
-from validation.report.constants import constants
-from validation.report.rule import MOST_CONSTANTS, broken, support_table, supports
+from validation.report.rule import MOST_CONSTANTS, broken, house_supports, support_table
 from validation.rows.reader import add_rows, check_unique, read_rows
 from validation.rows.row import Row
 from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
@@ -52,7 +51,7 @@ def _print_all(rows: Sequence[Row], families: Sequence[Family], fits: Sequence[F
     """Print all families, then the rule; return 1 if a constant breaks it."""
     for evaluated in evaluate_all(fits, rows, families):
         print(f"{evaluated.text()}\n", flush=True)
-    found = supports(constants(), rows)
+    found = house_supports()
     print(f"fitted constants: {len(found)} of {MOST_CONSTANTS} at most")
     print(support_table(found).text())
     complaints = broken(found)

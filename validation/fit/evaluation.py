@@ -39,17 +39,39 @@ class Evaluation:
     @property
     def summary(self) -> str:
         """Rows, models, and both mean errors in one line."""
-        models = {one.model for one in self.rows}
-        left_out = [abs(one.left_out) for one in self.rows if one.left_out is not None]
         unseen = (
-            f"{percent(fmean(left_out))} with the model left out"
-            if left_out
-            else ("no model can be left out")
+            f"{self.mean_left_out} with the model left out"
+            if self._left_out_errors
+            else "no model can be left out"
         )
         return (
-            f"{counted(len(self.rows), 'row')} of {counted(len(models), 'model')}, mean error "
-            f"{percent(fmean(abs(one.error) for one in self.rows))}, {unseen}"
+            f"{counted(len(self.rows), 'row')} of {counted(len(self.models), 'model')}, mean error "
+            f"{self.mean}, {unseen}"
         )
+
+    @property
+    def models(self) -> set[str]:
+        """The models of its rows."""
+        return {one.model for one in self.rows}
+
+    @property
+    def mean(self) -> str:
+        """Mean error with all rows."""
+        return percent(fmean(abs(one.error) for one in self.rows))
+
+    @property
+    def mean_left_out(self) -> str:
+        """Mean error with the model of each row left out; a dash where none can be."""
+        return percent(fmean(self._left_out_errors)) if self._left_out_errors else "-"
+
+    @property
+    def worst_left_out(self) -> str:
+        """Largest error with the model of a row left out; a dash where none can be."""
+        return percent(max(self._left_out_errors)) if self._left_out_errors else "-"
+
+    @property
+    def _left_out_errors(self) -> list[float]:
+        return [abs(one.left_out) for one in self.rows if one.left_out is not None]
 
     @property
     def constant_table(self) -> Table:
@@ -82,10 +104,11 @@ class Evaluation:
 def evaluate_all(
     fits: Sequence[Fit], rows: Sequence[Row], families: Sequence[Family]
 ) -> Iterator[Evaluation]:
-    """Yield the evaluation of every fit on the calibration rows of its family."""
+    """Yield the evaluation of every fit on the calibration rows of its family, if it has any."""
     for fit in fits:
         own = [row for row in members(rows, fit.family, families) if row.use == "calibration"]
-        yield evaluate(fit, own)
+        if own:
+            yield evaluate(fit, own)
 
 
 def members(rows: Sequence[Row], name: str, families: Sequence[Family]) -> list[Row]:

@@ -71,7 +71,7 @@ class Report:
     @cached_property
     def summaries(self) -> tuple[Summary, ...]:
         """Errors of each family, evidence and use, in the order of the families."""
-        found = summaries(self.predictions.compared)
+        found = summaries(self.predictions.compared, calibrated_rows())
         return tuple(sorted(found, key=lambda one: self.families.index(one.family)))
 
     @property

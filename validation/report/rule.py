@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from validation.families.settings import model_name
-from validation.report.constants import Constant
+from validation.report.constants import Constant, constants
 from validation.report.tables import Table
+from validation.rows.reader import PUBLISHED, read_rows
 from validation.rows.row import Row
 from waferstream.core.units import counted
 
@@ -45,15 +46,20 @@ class Support:
         return f"to be assumed: {extent}"
 
 
-def supports(constants: Iterable[Constant], rows: Sequence[Row]) -> tuple[Support, ...]:
+def supports(stated: Iterable[Constant], rows: Sequence[Row]) -> tuple[Support, ...]:
     """Return what every fitted constant rests on.
 
     A source names rows or, with ``as NAME``, another constant of the same holder.
     """
-    fitted = [constant for constant in constants if constant.status == "fitted"]
+    fitted = [constant for constant in stated if constant.status == "fitted"]
     by_name = {(one.holder, one.name): one for one in fitted}
     by_id = {row.row_id: row for row in rows}
     return tuple(_support(one, by_name, by_id) for one in fitted)
+
+
+def house_supports() -> tuple[Support, ...]:
+    """Return what the fitted constants in use rest on, among the committed rows."""
+    return supports(constants(), [row for path in PUBLISHED for row in read_rows(path)])
 
 
 def broken(found: Sequence[Support]) -> list[str]:
@@ -88,7 +94,7 @@ def _support(
     constant: Constant, by_name: Mapping[tuple[str, str], Constant], by_id: Mapping[str, Row]
 ) -> Support:
     same = _AS_ANOTHER.match(constant.source)
-    stated = constant if same is None else by_name.get((constant.holder, same[1]), constant)
-    rows = [by_id[row_id] for row_id in dict.fromkeys(stated.rows) if row_id in by_id]
+    origin = constant if same is None else by_name.get((constant.holder, same[1]), constant)
+    rows = [by_id[row_id] for row_id in dict.fromkeys(origin.rows) if row_id in by_id]
     models = dict.fromkeys(model_name(row) for row in rows)
     return Support(constant, tuple(row.row_id for row in rows), tuple(models))

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from validation.families.prediction import Compared
 from validation.report.tables import Table, number, percent, signed_percent
-from validation.rows.row import Evidence, Use
+from validation.rows.row import Evidence, Row, Use
 from waferstream.machine.intervals import SHARES, AnyInterval, Unknown
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
+
+
+Mark = Use | Literal["unused"]
+"""The use of a row; ``unused`` for a calibration row on which no fitted constant rests."""
+
+
+def mark_of(row: Row, calibrated: Collection[str]) -> Mark:
+    """Return the mark of a row, given the ids of those that fitted constants rest on."""
+    is_unused = row.use == "calibration" and row.row_id not in calibrated
+    return "unused" if is_unused else row.use
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
@@ -44,17 +54,19 @@ class Errors:
 
 @dataclass(frozen=True)
 class Summary:
-    """Errors of the rows of a family with the same evidence and use."""
+    """Errors of the rows of a family with the same evidence and mark."""
 
     family: str
     evidence: Evidence
-    use: Use
+    mark: Mark
     errors: Errors
 
 
-def summaries(compared: Sequence[Compared]) -> tuple[Summary, ...]:
-    """Return one summary for each family, evidence and use."""
-    groups = grouped(compared, lambda one: (one.family, one.row.evidence, one.row.use))
+def summaries(compared: Sequence[Compared], calibrated: Collection[str]) -> tuple[Summary, ...]:
+    """Return one summary for each family, evidence and mark."""
+    groups = grouped(
+        compared, lambda one: (one.family, one.row.evidence, mark_of(one.row, calibrated))
+    )
     return tuple(Summary(*key, Errors.of(rows)) for key, rows in sorted(groups.items()))
 
 
@@ -103,12 +115,14 @@ GOALS = (
     Goal("single PE", "single PE", 0.10),
     Goal("GEMM", "GEMM", 0.10),
     Goal("GEMV", "GEMV", 0.10),
-    Goal("training on CS-2 and CS-3", "training", 0.08, worst=0.20),
+    Goal("training on CS-2", "training CS-2", 0.04, worst=0.12),
+    Goal("training on CS-3", "training CS-3", 0.04, worst=0.12),
+    Goal("set-up and compile", "start-up", 0.15),
     Goal("prefill", "prefill", 0.10),
     Goal("decode", "decode", 0.10),
     Goal("inference service", "inference service", 0.20, worst=0.20),
-    Goal("GPU clusters, training", "GPU training", 0.08),
-    Goal("GPU clusters, inference", "GPU inference", 0.08),
+    Goal("GPU clusters, training", "GPU training", 0.05),
+    Goal("GPU clusters, inference", "GPU inference", 0.10),
 )
 """Errors that a model must not exceed to be cited."""
 
@@ -151,12 +165,12 @@ def _factors(interval: AnyInterval) -> tuple[str, str]:
 def summary_table(summaries: Sequence[Summary]) -> Table:
     """Return a table with one line for each summary."""
     return Table(
-        ("family", "evidence", "use", "rows", "mean", "median", "max", "worst row"),
+        ("family", "evidence", "mark", "rows", "mean", "median", "max", "worst row"),
         [
             (
                 one.family,
                 one.evidence,
-                one.use,
+                one.mark,
                 str(one.errors.count),
                 percent(one.errors.mean),
                 percent(one.errors.median),

@@ -66,9 +66,9 @@ def test_json_holds_rows_summaries_code_and_constants(files: list[str], tmp_path
         ("K0003", "no-family"),
         ("K0004", "refused"),
     ]
-    assert [(one["family"], one["evidence"], one["use"]) for one in data["summaries"]] == [
+    assert [(one["family"], one["evidence"], one["mark"]) for one in data["summaries"]] == [
         ("collectives", "silicon", "validation"),
-        ("collectives", "simulator", "calibration"),
+        ("collectives", "simulator", "unused"),
         ("GPU training FSDP", "silicon", "context"),
     ]
     goals = {goal["families"]: goal["met"] for goal in data["goals"]}
@@ -99,11 +99,13 @@ def test_check_fails_on_a_missed_goal(files: list[str], capsys: Capture) -> None
 def test_check_fails_on_a_constant_fitted_to_a_validation_row(
     tmp_path: Path, capsys: Capture
 ) -> None:
-    """T0088 is the source of the time to program a CS-2; marked validation, it must not be."""
-    for use, status in (("calibration", 0), ("validation", 1)):
-        path = write_rows(tmp_path / "rows.csv", row("T0088", use=use))
-        assert _run("--rows", path, "--check") == status
-    assert "CS2.programming_ps, T0088" in capsys.readouterr().err
+    """G0089 is among the sources of a share of an A100; marked validation, it must not be."""
+    for use in ("calibration", "validation"):
+        path = write_rows(tmp_path / "rows.csv", row("G0089", kind="gpu", use=use))
+        status = _run("--rows", path, "--check")
+        complains = "A100_80.matmul_share, G0089" in capsys.readouterr().err
+        assert complains == (use == "validation")
+    assert status == 1
 
 
 def test_failed_predictions_fail_the_report(

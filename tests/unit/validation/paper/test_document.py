@@ -10,7 +10,7 @@ from tests.support.errors import raises
 from tests.support.timing.reference_rows import constant, published_rows, row, write_rows
 from validation.families.prediction import Predictions
 from validation.families.registry import FAMILIES
-from validation.report.document import TABLE_BEGIN, TABLE_END, write_error_table
+from validation.paper.document import TABLE_BEGIN, TABLE_END, write_error_table
 from validation.report.report import Report
 from validation.report.summary import error_table
 from waferstream.core.errors import ConfigError

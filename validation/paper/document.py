@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from validation.families.prediction import Skipped
+from validation.paper.evidence import Evidence
+from validation.paper.sections import ablated, failures, fitted, method, splits
 from validation.report.constants import Constant, constants
 from validation.report.intervals import coverage_table
 from validation.report.report import Report
@@ -20,12 +21,15 @@ TABLE_BEGIN = "<!-- fidelity table -->"
 TABLE_END = "<!-- end -->"
 
 
-def write_document(path: Path, report: Report, notes: Path, picture: Path | None) -> None:
+def write_document(
+    path: Path, report: Report, evidence: Evidence, notes: Path, picture: Path | None
+) -> None:
     """Write the page of the report.
 
     Args:
         path: The page.
         report: The report.
+        evidence: Fits and ablations.
         notes: Hand-written Markdown that becomes the chapter on limits.
         picture: Picture to link, or None.
 
@@ -34,7 +38,7 @@ def write_document(path: Path, report: Report, notes: Path, picture: Path | None
     """
     limits = _read(notes).strip()
     link = None if picture is None else os.path.relpath(picture, path.parent)
-    text = "\n\n".join(_chapters(report, limits, link))
+    text = "\n\n".join(_chapters(report, evidence, limits, link))
     with replacing(path) as partial:
         partial.write_text(f"{text}\n", encoding="utf-8")
 
@@ -79,20 +83,26 @@ def _read(path: Path) -> str:
         ) from error
 
 
-def _chapters(report: Report, limits: str, picture: str | None) -> Iterator[str]:
+def _chapters(
+    report: Report, evidence: Evidence, limits: str, picture: str | None
+) -> Iterator[str]:
     yield "# Fidelity: predicted against published"
     yield _introduction(report)
     if picture is not None:
         yield f"![Predicted against published]({picture})"
+    yield method()
+    yield from splits(report)
     yield "## Goals\n\nOn validation rows, to which no constant was fitted."
     yield goal_table(report.goals).markdown()
     yield "## Errors on validation rows, per family\n\nAbsolute, relative to the published value."
     yield _marked(report.error_table)
     yield from _intervals(report)
+    yield from fitted(evidence)
+    yield from ablated(evidence.ablated)
+    yield from failures(report)
+    yield limits
     yield "## Errors per family, evidence and use\n\nAbsolute, relative to the published value."
     yield summary_table(report.summaries).markdown()
-    yield limits
-    yield from _skipped(report)
     yield "## Every row compared"
     for family, compared in report.by_family.items():
         yield f"### {family}"
@@ -114,43 +124,20 @@ def _intervals(report: Report) -> Iterator[str]:
 
 
 def _introduction(report: Report) -> str:
-    files = ", ".join(f"{source.name} ({source.rows} rows)" for source in report.sources)
     predictions = report.predictions
     return (
         "How far to trust the emulated clock: look up the family of what you predict under "
         "[Goals](#goals) and in the table below it, then the [limits of the model]"
-        "(#known-limits-of-the-model). The rest is the evidence: every row that was compared, and "
-        "every constant with its source. The page is generated, except its chapter on limits:\n\n"
+        "(#known-limits-of-the-model). The rest is the evidence. The page is generated, except its "
+        "chapter on limits:\n\n"
         "```bash\n"
         "python -m validation --markdown docs/fidelity.md --picture docs/fidelity.png \\\n"
         "    --readme README.md\n"
         "```\n\n"
-        f"Published rows: {files}. {len(predictions.compared)} are compared, "
-        f"{len(predictions.skipped)} are skipped with the reason and {len(predictions.failed)} "
-        "failed. A prediction gets the configuration of a row without its results; the error is "
-        "predicted over published, less one. Constants may be fitted to *calibration* rows, never "
-        "to *validation* rows; *context* rows are too weak for a verdict.\n\n"
+        f"{len(predictions.compared)} published rows are compared, {len(predictions.skipped)} are "
+        f"skipped with the reason and {len(predictions.failed)} failed.\n\n"
         f"Commit {report.commit}; {report.host.cpu}, Python {report.host.python}."
     )
-
-
-def _skipped(report: Report) -> Iterator[str]:
-    groups = grouped(report.predictions.skipped, lambda one: (one.family or "none", one.reason))
-    if groups:
-        yield "## Rows skipped"
-        rows = [(*key, _ids(skipped)) for key, skipped in sorted(groups.items())]
-        yield Table(("family", "reason", "rows"), rows).markdown()
-    if report.predictions.failed:
-        yield "## Rows whose prediction failed"
-        failures = [
-            (one.row.row_id, one.family or "none", one.bug.splitlines()[-1])
-            for one in report.predictions.failed
-        ]
-        yield Table(("row", "family", "bug"), failures).markdown()
-
-
-def _ids(skipped: Sequence[Skipped]) -> str:
-    return ", ".join(one.row.row_id for one in skipped)
 
 
 def _all_constants() -> Iterator[str]:

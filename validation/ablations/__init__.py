@@ -1,0 +1,1 @@
+"""Errors of the model with and without each of its mechanisms."""

@@ -1,0 +1,1 @@
+"""The evaluation as a page: method, splits, errors, intervals, constants, ablations, failures."""
