@@ -13,8 +13,9 @@ from validation.report.summary import belongs, grouped
 from validation.report.tables import Table, percent
 from waferstream.machine.intervals import SHARES, AnyInterval, Interval, Residual, Residuals, Share
 
-_GROUPS = ("GPU training", "GPU inference", "training", "start-up")
+_GROUPS = ("GPU training", "GPU inference", "training", "start-up", "micro-batch")
 _OTHER_GROUPS = {
+    "adaptation": "training",
     "evaluation": "start-up",
     "prefill": "inference",
     "decode": "inference",

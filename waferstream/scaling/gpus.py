@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from waferstream.baselines.gpu import (
     DGX_A100,
@@ -14,11 +14,14 @@ from waferstream.baselines.gpu import (
     Workload,
     gpu_curve,
 )
+from waferstream.baselines.gpu.curve import Kind
 from waferstream.baselines.gpu.power import gpu_hour
 from waferstream.config.params import Params
 from waferstream.core.units import format_count
 from waferstream.machine.energy import SECONDS_PER_HOUR
 from waferstream.machine.hardware import PowerSpec
+from waferstream.machine.intervals import interval_of
+from waferstream.machine.intervals.setting import training_setting
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
 from waferstream.workload.models import known_config
 
@@ -35,6 +38,12 @@ ACCURACY_NOTE = (
 """Accuracy of the GPU model (docs/fidelity.md, GPU training FSDP and Megatron)."""
 SMALLEST_MODEL = 124_131_840
 """Parameters of the smallest model of a validation row of sharded data parallelism (G0138)."""
+_FAMILIES: Mapping[Kind, str] = {
+    "ddp": "GPU training FSDP",
+    "zero3": "GPU training FSDP",
+    "tensor+pipeline": "GPU training Megatron",
+}
+"""Published rows of the software that a strategy is modelled with."""
 NO_TOKENS_NOTE = (
     "No GPU curves: the GPU model covers transformers over tokens, whose sizes it takes from a "
     "registered model (`model: {name: ...}`)."
@@ -83,7 +92,7 @@ def _curve(
     counts: Sequence[int],
     site: PowerSpec,
 ) -> GpuCurve:
-    """Return the curve of one kind of parallelism, with what a million tokens take."""
+    """Return the curve of one kind of parallelism, with its intervals and footprints."""
     points = tuple(gpu_curve(workload, cluster, policy, counts))
     footprints = tuple(
         gpu_hour(cluster, point.gpus, site).times(_MILLION / point.tokens_per_s / SECONDS_PER_HOUR)
@@ -91,7 +100,21 @@ def _curve(
         else None
         for point in points
     )
-    return GpuCurve(cluster.gpu.name, policy.kinds[0], points, footprints)
+    intervals = tuple(
+        interval_of(
+            training_setting(
+                _FAMILIES[policy.kinds[0]],
+                cluster.gpu.name,
+                cluster.gpu.flops_16bit_per_s,
+                workload.parameters,
+                workload.seq_len,
+                policy.batch(point.gpus),
+                point.gpus,
+            )
+        )
+        for point in points
+    )
+    return GpuCurve(cluster.gpu.name, policy.kinds[0], points, footprints, intervals)
 
 
 def too_small_note(parameters: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.reports.summaries import INTERVAL
 from waferstream.baselines.gpu import GpuMemory, GpuPoint
 from waferstream.baselines.gpu.curve import Kind
 from waferstream.machine.energy import Footprint
@@ -22,4 +23,5 @@ def made_up_curve(gpu: str, kind: Kind, rates: dict[int, float]) -> GpuCurve:
         MadeUpPoint(count, rate, 0.0, 0.0, GpuMemory(0, 0, 0, 0)) for count, rate in rates.items()
     )
     footprint = Footprint(kwh=0.0123, kg_co2e=0.006, usd=0.5)
-    return GpuCurve(gpu, kind, points, tuple(footprint if p.fits else None for p in points))
+    footprints = tuple(footprint if point.fits else None for point in points)
+    return GpuCurve(gpu, kind, points, footprints, (INTERVAL,) * len(points))

@@ -52,6 +52,7 @@ _DIGIT_INCHES = 0.077  # width of a digit of 10 points
 _AXES_SHARE = 0.8  # of the width of new axes that remains beside labels and margins
 _STEP_INCHES = 0.62  # width of a step time above its bar
 _RANGE_ALPHA = 0.16  # of each of two intervals that lie over one another
+_GPU_RANGE_ALPHA = 0.07  # of the wider one, of many curves
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
 
 
@@ -75,10 +76,13 @@ def gpu_picture(path: Path, title: str, result: CurveResult, gpus: GpuComparison
     most = max(*counts, *(point.gpus for curve in drawn for point in curve.fitting), 1)
     with style.picture(path, title, 9.0, 5.2) as figure:
         axes = figure.add_subplot()
-        axes.set_title(f"Samples per second{_dashes_text(drawn)}", color=style.FAINT_INK)
+        axes.set_title(
+            f"Samples per second, 90 % intervals{_dashes_text(drawn)}", color=style.FAINT_INK
+        )
         counts_axis(axes, "systems or GPUs", [1 << power for power in range(most.bit_length())])
         rate_axis(axes)
         axes.plot(counts, rates, color=style.BLUE, **_dots(counts))
+        _draw_intervals(axes, result.points, "nine_tenths")
         labels = [style.EndLabel(rates[-1], f"{result.system}, emulated", style.BLUE)]
         for curve in drawn:
             color = _GPU_COLORS[kinds.index(curve.gpu) % len(_GPU_COLORS)]
@@ -105,6 +109,12 @@ def _draw_gpu_curve(axes: Axes, curve: GpuCurve, color: str) -> style.EndLabel:
         linestyle=_DASHES[curve.kind],
         marker="o" if len(rates) == 1 else None,  # a line needs two points
     )
+    ranges = {
+        point.gpus: interval.around(point.samples_per_s)
+        for point, interval in zip(curve.points, curve.intervals, strict=True)
+        if point.fits and isinstance(interval, Interval)
+    }
+    _draw_ranges(axes, ranges, color, _GPU_RANGE_ALPHA, as_bars=len(rates) == 1)
     return style.EndLabel(rates[-1], curve.name, color)
 
 
@@ -155,9 +165,21 @@ def _draw_intervals(axes: Axes, points: Sequence[CurvePoint], share: Share) -> N
         for point in points
         if isinstance(point.interval, Interval)
     }
+    _draw_ranges(axes, ranges, style.BLUE, _RANGE_ALPHA, as_bars=len(points) <= _MOST_DOTS)
+
+
+def _draw_ranges(
+    axes: Axes,
+    ranges: Mapping[int, tuple[float, float]],
+    color: str,
+    alpha: float,
+    *,
+    as_bars: bool,
+) -> None:
+    """Draw ranges by count: bars, or a band along a line."""
     low, high = [low for low, _ in ranges.values()], [high for _, high in ranges.values()]
-    look: dict[str, Any] = {"color": style.BLUE, "alpha": _RANGE_ALPHA}
-    if len(points) <= _MOST_DOTS:
+    look: dict[str, Any] = {"color": color, "alpha": alpha}
+    if as_bars:
         axes.vlines(list(ranges), low, high, linewidth=6, **look)
     else:
         axes.fill_between(list(ranges), low, high, linewidth=0, **look)

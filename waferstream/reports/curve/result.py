@@ -28,7 +28,8 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
                     overruled, machine
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     others          curves of the same model and batch on other machines
-    gpus            note, curves [{gpu, kind, points, per_million_tokens}]; null if not compared
+    gpus            note, curves [{gpu, kind, points, per_million_tokens, intervals}]; null if not
+                    compared
     zeros           null unless measured: weights, samples, products [{layer, share, part}]
     weak            whether batch_size is that of each system
     configuration   machine of a simulation; params, cluster, num_csx and steps of an experiment
@@ -219,6 +220,8 @@ class GpuCurve:
     points: tuple[GpuPoint, ...]
     per_million_tokens: tuple[Footprint | None, ...]
     """What a million tokens take at each point; None where the model does not fit."""
+    intervals: tuple[AnyInterval, ...]
+    """Those of the throughput of each point."""
 
     @property
     def name(self) -> str:

@@ -39,6 +39,7 @@ MOST_SPOTS = 8
 _WORTH_SAYING = 1.1  # less is within the error of a prediction
 
 TITLE = "Samples/s of GPU clusters with the same model and batch, modelled"
+INTERVAL_TITLE = "90 % intervals of these rates"
 FOOTPRINT_TITLE = "kWh / USD of 1M tokens there, with hosts, switches and cooling"
 NOTHING = "-"
 """The cell of a count at which the model does not fit, or a GPU would have no sample."""
@@ -265,7 +266,7 @@ def gpu_tables(gpus: GpuComparison) -> Mapping[str, list[tuple[str, ...]]]:
     curves = [curve for curve in gpus.curves if curve.fitting]
     if not curves:
         return {}
-    columns = {TITLE: _rates, FOOTPRINT_TITLE: _footprints}
+    columns = {TITLE: _rates, INTERVAL_TITLE: _intervals, FOOTPRINT_TITLE: _footprints}
     return {title: _gpu_table(curves, column) for title, column in columns.items()}
 
 
@@ -286,6 +287,16 @@ def gpu_text(gpus: GpuComparison) -> str:
 
 def _rates(curve: GpuCurve) -> Mapping[int, str]:
     return {point.gpus: format_rate(point.samples_per_s) for point in curve.fitting}
+
+
+def _intervals(curve: GpuCurve) -> Mapping[int, str]:
+    return {
+        point.gpus: range_text(interval.around(point.samples_per_s))
+        if isinstance(interval, Interval)
+        else "unknown"
+        for point, interval in zip(curve.points, curve.intervals, strict=True)
+        if point.fits
+    }
 
 
 def _footprints(curve: GpuCurve) -> Mapping[int, str]:

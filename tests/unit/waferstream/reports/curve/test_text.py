@@ -19,6 +19,7 @@ from waferstream.machine.energy import Footprint
 from waferstream.reports.curve.result import FilledWafer, GpuComparison, RefusedPoint
 from waferstream.reports.curve.text import (
     FOOTPRINT_TITLE,
+    INTERVAL_TITLE,
     MOST_ROWS,
     TITLE,
     curve_table,
@@ -192,6 +193,10 @@ def test_gpu_table_has_a_row_for_each_count_with_a_point() -> None:
         ("8", "16", "40"),
         ("1,024", "-", "3,000"),
     ]
+
+
+def test_gpu_table_has_the_interval_of_each_rate() -> None:
+    assert gpu_tables(GPUS)[INTERVAL_TITLE][2] == ("8", "12.8 to 20", "32 to 50")
 
 
 def test_gpu_table_has_energy_and_cost_beside_the_rates() -> None:
