@@ -31,10 +31,10 @@ def fit_training(rows: Sequence[Row]) -> Constants:
 
     The shares of chips are fitted with all stacks that run on them, those of stacks on all chips.
     """
-    return _fit(rows, predict_training, dict(TRAINING))
+    return _fit(rows, _predict_training, dict(_TRAINING))
 
 
-def predict_training(row: Row, constants: Constants) -> float:
+def _predict_training(row: Row, constants: Constants) -> float:
     """Predict the throughput of a row of training with these constants."""
     return training_rate(row, _with_constants(gpu_run(row), constants))
 
@@ -50,7 +50,7 @@ def _predict_inference(row: Row, constants: Constants) -> float:
     return serving_rate(row, cluster.model_copy(update={"gpu": gpu}))
 
 
-TRAINING: Constants = {
+_TRAINING: Constants = {
     "A100_80.matmul_share": A100_80.matmul_share,
     "H100.matmul_share": H100.matmul_share,
     "B200.matmul_share": B200.matmul_share,
@@ -105,6 +105,6 @@ def _fit(
 
 
 FITS: tuple[Fit, ...] = (
-    Fit("GPU training", fit_training, predict_training),
+    Fit("GPU training", fit_training, _predict_training),
     Fit("GPU inference", fit_inference, _predict_inference),
 )
