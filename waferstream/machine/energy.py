@@ -39,8 +39,9 @@ class Draw:
     systems_kw: float
     memoryx_kw: float
     swarmx_kw: float
+    activations_kw: float
     hosts_kw: float
-    """Beside the systems: activations, samples, management."""
+    """That read samples and manage."""
     cooling_kw: float
 
     @property
@@ -88,6 +89,7 @@ def cluster_draw(
         num_csx * power.of_system(machine.system.name).mean_kw(compute_share),
         power.memoryx_hosts * power.host_kw,
         swarmx_nodes * power.host_kw,
+        num_csx * machine.activations.servers * power.host_kw,
         num_csx * power.hosts_per_system * power.host_kw,
     )
     return Draw(*computers, (power.pue - 1) * sum(computers))

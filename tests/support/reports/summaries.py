@@ -28,7 +28,9 @@ HOST = Host("Xeon <2>", cores=2, memory_bytes=8 << 30, python="3.11.2", torch="2
 DIGEST = "ab12" * 16
 ENERGY = EnergyUse(
     power_kw=154.5,
-    draw=Draw(systems_kw=88, memoryx_kw=5, swarmx_kw=5, hosts_kw=5, cooling_kw=51.5),
+    draw=Draw(
+        systems_kw=88, memoryx_kw=5, swarmx_kw=5, activations_kw=4, hosts_kw=1, cooling_kw=51.5
+    ),
     compute_share=0.875,
     step=Footprint(0.043, 0.02, 0.09),
     run=Footprint(43, 20, 90),

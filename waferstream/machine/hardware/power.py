@@ -2,13 +2,12 @@
 
 A system draws one power while its kernels compute, and another, which is not much less, while it
 waits. Hosts draw the same power at all times; there are those of MemoryX, one for each SwarmX node,
-and those beside a system, which hold activations, read samples and manage. Cooling is a share of
-all of them.
+activation servers, and those that read samples and manage. Cooling is a share of all of them.
 
 Andromeda has 16 CS-2 and 284 servers of one CPU each, and draws 500 kW; it cost 30 M USD
 (enterpriseai.news, 2022-11-14; tomshardware.com, the same day). Less 12 servers of MemoryX and 60
-of SwarmX, 13.25 are left for each system. So Condor Galaxy 1, with 64, would have 1,112 servers;
-its published 72,704 cores are 1,136 CPUs of 64.
+of SwarmX, 13.25 are left for each system, of which 12 hold activations. So Condor Galaxy 1, with
+64, would have 1,112 servers; its published 72,704 cores are 1,136 CPUs of 64.
 """
 
 from __future__ import annotations
@@ -80,9 +79,9 @@ class PowerSpec(Config):
         12, "published", "weight servers of a job at one site, for any number of systems"
     )
     hosts_per_system: PositiveFloat = sourced(
-        13.25,
+        1.25,
         "derived",
-        "(284 - 12 - 60) / 16: servers of Andromeda without those of MemoryX and SwarmX",
+        "(284 - 12 - 60) / 16 - 12: servers of Andromeda without MemoryX, SwarmX and activations",
         le=MOST_PRICE,
     )
     pue: PositiveFloat = sourced(

@@ -12,8 +12,9 @@ HOUR_PS = 3600 * 10**12
 MACHINE = MachineSpec.model_validate(
     {
         "system": "CS-2",
+        "activations": {"servers": 8},
         "power": {
-            "host_kw": 0.5, "hosts_per_system": 10, "memoryx_hosts": 12, "pue": 1.5,
+            "host_kw": 0.5, "hosts_per_system": 2, "memoryx_hosts": 12, "pue": 1.5,
             "grid_kg_per_kwh": 0.4, "kwh_usd": 0.1, "system_hour_usd": 50,
         },
     }
@@ -34,9 +35,9 @@ def test_a_system_draws_more_while_it_computes() -> None:
 
 
 def test_hosts_draw_power_and_cooling_takes_a_share_of_all() -> None:
-    """Twelve hosts of MemoryX, 24 of SwarmX, 20 beside the systems; half as much for cooling."""
+    """Twelve of MemoryX, 24 of SwarmX, ten beside each system; half as much for cooling."""
     draw = cluster_draw(MACHINE, 2, 24, 1.0)
-    assert (draw.memoryx_kw, draw.swarmx_kw, draw.hosts_kw) == (6, 12, 10)
+    assert (draw.memoryx_kw, draw.swarmx_kw, draw.activations_kw, draw.hosts_kw) == (6, 12, 8, 2)
     assert draw.cooling_kw == pytest.approx((45.6 + 28) / 2)
     assert draw.total_kw == pytest.approx(1.5 * 73.6)
 

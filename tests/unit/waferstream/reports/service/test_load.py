@@ -33,7 +33,7 @@ def test_energy_and_cost_follow_from_power_price_and_time() -> None:
     point = of_requests(SERVICE, "one", [Asked(0, 10, 1000)])
     hours = 4 * 1e6 / point.tokens_per_s / 3600
     share = 0.8 + 0.2 * point.utilization
-    kwh = 1.56 * (23 * share + 13.25 * 0.47) * hours
+    kwh = 1.56 * (23 * share + 1.25 * 0.47) * hours
     assert point.per_million_tokens.kwh == pytest.approx(kwh)
     assert point.per_million_tokens.usd == pytest.approx(53.5 * hours + 0.08 * kwh)
 
