@@ -13,8 +13,7 @@ from waferstream.config.phases import load_phases, only_phase
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.core.units import format_count
 from waferstream.machine.hardware import MachineSpec
-from waferstream.machine.intervals import AnyInterval, interval_of
-from waferstream.machine.intervals.setting import training_setting
+from waferstream.machine.intervals import AnyInterval, step_interval
 from waferstream.machine.published import comparisons, machine_named
 from waferstream.reports.curve.result import CurvePoint
 from waferstream.scaling.sweep import SimulationRequest, counts_of
@@ -63,7 +62,7 @@ def _simulated(claim: Claim, arguments: Arguments) -> Outcome:
             return _hidden(claim, last)
         case _:
             memory = last.machine.memoryx.dram_bytes / 1e12
-            return Outcome("fits", "right", f"into {memory:g} TB, with a wafer at a time")
+            return Outcome("fits", "right", f"in {memory:g} TB of MemoryX")
 
 
 def _studies(
@@ -98,19 +97,9 @@ class _Run:
     @property
     def interval(self) -> AnyInterval:
         """The interval of the throughput."""
-        study, system = self._study, self.machine.system
-        parameters = study.costed(self.systems).program.parameters
-        return interval_of(
-            training_setting(
-                f"training {system.name}",
-                system.name,
-                system.peak_flops_per_s,
-                sum(spec.num_elements for spec in parameters),
-                study.tokens_per_sample,
-                study.batch(self.systems),
-                self.systems,
-            )
-        )
+        study, systems = self._study, self.systems
+        program = study.costed(systems).program
+        return step_interval(self.machine, program, study.batch(systems), systems)
 
 
 def _days(claim: Claim, run: _Run, tokens: float) -> Outcome:

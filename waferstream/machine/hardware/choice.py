@@ -56,7 +56,7 @@ def contradiction(machine: MachineSpec) -> str:
     """Return a sentence on published numbers of a named machine that do not count, or nothing."""
     if machine.name is None:
         return ""
-    published, named = machine.published, named_machine(machine.name)
+    published, named = MachineSpec(name=machine.name), named_machine(machine.name)
     keys = [key for key in named.stated if _at(machine, key) != _at(published, key)]
     if machine.system.name != published.system.name:
         keys.append("system.name")

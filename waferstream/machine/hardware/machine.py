@@ -149,10 +149,8 @@ class MachineSpec(Config):
 
     @property
     def published(self) -> MachineSpec:
-        """The machine of this name, or any with this system, with no number changed."""
-        if self.name is not None:
-            return MachineSpec(name=self.name)
-        return MachineSpec.model_validate({"system": self.system.name})
+        """The machine of this name, if it has one, of this kind of system with no number changed."""
+        return MachineSpec.model_validate({"name": self.name, "system": self.system.name})
 
     @property
     def has_published_times(self) -> bool:

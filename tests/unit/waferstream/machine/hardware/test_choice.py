@@ -48,6 +48,14 @@ def test_what_counts_and_what_is_told(own: str, name: str | None, system: str, t
     assert told in choice.note
 
 
+def test_kind_of_system_decides_what_is_published() -> None:
+    """Andromeda of CS-3 takes the times of CS-3, and has more systems than were built."""
+    keys = {**FILES["Andromeda of CS-3"], "systems": 20}
+    machine = validate(MachineSpec, keys, "machine")
+    assert machine.published.system == CS3
+    assert machine.published.systems == 16
+
+
 def test_system_of_another_name_is_as_published() -> None:
     """What surrounds it stays."""
     own = validate(MachineSpec, FILES["a changed link"], "machine")
