@@ -28,7 +28,6 @@ def fit_compile(rows: Sequence[Row]) -> Constants:
 def fit_initial_weights(rows: Sequence[Row]) -> Constants:
     """Fit how weights are sent, on each kind of hosts; release 1 is another generation."""
     names = (
-        "HostsOfCS2.tensor_ps",
         "HostsOfCS2.send_bandwidth_bytes_per_s",
         "HostsOfCS3.send_bandwidth_bytes_per_s",
     )
@@ -39,7 +38,6 @@ def fit_initial_weights(rows: Sequence[Row]) -> Constants:
 def fit_checkpoint(rows: Sequence[Row]) -> Constants:
     """Fit how checkpoints are written, on each kind of hosts."""
     names = (
-        "HostsOfCS2.save_start_ps",
         "HostsOfCS2.save_bandwidth_bytes_per_s",
         "HostsOfCS3.save_bandwidth_bytes_per_s",
     )
