@@ -149,7 +149,7 @@ class MachineSpec(Config):
 
     @property
     def published(self) -> MachineSpec:
-        """The machine of this name, if it has one, of this kind of system with no number changed."""
+        """The machine of this name, if any, and kind of system, with no number changed."""
         return MachineSpec.model_validate({"name": self.name, "system": self.system.name})
 
     @property

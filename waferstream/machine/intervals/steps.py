@@ -11,7 +11,7 @@ from waferstream.machine.intervals.interval import AnyInterval
 from waferstream.machine.intervals.residuals import interval_of
 from waferstream.machine.intervals.setting import training_setting
 
-_OTHER_SECTIONS = ("power", "start_up")  # of which a step takes nothing
+_OTHER_SECTIONS = ("power", "hosts")  # of which a step takes nothing
 _CAPACITIES = ("systems", "dram_bytes", "flash_bytes", "weight_servers")  # a matter of what fits
 
 

@@ -48,11 +48,11 @@ def test_a_machine_with_other_numbers_is_unknown(changes: dict[str, Any]) -> Non
         {"power": {"pue": 1.3}},
         {"memoryx": {"dram_bytes": 10**15}},
         {"memoryx": {"weight_servers": 4}},
-        {"start_up": {"compile_ps": 1}},
+        {"system": {"hosts": {"compile_size_ps": 1}}},
         {"systems": 2},
         {"name": "andromeda"},
     ],
-    ids=["power", "dram", "servers", "start-up", "systems", "named"],
+    ids=["power", "dram", "servers", "hosts", "systems", "named"],
 )
 def test_what_decides_no_step_leaves_the_machine_known(changes: dict[str, Any]) -> None:
     assert machine_name(_machine(**changes)) == "CS-2"
