@@ -46,7 +46,8 @@ def write_document(
 def write_error_table(path: Path, report: Report) -> None:
     """Replace the error table between the markers ``TABLE_BEGIN`` and ``TABLE_END`` of a page.
 
-    The new table has the families of the old one, or all if that names none of the report's.
+    The new table has the families of the old one and goals that are missed, or all if the old one
+    names none of the report's.
 
     Raises ConfigError if the page cannot be read or lacks a marker.
     """
@@ -61,7 +62,8 @@ def write_error_table(path: Path, report: Report) -> None:
             rule=f"a line {TABLE_BEGIN} and, below it, a line {TABLE_END}",
         )
     full = report.error_table
-    rows = [row for row in full.rows if f"\n| {row[0]} |" in old]
+    known = [row for row in full.rows if f"\n| {row[0]} |" in old]
+    rows = [row for row in full.rows if row in known or row[-1].endswith("missed")] if known else []
     with replacing(path) as partial:
         table = _marked(replace(full, rows=rows or full.rows))
         partial.write_text(f"{before}{table}{after}", encoding="utf-8")
