@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from waferstream.core.program.micro_batches import Cut
-from waferstream.core.units import counted, folded, format_bytes, format_rate, format_short, seconds
+from waferstream.core.units import counted, folded, format_bytes, format_rate, format_short
 from waferstream.machine.record import Record
 from waferstream.machine.start_up import StartUp
 from waferstream.machine.trace import Activities, write_trace
 from waferstream.reports.amounts import energy_facts, format_duration, format_footprint
 from waferstream.reports.curve.result import CurvePoint, CurveResult, PointDetail
-from waferstream.reports.curve.text import headline, table_text
+from waferstream.reports.curve.text import headline, start_up_text, table_text
 from waferstream.reports.machine.use import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
 
@@ -57,7 +57,7 @@ def detail_text(result: CurveResult, width: int | None = None) -> str:
     lines = [
         f"{detail.num_csx:,} x {result.system} in detail",
         *_memory_lines(detail, point),
-        *_start_up_lines(detail),
+        f"  start-up  {start_up_text(detail)}",
         *_energy_lines(point, detail.start_up),
         *_bill_lines(detail),
         "",
@@ -88,16 +88,6 @@ def _memory_lines(detail: PointDetail, point: CurvePoint) -> Iterator[str]:
         "  streamed  weights, gradients, masters and state, "
         f"{format_bytes(detail.resident_bytes)}; "
         f"they {'would' if detail.fits_sram else 'would not'} fit there"
-    )
-
-
-def _start_up_lines(detail: PointDetail) -> Iterator[str]:
-    start_up = detail.start_up
-    yield (
-        f"  start-up  {format_duration(seconds(start_up.total_ps))}: "
-        f"compile {format_duration(seconds(start_up.compile_ps))}, "
-        f"initial weights {format_duration(seconds(start_up.initial_weights_ps))}, "
-        f"programming {format_duration(seconds(start_up.programming_ps))}"
     )
 
 

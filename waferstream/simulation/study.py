@@ -20,6 +20,7 @@ from waferstream.core.program.micro_batches import (
 from waferstream.core.program.program import BYTES_PER_ELEMENT, UNKNOWN_LOADING, Loading, Program
 from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.energy import energy_use
+from waferstream.machine.intervals import start_up_interval
 from waferstream.machine.sram import data_bytes, describe
 from waferstream.machine.start_up import sizes_tried, start_up
 from waferstream.reports.curve.result import (
@@ -209,6 +210,7 @@ class Study:
             start_up=start_up(
                 machine, program, sizes_tried(self.policy, self.batch(num_csx), num_csx)
             ),
+            start_up_interval=start_up_interval(machine, program, num_csx),
             layers=group_layers(
                 self.simulator.streams(self.batch(num_csx), size),
                 size,

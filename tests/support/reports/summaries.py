@@ -116,6 +116,7 @@ def _simulated_detail(num_csx: int, bill: TrainingBill | None) -> PointDetail:
         resident_bytes=15 << 40,
         fits_sram=False,
         start_up=StartUp(600 * 10**12, 110 * 10**12, 30 * 10**12),
+        start_up_interval=INTERVAL,
         layers=(
             LayerGroup("decoder.0-127", 128, stalled, stalled.stream_ps, "buy"),
             LayerGroup("head", 1, kept, kept.stream_ps, ""),

@@ -8,7 +8,7 @@ calibrated row, and how far the prediction does.
 from waferstream.machine.intervals.interval import SHARES, AnyInterval, Interval, Share, Unknown
 from waferstream.machine.intervals.residuals import RESIDUALS, Residual, Residuals, interval_of
 from waferstream.machine.intervals.setting import Setting, decades_between
-from waferstream.machine.intervals.steps import step_interval
+from waferstream.machine.intervals.steps import start_up_interval, step_interval
 
 __all__ = [
     "RESIDUALS",
@@ -22,5 +22,6 @@ __all__ = [
     "Unknown",
     "decades_between",
     "interval_of",
+    "start_up_interval",
     "step_interval",
 ]

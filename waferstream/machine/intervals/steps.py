@@ -1,4 +1,4 @@
-"""The interval of a training step on the machine of cluster.yaml."""
+"""Intervals of training steps and of their start-up on the machine of cluster.yaml."""
 
 from __future__ import annotations
 
@@ -22,14 +22,30 @@ def step_interval(
 
     It is unknown for a machine with numbers that nobody measured.
     """
-    system = machine.system
+    family = f"training {machine.system.name}"
+    return _interval(family, machine, program, program.tokens_per_sample, batch_size, num_csx)
+
+
+def start_up_interval(machine: MachineSpec, program: Program, num_csx: int) -> AnyInterval:
+    """Return the interval of the time to the first step: that of compiling, its longest part."""
+    return _interval("start-up compile", machine, program, None, None, num_csx)
+
+
+def _interval(
+    family: str,
+    machine: MachineSpec,
+    program: Program,
+    tokens: int | None,
+    batch_size: int | None,
+    num_csx: int,
+) -> AnyInterval:
     return interval_of(
         training_setting(
-            f"training {system.name}",
+            family,
             machine_name(machine),
-            system.peak_flops_per_s,
+            machine.system.peak_flops_per_s,
             sum(spec.num_elements for spec in program.parameters),
-            program.tokens_per_sample,
+            tokens,
             batch_size,
             num_csx,
         )

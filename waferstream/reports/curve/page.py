@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from waferstream.core.config import dump_yaml
-from waferstream.core.units import format_rate, format_short, seconds
+from waferstream.core.units import format_rate, format_short
 from waferstream.host.files import replacing, write_json
-from waferstream.machine.start_up import StartUp
 from waferstream.reports.amounts import (
     PRICE_NOTE,
     energy_facts,
@@ -21,6 +20,7 @@ from waferstream.reports.curve.text import (
     gpu_tables,
     headline,
     own_footnotes,
+    start_up_text,
     verdict,
 )
 from waferstream.reports.host import host_text, software
@@ -164,7 +164,7 @@ def _detail_sections(
         "Systems": f"{detail.num_csx:,} x {result.system}",
         "Batch": detail.effective_batch,
         "Wafer": detail.wafer,
-        "Start-up": _start_up_text(detail.start_up),
+        "Start-up": start_up_text(detail),
     }
     machine = [stall_section(detail.layers)] if use is None else machine_sections(use)
     return [
@@ -172,16 +172,6 @@ def _detail_sections(
         attribution_section(point.emulated.attribution_ps, 1),
         *machine,
     ]
-
-
-def _start_up_text(start_up: StartUp) -> str:
-    parts = {
-        "compile": start_up.compile_ps,
-        "programming": start_up.programming_ps,
-        "initial weights": start_up.initial_weights_ps,
-    }
-    named = ", ".join(f"{name} {format_duration(seconds(ps))}" for name, ps in parts.items())
-    return f"{format_duration(seconds(start_up.total_ps))} ({named})"
 
 
 def _cost_section(result: CurveResult) -> Section:

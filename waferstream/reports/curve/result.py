@@ -24,8 +24,8 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
     refused         numbers of systems without a point: num_csx, reason, code
     simulation      null unless simulated: stream_dtype, optimizer, as_published,
                     curve_s, detail {num_csx, tiers, wafer, sram_capacity_bytes, resident_bytes,
-                    fits_sram, start_up, layers, bill, effective_batch}, sparsity,
-                    overruled, machine
+                    fits_sram, start_up, start_up_interval, layers, bill, effective_batch},
+                    sparsity, overruled, machine
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     others          curves of the same model and batch on other machines
     gpus            note, curves [{gpu, kind, points, per_million_tokens, intervals}]; null if not
@@ -163,6 +163,7 @@ class PointDetail:
     fits_sram: bool
     """Whether one wafer could hold ``resident_bytes`` in the SRAM that code leaves."""
     start_up: StartUp
+    start_up_interval: AnyInterval
     layers: tuple[LayerGroup, ...]
     bill: TrainingBill | None
     """Of the token budget; None if no budget was given."""

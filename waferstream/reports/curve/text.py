@@ -14,6 +14,7 @@ from waferstream.core.units import (
     format_ps,
     format_rate,
     format_short,
+    seconds,
 )
 from waferstream.machine.attribution import CAUSES, OVERHEAD_NOTE
 from waferstream.machine.intervals import SHARES, Interval, Share
@@ -23,6 +24,7 @@ from waferstream.reports.curve.result import (
     CurveResult,
     GpuComparison,
     GpuCurve,
+    PointDetail,
     TrainingInfo,
     sweet_spots,
 )
@@ -256,6 +258,22 @@ def verdict(training: TrainingInfo, num_runs: int) -> str:
     if training.weights_sha256 is None:
         return "Bitwise reproducible: NO. The runs end with different weights."
     return f"Bitwise reproducible: yes. All {num_runs} runs end with the same weights."
+
+
+def start_up_text(detail: PointDetail) -> str:
+    """Return the time to the first step, its interval and its parts in one line."""
+    start_up = detail.start_up
+    total_s = seconds(start_up.total_ps)
+    limits = "interval unknown"
+    if isinstance(detail.start_up_interval, Interval):
+        low, high = map(format_duration, detail.start_up_interval.around(total_s))
+        limits = f"90 %: {low} to {high}"
+    return (
+        f"{format_duration(total_s)} ({limits}): "
+        f"compile {format_duration(seconds(start_up.compile_ps))}, "
+        f"initial weights {format_duration(seconds(start_up.initial_weights_ps))}, "
+        f"programming {format_duration(seconds(start_up.programming_ps))}"
+    )
 
 
 def gpu_tables(gpus: GpuComparison) -> Mapping[str, list[tuple[str, ...]]]:
