@@ -31,6 +31,7 @@ from waferstream.baselines.gpu import (
     DEEPSPEED,
     FSDP,
     GPT_NEOX,
+    GPT_NEOX_TENSOR,
     H100,
     H200,
     HOST,
@@ -282,7 +283,7 @@ def _pythia(row: Row) -> GpuRun:
             ),
             gpus,
             _cluster(row, NETWORK_50G),
-            GPT_NEOX,
+            GPT_NEOX_TENSOR if model.tensor > 1 else GPT_NEOX,
         )
     )
 

@@ -17,6 +17,7 @@ from waferstream.baselines.gpu import (
     B200,
     DEEPSPEED,
     FSDP,
+    GPT_NEOX_TENSOR,
     H100,
     H200,
     MEGATRON,
@@ -72,7 +73,7 @@ def _with_constants(run: GpuRun, constants: Constants) -> GpuRun:
             software["exposed_bytes_share"] = constants["DEEPSPEED.exposed_bytes_share"]
         case s if s == AUTOCAST_DDP:
             software["score_bytes"] = scores + FP32_SCORE_BYTES
-        case s if s in (MEGATRON, TORCHTITAN_TENSOR):
+        case s if s in (MEGATRON, TORCHTITAN_TENSOR, GPT_NEOX_TENSOR):
             software["matmul_speed"] = constants["MEGATRON.matmul_speed"]
     run = _with_software(run, **software)
     share = next((name for name, chips in _CHIPS.items() if run.cluster.gpu in chips), None)

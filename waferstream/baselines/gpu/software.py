@@ -241,6 +241,13 @@ _GPT_NEOX = preset(
     exposed_bytes_share=_ALL_BYTES,
     reduces_to_owner=True,
 )
+_GPT_NEOX_TENSOR = preset(
+    SoftwareSpec,
+    "GPT-NeoX with tensor parallelism",
+    variant_of=_GPT_NEOX,
+    name="GPT-NeoX, tensor parallelism",
+    matmul_speed=_SPLIT_PRODUCTS,
+)
 _MEGATRON = preset(
     SoftwareSpec,
     "Megatron-Core with tensor, pipeline and data parallelism",
@@ -278,6 +285,7 @@ PRESETS: dict[str, Preset[SoftwareSpec]] = {
     "GPT_NEOX": _GPT_NEOX,
     "MEGATRON": _MEGATRON,
     "TORCHTITAN_TENSOR": _TORCHTITAN_TENSOR,
+    "GPT_NEOX_TENSOR": _GPT_NEOX_TENSOR,
 }
 """Every preset by the name of its constant, for the list of sources."""
 
@@ -288,4 +296,5 @@ TORCHTITAN_EAGER = _TORCHTITAN_EAGER.spec
 DEEPSPEED = _DEEPSPEED.spec
 AUTOCAST_DDP = _AUTOCAST_DDP.spec
 GPT_NEOX = _GPT_NEOX.spec
+GPT_NEOX_TENSOR = _GPT_NEOX_TENSOR.spec
 MEGATRON = _MEGATRON.spec
