@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from validation.families.start_up import compiled, major_release, saved_bytes, sent
+from validation.families.start_up import compiled, release_changes, saved_bytes, sent
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
 from waferstream.core.units import seconds
@@ -26,21 +26,14 @@ def fit_compile(rows: Sequence[Row]) -> Constants:
 
 
 def fit_initial_weights(rows: Sequence[Row]) -> Constants:
-    """Fit how weights are sent, on each kind of hosts; release 1 is another generation."""
-    names = (
-        "HostsOfCS2.send_bandwidth_bytes_per_s",
-        "HostsOfCS3.send_bandwidth_bytes_per_s",
-    )
-    known = [row for row in rows if major_release(row) > 1]
-    return _fitted(known, names, _predict_initial_weights)
+    """Fit how fast weights are sent, on each kind of hosts."""
+    names = [f"{holder}.send_bandwidth_bytes_per_s" for holder in PRESETS]
+    return _fitted(rows, names, _predict_initial_weights)
 
 
 def fit_checkpoint(rows: Sequence[Row]) -> Constants:
-    """Fit how checkpoints are written, on each kind of hosts."""
-    names = (
-        "HostsOfCS2.save_bandwidth_bytes_per_s",
-        "HostsOfCS3.save_bandwidth_bytes_per_s",
-    )
+    """Fit how fast checkpoints are written, on each kind of hosts."""
+    names = [f"{holder}.save_bandwidth_bytes_per_s" for holder in PRESETS]
     return _fitted(rows, names, _predict_checkpoint)
 
 
@@ -80,7 +73,8 @@ def _hosts(row: Row, constants: Constants) -> HostSpec:
         owner, _, key = name.partition(".")
         if owner == holder or key not in PRESETS[holder].stated:
             changed[key] = round(value)
-    return HOSTS[system].model_copy(update=changed)
+    hosts = HOSTS[system].model_copy(update=changed)
+    return hosts.model_copy(update=release_changes(row, hosts))
 
 
 FITS: tuple[Fit, ...] = (

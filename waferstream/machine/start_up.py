@@ -5,10 +5,6 @@ the other; equal layers are compiled once, so the time depends on their width an
 number. Then the user node sends the initial weights to MemoryX, tensor by tensor in fp32, and waits
 until the systems are programmed, all side by side. A checkpoint is one HDF5 file, written by one
 process. (Public logs: site guides and training series of ALCF, DABench-LLM.)
-
-Software before release 2 sent weights an order of magnitude slower than later software, at the rate
-at which one process writes checkpoints, so the model sends them through one process (T0090, release
-1.7: no calibration row of that generation exists).
 """
 
 from __future__ import annotations
@@ -88,15 +84,10 @@ def compile_ps(hosts: HostSpec, sizes: Sequence[int], elements: int) -> int:
     return len(sizes) * hosts.compile_size_ps + tried * hosts.compile_element_ps
 
 
-def initial_weights_ps(
-    hosts: HostSpec, num_tensors: int, num_bytes: int, *, release: int = 2
-) -> int:
-    """Return the time to send tensors to MemoryX, by the software's major release."""
-    bandwidth = (
-        hosts.save_bandwidth_bytes_per_s if release < 2 else hosts.send_bandwidth_bytes_per_s
-    )
+def initial_weights_ps(hosts: HostSpec, num_tensors: int, num_bytes: int) -> int:
+    """Return the time to send tensors to MemoryX."""
     start_ps = hosts.process_start_ps + num_tensors * hosts.tensor_ps
-    return start_ps + transfer_ps(num_bytes, bandwidth)
+    return start_ps + transfer_ps(num_bytes, hosts.send_bandwidth_bytes_per_s)
 
 
 def checkpoint_ps(hosts: HostSpec, num_bytes: int) -> int:

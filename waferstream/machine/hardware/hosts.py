@@ -47,17 +47,17 @@ _CS2: Preset[HostSpec] = preset(
         2_300 * PS_PER_MS, "assumed", "it imports PyTorch first, 2.3 s of CPU time"
     ),
     tensor_ps=Sourced(
-        30_000_000_000,
+        19 * PS_PER_MS,
         "derived",
-        "8.2 s for the 148 tensors of GPT-2 small (H0009), less 2.3 s of a process, 1.5 s of bytes",
+        "ESM-2 35M, which has few bytes: 6.5 s (H0007) less process_start_ps, for 200 tensors",
     ),
-    send_bandwidth_bytes_per_s=Sourced(341_500_000, "fitted", "H0001 H0003 H0005 H0007 H0009"),
+    send_bandwidth_bytes_per_s=Sourced(414_149_815, "fitted", "H0001 H0003 H0005 H0007 H0009"),
     save_start_ps=Sourced(
         14_600 * PS_PER_MS,
         "derived",
-        "16.3 s for the 0.4 GB of ESM-2 35M (H0020), less 1.7 s for its bytes",
+        "ESM-2 35M, which has few bytes: 16.3 s (H0020) less those of 0.4 GB",
     ),
-    save_bandwidth_bytes_per_s=Sourced(225_700_000, "fitted", "H0016 H0018 H0020 H0022 H0024"),
+    save_bandwidth_bytes_per_s=Sourced(225_728_548, "fitted", "H0016 H0018 H0020 H0022 H0024"),
 )
 _CS3: Preset[HostSpec] = preset(
     HostSpec,

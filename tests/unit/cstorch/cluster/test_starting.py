@@ -61,7 +61,7 @@ def test_emulated_start_up_is_logged_once(
         losses(training_step(backend), executor(2))
         losses(evaluation_step(backend), executor(2))
     (line,) = [text for text in caplog.messages if text.startswith("Emulated start-up")]
-    assert "initial weights 2.41 s, programming 110.00 s; each checkpoint: " in line
+    assert "initial weights 2.38 s, programming 110.00 s; each checkpoint: " in line
     assert backend.session.execution.start_up is not None
     assert backend.session.execution.start_up.programming_ps == 110 * PS_PER_S
 

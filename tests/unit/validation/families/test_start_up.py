@@ -57,16 +57,16 @@ def test_start_up_families_follow_from_the_workload(read: Read) -> None:
         assert found_s == pytest.approx(time_s, rel=0.05)
 
 
-def test_initial_weights_take_longer_before_release_2(read: Read) -> None:
+def test_initial_weights_take_longer_in_earlier_releases(read: Read) -> None:
     """The release is read from its column or from the text behind the model's name."""
-    new = _predicted(read("send initial weights GPT-J 6B", system="CS-2"))[1]
-    named = _predicted(read("send initial weights GPT-J 6B (R1.7)", system="CS-2"))[1]
-    stated = _predicted(read("send initial weights GPT-J 6B", software="R1.7", system="CS-2"))[1]
-    spelt = _predicted(read("send initial weights GPT-J 6B", software="rel-1.9.1", system="CS-2"))[
-        1
-    ]
-    assert named == stated == spelt > new
-    assert _predicted(read("send initial weights GPT-J 6B (R2.0.3)", system="CS-2"))[1] == new
+    names = ("", " (R2.3.0)", " (R2.0.3)", " (R1.7)")
+    newest, new, old, oldest = (
+        _predicted(read(f"send initial weights GPT-J 6B{name}", system="CS-2"))[1] for name in names
+    )
+    assert newest == new < old < oldest
+    for software in ("R1.7", "rel-1.9.1"):
+        row = read("send initial weights GPT-J 6B", software=software, system="CS-2")
+        assert _predicted(row)[1] == oldest
 
 
 @pytest.mark.parametrize(

@@ -15,26 +15,25 @@ SET_UP = {"phase": "setup", "unit": "s"}
 
 
 def test_fit_checkpoint_finds_the_bandwidth_of_each_kind_of_hosts(read: Read) -> None:
-    """Checkpoints of 1.2 and 12 GB at 100 MB/s, of 12 GB at 50 MB/s, after known starts."""
+    """Checkpoints of 12 GB at 100 and 50 MB/s, after the start of each kind."""
     rows = [
-        SET_UP | {"workload": f"save checkpoint {size}", "value": value, "system": system}
-        for size, value, system in (
-            ("100M", "26.6", "CS-2"),
-            ("1B", "134.6", "CS-2"),
-            ("1B", "244.6", "CS-3"),
-        )
+        SET_UP | {"workload": "save checkpoint 1B", "value": str(value), "system": system}
+        for value, system in ((14.6 + 120, "CS-2"), (4.6 + 240, "CS-3"))
     ]
     found = fit_checkpoint(read(*rows))
     assert found["HostsOfCS2.save_bandwidth_bytes_per_s"] == pytest.approx(100e6, rel=0.01)
     assert found["HostsOfCS3.save_bandwidth_bytes_per_s"] == pytest.approx(50e6, rel=0.01)
 
 
-def test_fit_initial_weights_ignores_release_1(read: Read) -> None:
-    """Rows of release 1 do not change the rate of later software."""
-    old = {"workload": "send initial weights GPT-J 6B (R1.7)", "value": "129", "system": "CS-2"}
-    new = {"workload": "send initial weights Llama2-7B", "value": "13.2", "system": "CS-3"}
-    first, second = read(SET_UP | old, SET_UP | new)
-    assert fit_initial_weights([first, second]) == fit_initial_weights([second])
+def test_fit_initial_weights_knows_that_earlier_releases_were_slower(read: Read) -> None:
+    """What tensors took in release 2.0 does not count as bandwidth."""
+    sent = {"workload": "send initial weights Llama2-7B", "system": "CS-2", "value": "87.2"}
+    old, new = (
+        fit_initial_weights(read(SET_UP | sent | {"software": software}))
+        for software in ("R2.0.3", "R2.4")
+    )
+    name = "HostsOfCS2.send_bandwidth_bytes_per_s"
+    assert old[name] > 1.1 * new[name]
 
 
 def test_fit_compile_counts_the_sizes_tried(read: Read) -> None:

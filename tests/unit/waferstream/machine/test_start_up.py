@@ -98,14 +98,6 @@ def test_a_program_in_the_cache_is_not_compiled_again() -> None:
     assert first.total_ps == first.compile_ps + first.initial_weights_ps + CS2.programming_ps
 
 
-def test_release_1_sends_weights_as_slowly_as_checkpoints() -> None:
-    """One process instead of several side by side."""
-    hosts = CS3.hosts
-    old, new = (initial_weights_ps(hosts, 0, 10**11, release=release) for release in (1, 2))
-    assert old - hosts.process_start_ps == checkpoint_ps(hosts, 10**11) - hosts.save_start_ps
-    assert old > 5 * new
-
-
 @given(counts, counts)
 def test_more_bytes_never_take_less_time(one: int, other: int) -> None:
     """Neither to send nor to save."""
