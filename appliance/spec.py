@@ -99,9 +99,10 @@ class RuntimeSpec(Config):
     free; with ``device: cuda`` it takes half of the memory of the GPUs of the host of the program.
     """
 
-    activation_servers: NonNegativeInt = 0
-    """Roles ``act-0`` ... that hold activations for systems whose memory (``activation_memory``) is
-    too small for a micro-batch on each lane. The weights do not depend on them."""
+    activation_servers: NonNegativeInt | Literal["auto"] = "auto"
+    """Roles ``act-0`` ... that hold activations for which a system has no room: the emulated one in
+    its SRAM, or its host in ``activation_memory``. ``auto`` is one for each system if the first
+    program needs them for its SRAM, else none. The weights do not depend on them."""
 
     flash: FlashSpec | None = None
     """Files in which weight servers keep masters and optimizer state, of which only so many bytes

@@ -81,6 +81,7 @@ class Executor:
         self.schedule = installation.schedule
         self.keepers = installation.keepers
         self.trips = installation.trips
+        self._bytes_elsewhere = installation.bytes_elsewhere
         first = self.program.num_results
         self._tensors = frozenset(
             (
@@ -230,7 +231,7 @@ class Executor:
             sums.offer(batch.index, batch.take_gradients(), memory)
             stop = self._device.mark()
         is_measured = batch is work.measured and work.segment_step.stashes
-        held_bytes = self.held_bytes(batch) if is_measured else 0
+        held_bytes = self.held_bytes(batch, segment.index) if is_measured else 0
         batch.drop(segment.drops)
         left = self._leave(segment.index, batch)
         round_index = self.rounds.round_of(batch.index)
@@ -271,16 +272,17 @@ class Executor:
         is_held = self.program.holds_fp32 and values.dtype == dtype_in_program(half)
         return self._device.hold(nearest(values, half) if is_held else values)
 
-    def held_bytes(self, batch: MicroBatch) -> int:
-        """Return the bytes of a micro-batch on the wafer.
+    def held_bytes(self, batch: MicroBatch, segment: int) -> int:
+        """Return the bytes of a micro-batch on the wafer after a segment.
 
         Where kernels hold the half type in fp32, or another device holds what they stash, what it
         takes is planned instead of measured.
         """
-        if not (self.program.holds_fp32 or self._device.is_staged):
-            return batch.num_bytes
-        held = {self._pieces[name] for name in batch.values if name in self._pieces}
-        return sum(num_bytes for _, num_bytes in held)
+        num_bytes = batch.num_bytes
+        if self.program.widening > 1 or self._device.is_staged:
+            held = {self._pieces[name] for name in batch.values if name in self._pieces}
+            num_bytes = sum(num_bytes for _, num_bytes in held)
+        return max(0, num_bytes - self._bytes_elsewhere[segment])
 
 
 def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:

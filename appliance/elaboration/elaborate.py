@@ -14,7 +14,7 @@ from appliance.elaboration.round_size import (
     micro_batches_of_round,
     most_micro_batches,
 )
-from appliance.elaboration.trips import check_room, trips_of
+from appliance.elaboration.trips import bytes_elsewhere, check_room, trips_of
 from appliance.input.input_worker import WorkerSpec
 from csnode.activation_server import ActivationServerSpec
 from csnode.devices import DeviceName
@@ -73,7 +73,7 @@ class ClusterSize:
     flash: FlashSpec | None = None  # where weight servers keep masters and state, if not in DRAM
     engine: EngineSpec = TORCH  # what computes the kernels of nodes
     device: DeviceName = "cpu"  # where torch computes them
-    num_activation_servers: int = 0
+    num_activation_servers: int | Literal["auto"] = 0
 
 
 def elaborate(
@@ -108,7 +108,7 @@ def elaborate(
         *_switches(tree),
         *_nodes(tree, size, machine, seed),
         *_workers(size),
-        *map(ActivationServerSpec, range(size.num_activation_servers)),
+        *_activation_servers(size),
     )
 
 
@@ -156,6 +156,11 @@ def _nodes(
         )
 
 
+def _activation_servers(size: ClusterSize) -> Iterator[ActivationServerSpec]:
+    assert size.num_activation_servers != "auto", "the first program decides"
+    yield from map(ActivationServerSpec, range(size.num_activation_servers))
+
+
 def _workers(size: ClusterSize) -> Iterator[WorkerSpec]:
     for index in range(size.num_workers):
         yield WorkerSpec(index=index, nodes=tuple(range(index, size.num_csx, size.num_workers)))
@@ -179,7 +184,8 @@ def plan_installation(
     """
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
-    check_fits(SramPlan.of(program, machine))
+    sram_plan = SramPlan.of(program, machine)
+    check_fits(sram_plan)
     check_layers(size.engine, program, machine.system.fabric)
     state_bytes = state_bytes_per_element(optimizer, program.parameter)
     sparse = () if optimizer is None else optimizer.sparsity
@@ -192,7 +198,8 @@ def plan_installation(
     if size.is_verified:  # in the worst draw, every node's part of a round is computed twice
         budget_bytes //= 2
     room = program, size.num_csx, size.lanes, budget_bytes
-    trips = trips_of(*room, size.num_activation_servers)
+    pages = sram_plan.pages
+    trips = trips_of(program, pages, *room[1:], size.num_activation_servers)
     if trips.all and size.activation_bytes != "auto":
         check_room(program, trips, size.num_csx, size.lanes, budget_bytes)
     return Installation(
@@ -214,6 +221,7 @@ def plan_installation(
         has_replicas=size.has_replicas,
         most_per_node=most_micro_batches(*room, trips.all),
         trips=trips,
+        bytes_elsewhere=bytes_elsewhere(program, () if trips.num_servers else pages),
     )
 
 

@@ -26,6 +26,7 @@ from waferstream.core.program.stream_plan import GRADIENT_BYTES
 from waferstream.core.program.trips import Trip
 from waferstream.core.roles.installation import Installation
 from waferstream.core.units import format_bytes
+from waferstream.machine.sram import Page
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,12 @@ def server_needs(
 
 
 def needs_of_hosts(
-    program: Program, held: HeldBytes, runtime: RuntimeSpec, num_servers: int, placement: Placement
+    program: Program,
+    pages: Sequence[Page],
+    held: HeldBytes,
+    runtime: RuntimeSpec,
+    num_servers: int,
+    placement: Placement,
 ) -> list[HostNeed]:
     """Return the bytes that the roles of each host of a placement need at least.
 
@@ -165,23 +171,24 @@ def needs_of_hosts(
 
     Args:
         program: What the systems compute.
+        pages: What the emulated systems have no room for.
         held: What masters and state take without flash.
         runtime: How the cluster runs.
         num_servers: Weight servers.
         placement: The hosts of all roles.
     """
-    num_csx, num_keepers = placement.num_systems, runtime.activation_servers
-    roles = roles_on(placement, num_servers, num_keepers)
-    lanes = max(each.lanes for each in roles)
+    num_csx = placement.num_systems
+    lanes = max(each.lanes for each in roles_on(placement, num_servers))
     resident = None if runtime.flash is None else runtime.flash.resident_bytes * num_servers
     in_memory = held.total if resident is None else min(held.total, resident)
     free = placement.hosts[0].free_bytes or 0
     budget = activation_bytes(runtime.activation_memory, in_memory, free)
-    trips = trips_of(program, num_csx, lanes, budget, num_keepers).all
-    per_node = micro_batches_of_round(program, num_csx, lanes, budget, trips)
+    trips = trips_of(program, pages, num_csx, lanes, budget, runtime.activation_servers)
+    per_node = micro_batches_of_round(program, num_csx, lanes, budget, trips.all)
     has_rounds = -(-program.num_micro_batches // num_csx) > per_node
     weights = server_needs(program, held, resident, has_rounds=has_rounds)
-    return [needs_on(each, weights, program, num_csx, trips) for each in roles]
+    roles = roles_on(placement, num_servers, trips.num_servers)
+    return [needs_on(each, weights, program, num_csx, trips.all) for each in roles]
 
 
 def check_hosts(installation: Installation, size: ClusterSize, placement: Placement) -> None:
@@ -194,7 +201,7 @@ def check_hosts(installation: Installation, size: ClusterSize, placement: Placem
     weights = weight_needs(installation, size)
     program, num_csx = installation.program, placement.num_systems
     remedy = remedy_on_hosts(placement, size.num_servers, size.flash)
-    by_host = roles_on(placement, size.num_servers, size.num_activation_servers)
+    by_host = roles_on(placement, size.num_servers, installation.trips.num_servers)
     for host, roles in zip(placement.hosts, by_host, strict=True):
         needs = needs_on(roles, weights, program, num_csx, installation.trips.all)
         if host.free_bytes is not None and needs.total > host.free_bytes:

@@ -21,13 +21,9 @@ from itertools import accumulate
 from typing import Literal
 
 from appliance.placement.host_memory import free_bytes
-from waferstream.core.program.program import BYTES_PER_ELEMENT, MASTER_BYTES, Program
+from waferstream.core.program.program import MASTER_BYTES, Program
 from waferstream.core.program.trips import Trip
 from waferstream.machine.sram.space import lives
-
-_FP32_PER_HALF = 2
-"""Host bytes per planned byte where kernels hold the half type in fp32, or compute in fp32 (level 0
-of precision), which the plan counts in the half type, too."""
 
 
 def activation_bytes(
@@ -75,18 +71,11 @@ def most_micro_batches(
     return max(lanes, max(0, budget_bytes // num_csx - fixed) // each)
 
 
-def held_factor(program: Program) -> int:
-    """Return the host bytes of an activation for each planned byte."""
-    is_fp32 = program.holds_fp32 or program.gradient_dtype == "float32"
-    is_half = BYTES_PER_ELEMENT[program.stream_dtype] * _FP32_PER_HALF == MASTER_BYTES
-    return _FP32_PER_HALF if is_fp32 and is_half else 1
-
-
 def stash_bytes(program: Program, trips: Iterable[Trip] = ()) -> list[int]:
     """Return the host bytes that a micro-batch has stashed on its node at each segment."""
     change = [0] * (len(program.segments) + 1)
     for life in lives(program):
-        num_bytes = life.stash.footprint.of(program.micro_batch_size) * held_factor(program)
+        num_bytes = life.stash.footprint.of(program.micro_batch_size) * program.widening
         change[life.producer] += num_bytes
         change[life.readers[-1] + 1] -= num_bytes
     for trip in trips:
@@ -111,11 +100,10 @@ def input_bytes(program: Program) -> int:
 
 def bytes_of_node(program: Program, lanes: int, trips: Iterable[Trip] = ()) -> tuple[int, int]:
     """Return the bytes that a node needs in any round, and those of each micro-batch, not 0."""
-    held = held_factor(program)
     samples = program.micro_batch_size
     segments = program.segments
     gradients = max(program.num_elements(segment.gradients) for segment in segments) * MASTER_BYTES
-    working = max((each.working + each.blocked).of(samples) for each in segments) * held
+    working = max((each.working + each.blocked).of(samples) for each in segments)
     levels = program.num_micro_batches.bit_length()
-    fixed = lanes * (working + gradients) + levels * gradients
+    fixed = lanes * (working * program.widening + gradients) + levels * gradients
     return fixed, max(1, max(stash_bytes(program, trips)) + input_bytes(program))

@@ -87,10 +87,12 @@ class ClusterConfig(Config):
         return max(self.num_csx, self.cut_for_csx)
 
     @property
-    def num_activation_servers(self) -> int:
+    def num_activation_servers(self) -> int | Literal["auto"]:
         """Activation servers of all systems: those of cluster.yaml, or as many as are allowed."""
         wanted = self.cluster.runtime.activation_servers
-        return min(wanted, self.max_act_per_csx * self.num_csx) if self.max_act_per_csx else wanted
+        if wanted == "auto" or not self.max_act_per_csx:  # auto takes one for each system
+            return wanted
+        return min(wanted, self.max_act_per_csx * self.num_csx)
 
     @property
     def machine_name(self) -> str:

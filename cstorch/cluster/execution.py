@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ class Execution:
         self._seed = seed
         self._check_loss = check_loss
         self.cluster: Cluster | None = None
+        self._num_activation_servers = 0  # of the cluster
         self.start_up: StartUp | None = None
         """Start-up of the emulated machine with the program that started the cluster."""
         self.training: Installation | None = None
@@ -156,6 +158,8 @@ class Execution:
         starting fails there is no cluster afterwards, so that it can be tried again.
         """
         size = size_of(self._config)
+        if self.cluster is not None:  # the first program has decided
+            size = replace(size, num_activation_servers=self._num_activation_servers)
         machine = self._config.cluster.machine
         program = compiled.program
         self._writes[program.kind] = program.state.changed
@@ -166,6 +170,7 @@ class Execution:
             self.training = installation
         if self.cluster is None:
             self.cluster = self._start(installation, size, weights)
+            self._num_activation_servers = installation.trips.num_servers
             self._log_start_up(installation)
         else:
             self.cluster.do(Install(installation))

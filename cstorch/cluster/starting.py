@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from appliance.coordinator.cluster import Cluster
@@ -66,7 +67,8 @@ def start_filled(
         ApplianceResourceExhausted: A host has too little memory for its roles.
         ClusterJobInitError: A host has too few GPUs for its systems.
     """
-    size, runtime = size_of(config), config.cluster.runtime
+    runtime = config.cluster.runtime
+    size = replace(size_of(config), num_activation_servers=installation.trips.num_servers)
     is_here = config.mgmt_address is None and (
         runtime.kind == "local" or runtime.address == "local"
     )
@@ -76,8 +78,8 @@ def start_filled(
     parameters = installation.program.parameters
     log.info(RolesAwaited("Weight", size.num_servers))
     log.info(RolesAwaited("Worker", size.num_workers))
-    if size.num_activation_servers:
-        log.info(RolesAwaited("Activation", size.num_activation_servers))
+    if num_servers := installation.trips.num_servers:
+        log.info(RolesAwaited("Activation", num_servers))
     log.info(Milestone.STARTING)
     what = _started(config)
     log.info("Starting %s", what)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from appliance.coordinator.commands import ReadPeakBytes
+from cstorch import Backend
 from tests.support.errors import raises
 from tests.support.models.tiny_models import tiny
 from tests.support.nightly import nightly
-from tests.support.runs.tiny_training import Shape, init_config, train_on_cluster
+from tests.support.programs.cstorch_program import cluster_of
+from tests.support.runs.tiny_training import GPT, Shape, init_config, train_on_cluster
 from tests.support.runs.uneven_samples import random_data
 from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.machine.hardware import CS2
+from waferstream.machine.sram import code_bytes
 
 ENOUGH = 1 << 30
 SHAPES = [
@@ -45,6 +51,30 @@ def test_smaller_micro_batches_may_be_cut_otherwise() -> None:
     cramped = Shape(3, activation_servers=2, activation_memory=1_000_000)
     expected = train_on_cluster(init, Shape(1), data=data)
     assert train_on_cluster(init, cramped, data=data) == expected
+
+
+def test_pages_of_a_system_go_to_activation_servers() -> None:
+    """Where its SRAM has no room, one for each system unless it is told otherwise."""
+    deep = init_config(GPT | {"num_hidden_layers": 8})
+    system = {"sram_bytes": code_bytes(CS2) + 13_100, "io_bandwidth_bytes_per_s": 1_000_000}
+
+    def look(backend: Backend) -> tuple[str, dict[str, dict[str, int]]]:
+        return backend.weights_digest(), cluster_of(backend).do(ReadPeakBytes())
+
+    def train(shape: Shape, **machine: Any) -> tuple[str, dict[str, dict[str, int]]]:
+        found: tuple[str, dict[str, dict[str, int]]] = train_on_cluster(
+            deep, shape, 2, inspect=look, machine=machine
+        )
+        return found
+
+    expected, _ = train(Shape(1))
+    digest, peaks = train(Shape(2), system=system)
+    kept, none = train(Shape(2, activation_servers=0), system=system)
+    assert digest == kept == expected
+    assert {role for role in peaks if role.startswith("act")} == {"act-0", "act-1"}
+    assert not any(role.startswith("act") for role in none)
+    assert peaks["csx-0"]["activations"] == none["csx-0"]["activations"] <= 13_100
+    assert peaks["act-0"]["activations"] > 0
 
 
 def test_memory_that_is_too_small_is_refused(tmp_path: Path) -> None:

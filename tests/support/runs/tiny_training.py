@@ -68,7 +68,7 @@ class Shape:
     engine: Any = "torch"  # what computes the kernels of nodes
     device: str = "cpu"  # where torch computes them
     fast_start: bool = True
-    activation_servers: int = 0
+    activation_servers: int | str = "auto"
     activation_memory: int | str = "auto"
     cores: int | str = "auto"
 

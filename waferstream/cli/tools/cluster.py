@@ -20,6 +20,7 @@ from waferstream.management.model.inventory import MOST_SYSTEMS
 
 if TYPE_CHECKING:
     from appliance.elaboration.host_need import HostNeed
+    from waferstream.machine.sram import Page
 
 
 _DEFAULT_FILE = Path("cluster.yaml")
@@ -39,8 +40,10 @@ def _plan(given: argparse.Namespace) -> int:
     placement = _placer(spec, given.hosts).place(given.num_csx)
     workers = min(given.num_csx, spec.runtime.input_workers)
     num_servers = spec.machine.memoryx.weight_servers
-    needs = () if given.params is None else _needs(given.params, spec, placement)
+    needs, pages = ((), ()) if given.params is None else _needs(given.params, spec, placement)
     activations = spec.runtime.activation_servers
+    if activations == "auto":
+        activations = given.num_csx if pages else 0
     rows = plan_rows(placement, num_servers, workers, needs, activations)
     code = show(given, rows)
     if any(row["FITS"] == "no" for row in rows):
@@ -51,10 +54,15 @@ def _plan(given: argparse.Namespace) -> int:
     return code
 
 
-def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed]:
-    """Return the bytes that the training of a params file needs at least on each host."""
+def _needs(
+    path: Path, spec: ClusterSpec, placement: Placement
+) -> tuple[list[HostNeed], Sequence[Page]]:
+    """Return the bytes that the training of a params file needs at least on each host, and what of
+    its activations the systems have no room for.
+    """
     from appliance.elaboration.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
     from memoryx.sparsity.packing import held_bytes, packable  # noqa: PLC0415
+    from waferstream.machine.sram import SramPlan  # noqa: PLC0415
     from waferstream.simulation.session import captured_studies, labels_of  # noqa: PLC0415
 
     params = load_params(path)
@@ -64,7 +72,8 @@ def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[HostNeed
     rule = OptimizerSpec(labels_of(params, study).optimizer, (), sparsity=tuple(simulator.sparse))
     sparse = packable(rule) if simulator.sparse else ()
     held = held_bytes(program, simulator.update.state_bytes, sparse)
-    return needs_of_hosts(program, held, spec.runtime, num_servers, placement)
+    pages = SramPlan.of(program, spec.machine).pages
+    return needs_of_hosts(program, pages, held, spec.runtime, num_servers, placement), pages
 
 
 def plan_rows(

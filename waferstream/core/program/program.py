@@ -210,6 +210,12 @@ class Program:
         """Whether kernels hold the half type in fp32 and round results themselves."""
         return self.stream_dtype == "cbfloat16" or self.rounding == "stochastic"
 
+    @property
+    def widening(self) -> int:
+        """Host bytes of an activation for each byte on a wafer: kernels may hold halves in fp32."""
+        is_fp32 = self.holds_fp32 or self.gradient_dtype == "float32"
+        return MASTER_BYTES // BYTES_PER_ELEMENT[self.stream_dtype] if is_fp32 else 1
+
     def dtype_of_sum(self, num_micro_batches: int) -> str:
         """Return the dtype in which the gradient of so many micro-batches travels: sums are fp32.
 

@@ -90,6 +90,7 @@ class Installation:
     has_replicas: bool = False  # whether every weight server has one
     most_per_node: int = 1  # micro-batches of a round that fit a host
     trips: Trips = NO_TRIPS  # of activations that nodes have no room for
+    bytes_elsewhere: tuple[int, ...] = ()  # at each segment, on a node but not on a wafer
 
     @property
     def kind(self) -> ProgramKind:

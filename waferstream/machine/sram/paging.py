@@ -30,11 +30,16 @@ from waferstream.machine.sram.space import Life, Moment, data_bytes, lives, mome
 class Page:
     """A piece of the stash that is away between two segments."""
 
-    footprint: Footprint
+    life: Life
     sent_after: int
     """Its last forward reader, or the segment that makes it."""
     needed_by: int
     """Its first backward reader."""
+
+    @property
+    def footprint(self) -> Footprint:
+        """The bytes that are away."""
+        return self.life.footprint
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ def _page(program: Program, life: Life) -> Page | None:
     sent_after = max(forward, default=life.producer)
     if not backward or min(backward) - sent_after <= _LEAST_SEGMENTS:
         return None
-    return Page(life.footprint, sent_after, min(backward))
+    return Page(life, sent_after, min(backward))
 
 
 _LEAST_SEGMENTS = 3

@@ -75,7 +75,9 @@ def test_a_plan_needs_as_much_as_the_run(free_bytes: int | None) -> None:
     whole = installed(size)
     placed = Placer((Host("0", "10.0.0.0", 1, free_bytes=free_bytes),)).place(1)
     held = held_bytes(whole.program, 0)
-    assert needs_of_hosts(whole.program, held, RuntimeSpec(), 1, placed) == [needs_of(whole, size)]
+    assert needs_of_hosts(whole.program, (), held, RuntimeSpec(), 1, placed) == [
+        needs_of(whole, size)
+    ]
     assert ("gradient sums" in needs_of(whole, size).training) == (free_bytes is None)
 
 

@@ -11,7 +11,7 @@ import pytest
 from appliance.coordinator.commands import Run
 from appliance.elaboration.elaborate import ClusterSize
 from appliance.elaboration.round_size import bytes_of_node, most_away_bytes, stash_bytes
-from appliance.elaboration.trips import plan_trips, trips_of
+from appliance.elaboration.trips import bytes_elsewhere, plan_trips, trips_of
 from csnode.micro_batch import MicroBatch
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
@@ -28,8 +28,10 @@ from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.messages.payload import Arena, Slab
 from waferstream.core.program.program import Program, ProgramKind
-from waferstream.core.program.trips import Trip
+from waferstream.core.program.trips import NO_TRIPS, Trip
 from waferstream.core.roles.installation import Installation
+from waferstream.machine.sram import Page
+from waferstream.machine.sram.space import lives
 from waferstream.numerics.precision import StreamPrecision
 
 
@@ -80,7 +82,7 @@ def test_trip_of_a_piece_that_is_read_meanwhile_is_empty() -> None:
 @pytest.mark.parametrize("num_servers", [1, 2, 3])
 def test_servers_take_trips_in_turn(num_servers: int) -> None:
     """Every trip has one server."""
-    trips = trips_of(compiled().program, 2, 1, 0, num_servers)
+    trips = trips_of(compiled().program, (), 2, 1, 0, num_servers)
     counts = [trips.num_of(server) for server in range(num_servers)]
     assert sum(counts) == len(trips.all) > 0
     servers = [trips.server_of(index) for index in range(len(trips.all))]
@@ -111,6 +113,29 @@ def test_planned_bytes_are_those_that_leave(
     trips = running.trips.all
     assert len(sent) == 4 * len(trips) > 0
     assert all(slab.num_bytes == trips[trip].num_bytes for trip, slab in sent)
+
+
+def test_servers_of_auto_come_with_pages() -> None:
+    """One for each system; pages leave even where the host has room."""
+    program = compiled().program
+    piece, *_ = (life for life in lives(program) if life.readers[-1] - life.producer > 1)
+    page = Page(piece, piece.producer, piece.readers[-1])
+    assert trips_of(program, (), 3, 1, 1 << 30, "auto") == NO_TRIPS
+    trips = trips_of(program, (page,), 3, 1, 1 << 30, "auto")
+    assert trips.num_servers == 3
+    assert [(trip.after, trip.before) for trip in trips.all] == [(page.sent_after, page.needed_by)]
+
+
+def test_bytes_elsewhere_are_those_of_absent_pages() -> None:
+    """From the segment after they have left to the one before they are back."""
+    program = compiled().program
+    piece, *_ = (life for life in lives(program) if life.readers[-1] - life.producer > 1)
+    page = Page(piece, piece.producer, piece.readers[-1])
+    without, found = bytes_elsewhere(program, ()), bytes_elsewhere(program, (page,))
+    more = [b - a for a, b in zip(without, found, strict=True)]
+    away = range(page.sent_after + 1, page.needed_by)
+    num_bytes = page.footprint.of(program.micro_batch_size)
+    assert more == [num_bytes if index in away else 0 for index in range(len(more))]
 
 
 def test_nothing_leaves_without_servers_or_need() -> None:
