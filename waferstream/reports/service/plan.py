@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import ge
 from typing import Any, NamedTuple
 
 from waferstream.core.units import aligned, counted, format_ps, format_rate, seconds
+from waferstream.machine.intervals import SHARES, AnyInterval, Setting, Unknown, interval_of
 from waferstream.machine.regions import Pipeline, Place, Service, Stage, pipelines
+from waferstream.reports.intervals import range_text
 
 PROMPT = 1000
 """The most tokens of the prompt whose time a plan tells."""
@@ -85,6 +87,12 @@ class ServicePlan:
         best = [one for one in choices if not any(other.beats(one) for other in choices)]
         return sorted(best, key=lambda one: (one.wafers, -one.tokens_per_s))[:_MOST_OTHERS]
 
+    @property
+    def interval(self) -> AnyInterval:
+        """The interval of the speed of a user."""
+        sizes = {"parameters": self.service.layout.decoder.active_weights}
+        return interval_of(Setting("inference service", self.service.spec.system.name, sizes))
+
     def as_json(self) -> dict[str, Any]:
         """Return the plan as plain data."""
         layout, service, chosen = self.service.layout, self.service, self.chosen
@@ -92,6 +100,7 @@ class ServicePlan:
             "model": self.name,
             "system": service.spec.system.name,
             **chosen._asdict(),
+            "interval": asdict(self.interval),
             "weight_bytes": layout.decoder.weight_bytes,
             "embedding_and_head_bytes": 2 * layout.decoder.head_bytes,
             "sram_bytes": layout.sram_bytes,
@@ -157,6 +166,7 @@ class ServicePlan:
             + _shares(token.by_cause),
         )
         yield "speed of a user", f"{format_rate(chosen.tokens_per_s)} tokens/s" + self._drafted()
+        yield "intervals", self._intervals(1 / service.token_s(self.context))
         yield (
             "users at full speed",
             f"{chosen.users}, {format_rate(chosen.users * chosen.tokens_per_s)} tokens/s together",
@@ -171,6 +181,15 @@ class ServicePlan:
             return ""
         rate = format_rate(1 / self.service.token_s(self.context))
         return f"; {rate} expected with a draft (guesses a pass: {guesses})"
+
+    def _intervals(self, rate: float) -> str:
+        """Return the ranges around the speed of a user, with its draft if it has one."""
+        interval = self.interval
+        if isinstance(interval, Unknown):
+            return str(interval)
+        ranges = {name: interval.around(rate, share) for share, name in SHARES.items()}
+        named = (f"{name}: {range_text(limits)} tokens/s" for name, limits in ranges.items())
+        return "; ".join(named)
 
     def _maps(self) -> Iterator[str]:
         """Yield the regions of each wafer, with the layers that lie in them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from waferstream.machine.intervals import Interval
 from waferstream.machine.regions import DECODERS, Service
 from waferstream.reports.service.plan import Choice, ServicePlan
 
@@ -15,6 +16,14 @@ def test_no_choice_beats_another() -> None:
     assert not any(one.beats(other) for one in others for other in others)
     assert Choice(1, 2, 1, 9.0, 5, 1).beats(Choice(2, 3, 1, 9.0, 5, 1))
     assert not Choice(1, 2, 1, 9.0, 5, 1).beats(Choice(2, 2, 1, 9.0, 5, 1))
+
+
+def test_plan_states_the_intervals_of_a_users_speed() -> None:
+    """As data and as text."""
+    interval = PLAN.interval
+    assert isinstance(interval, Interval)
+    assert PLAN.as_json()["interval"]["nine_tenths"] == interval.nine_tenths > interval.half > 1
+    assert "90 %: " in PLAN.text()
 
 
 def test_json_has_every_region_once() -> None:
