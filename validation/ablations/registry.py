@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from validation.ablations import gpu, training
+from validation.ablations import gpu, hosts, training
 from validation.ablations.ablation import Ablation
 
-ABLATIONS: tuple[Ablation, ...] = (*training.ABLATIONS, *gpu.ABLATIONS)
+ABLATIONS: tuple[Ablation, ...] = (*training.ABLATIONS, *hosts.ABLATIONS, *gpu.ABLATIONS)
