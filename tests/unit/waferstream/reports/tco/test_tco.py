@@ -150,6 +150,14 @@ def test_rates_and_powers_come_from_a_simulation(tmp_path: Path) -> None:
     assert (values["g.tokens_per_s"], values["g.computers_kw"]) == (4e4, 2 * (7.75 + 0.65))
 
 
+def test_a_simulation_that_is_not_json_is_refused(tmp_path: Path) -> None:
+    """The file is named."""
+    (tmp_path / "s.json").write_text("{")
+    with raises(ConfigError, "simulation-not-json") as caught:
+        study(simulation=tmp_path / "s.json")
+    assert caught.value.where == f"{tmp_path / 's.json'}"
+
+
 def test_a_wafer_of_stated_rate_has_the_power_of_its_systems_and_hosts() -> None:
     """A CS-3 under load, 12 servers each of MemoryX and SwarmX, and its own."""
     values = study(machines=machines(computers_kw=None)).values
