@@ -27,7 +27,7 @@ from cstorch.session.session import Session
 from cstorch.tracing.call import Call, is_constant, outline
 from cstorch.tracing.forward import Forward
 from waferstream.compiler.capture.parameter_hooks import hooks_of
-from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack, with_number
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack
 from waferstream.version import VERSION
 
 _WITHOUT_EFFECT: Any = {"debug": {"ini", "debug_args"}, "storage": True}
@@ -147,7 +147,7 @@ class RepeatedLayers:
         yield name
         if self.stack.number(name) == MIDDLE:
             left_out = range(CAPTURED_LAYERS, self.stack.num_layers)
-            yield from (with_number(name, number) for number in left_out)
+            yield from (self.stack.renumbered(name, number) for number in left_out)
 
     @contextmanager
     def first(self, count: int) -> Iterator[None]:

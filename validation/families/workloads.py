@@ -19,8 +19,9 @@ from torch import nn
 
 from validation.rows.row import CannotPredict, Row
 from waferstream.compiler.compile import CompileRequest, compile_step
-from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS
 from waferstream.compiler.derivation.scale import CAPTURED_SIZES, ScalableProgram
+from waferstream.compiler.derivation.stacks import Stacks
 from waferstream.config.params import TrainerConfig
 from waferstream.config.phases import load_params
 from waferstream.config.sections.lora import LoraConfig
@@ -182,9 +183,9 @@ def _captured(
     if num_layers > CAPTURED_LAYERS + 1:
         small, large = (capture(CAPTURED_LAYERS, size) for size in CAPTURED_SIZES)
         one_more = capture(CAPTURED_LAYERS + 1, CAPTURED_SIZES[0])
-        stack = Stack.checked(small, one_more, num_layers, _shapes(model, adapters))
-        if stack is not None:
-            return ScalableProgram(stack.deepened(small), stack.deepened(large))
+        stacks = Stacks.checked(small, one_more, _shapes(model, adapters), CAPTURED_LAYERS)
+        if stacks is not None:
+            return ScalableProgram(stacks.deepened(small), stacks.deepened(large))
     return ScalableProgram(*(capture(num_layers, size) for size in CAPTURED_SIZES))
 
 

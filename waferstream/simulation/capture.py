@@ -26,8 +26,9 @@ from appliance.input.batches import GlobalBatches
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
-from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS
 from waferstream.compiler.derivation.scale import ScalableProgram, captured_sizes
+from waferstream.compiler.derivation.stacks import Stacks
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.callbacks import Lora
 from waferstream.config.sections.init import DataLoaderConfig
@@ -43,6 +44,9 @@ from waferstream.version import VERSION
 from waferstream.workload.data import build_source, check_section
 from waferstream.workload.model_config import ModelConfig
 from waferstream.workload.models import group_of_samples, is_of_zoo, known_config
+
+_UNITS = (3, CAPTURED_LAYERS)
+"""Units of layers to capture; three do if the first and last are neighbours like all others."""
 
 log = logging.getLogger("waferstream")
 
@@ -229,37 +233,62 @@ def compile_at(step: TracedStep, batch: Any, sizes: Sequence[int]) -> list[AtSiz
 def _capture_deepened(
     init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
 ) -> list[AtSize] | None:
-    """Capture a few layers and replicate the middle one; None for few layers or unequal ones."""
+    """Capture a few layers and replicate the middle ones; None for few layers or unequal ones."""
     model = _config(init)
-    num_layers = None if model is None else model.num_equal_layers
-    if num_layers is None or num_layers <= CAPTURED_LAYERS + 1:
+    if model is None:
         return None
-    shallow = _capture_at(_with_layers(init, CAPTURED_LAYERS), backend, batch, sizes)
-    one_more = _with_layers(init, CAPTURED_LAYERS + 1)
-    (checked,) = _capture_at(one_more, backend, batch, sizes[:1])
     with torch.device("meta"):
         shapes = {name: tuple(p.shape) for name, p in make_model(init).named_parameters()}
-    stack = Stack.checked(shallow[0].program, checked.program, num_layers, shapes)
-    if stack is None:
-        log.info("The layers are not equal, so all %d are captured", num_layers)
-        return None
-    return [AtSize(stack.deepened(p), _optimizer_of_all_layers(o, stack)) for p, o in shallow]
+    for units in _UNITS:
+        few, more = (_with_layers(init, n * model.layers_of_unit) for n in (units, units + 1))
+        if more.model == init.model:
+            return None
+        (shallow,) = _capture_at(few, backend, batch, sizes[:1])
+        (one_more,) = _capture_at(more, backend, batch, sizes[:1])
+        programs = shallow.program, one_more.program
+        stacks = Stacks.checked(*programs, shapes, units, model.layers_of_unit)
+        if stacks is not None:
+            others = _capture_at(few, backend, batch, sizes[1:]) if sizes[1:] else []
+            return [
+                AtSize(stacks.deepened(p), _optimizer_of_all_layers(o, stacks))
+                for p, o in (shallow, *others)
+            ]
+    log.info("The layers are not equal, so all of them are captured")
+    return None
 
 
 def _with_layers(init: InitConfig, num_layers: int) -> InitConfig:
-    model = init.model.model_copy(update={"num_hidden_layers": num_layers})
-    return init.model_copy(update={"model": model})
+    """Return the configuration with this number of layers at most in each stack of the model."""
+    return init.model_copy(
+        update={"model": type(init.model).model_validate(_shortened(init.model.dump(), num_layers))}
+    )
 
 
-def _optimizer_of_all_layers(optimizer: OptimizerSpec | None, stack: Stack) -> OptimizerSpec | None:
+def _shortened(section: Any, num_layers: int) -> Any:
+    """Return a section of which no stack has more layers."""
+    if isinstance(section, list):
+        return [_shortened(each, num_layers) for each in section]
+    if not isinstance(section, Mapping):
+        return section
+    return {
+        key: min(value, num_layers)
+        if key.endswith("num_hidden_layers") and value is not None
+        else _shortened(value, num_layers)
+        for key, value in section.items()
+    }
+
+
+def _optimizer_of_all_layers(
+    optimizer: OptimizerSpec | None, stacks: Stacks
+) -> OptimizerSpec | None:
     """Return an optimizer whose groups hold the weights of all layers."""
     if optimizer is None:
         return None
-    groups = (replace(group, names=stack.names(group.names)) for group in optimizer.groups)
+    groups = (replace(group, names=stacks.names(group.names)) for group in optimizer.groups)
     sparsity = (
         replace(spec, name=name)
         for spec in optimizer.sparsity
-        for name in stack.names((spec.name,))
+        for name in stacks.names((spec.name,))
     )
     return replace(optimizer, groups=tuple(groups), sparsity=tuple(sparsity))
 

@@ -57,9 +57,9 @@ class ModelConfig(Config):
         return 1
 
     @property
-    def num_equal_layers(self) -> int | None:
-        """``num_hidden_layers``, if the layers are a single stack of equals; None otherwise."""
-        return None
+    def layers_of_unit(self) -> int:
+        """Layers of a stack that take turns, where all units of them are equal."""
+        return 1
 
     @property
     def language_sizes(self) -> LanguageSizes | None:

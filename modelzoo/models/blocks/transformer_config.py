@@ -161,10 +161,6 @@ class TransformerConfig(ModelConfig):
     """Standard deviation of the initial weights."""
 
     @property
-    def num_equal_layers(self) -> int | None:
-        return self.num_hidden_layers
-
-    @property
     def attention_width(self) -> int:
         """Elements of all query heads together."""
         return self.attention_inner_dim or self.hidden_size

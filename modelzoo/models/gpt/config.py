@@ -132,6 +132,10 @@ class DecoderConfig(MupConfig):
             max_position_embeddings=self.max_position_embeddings,
         )
 
+    @property
+    def layers_of_unit(self) -> int:
+        return 2 if self.sliding_window_every_other_decoder_layer else 1
+
     def window_of(self, layer: int) -> int | None:
         """Return the keys that a query of a layer reads; None for all."""
         if layer in self.full_attention_layers:

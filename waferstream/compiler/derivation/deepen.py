@@ -22,7 +22,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_map_only
 
 from waferstream.compiler.capture.captured import Captured
-from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack, with_number
+from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, MIDDLE, Stack
 from waferstream.compiler.derivation.layer_places import LayerPlaces, UnequalLayersError
 from waferstream.compiler.storages import tensors_of
 from waferstream.core.program.program import TensorSpec
@@ -126,7 +126,7 @@ class _Copier:
         new.meta = dict(node.meta)
         if (own := self._stack.number(node.meta["layer"])) is not None:
             added = copy - MIDDLE if number == MIDDLE else self._added if own > MIDDLE else 0
-            new.meta["layer"] = with_number(node.meta["layer"], own + added)
+            new.meta["layer"] = self._stack.renumbered(node.meta["layer"], own + added)
         if "seq_nr" in node.meta:
             new.meta["seq_nr"] += self._shift(node, copy)
         if "val" in node.meta:

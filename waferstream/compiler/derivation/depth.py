@@ -10,7 +10,9 @@ with layers 0 to 4 is deepened by replicating the middle layer 2. With 7 layers:
 
 Values are first named by the layer that makes them (``decoder.2/forward/0/1``), as weights are
 named by their module (``decoder.2.norm.weight``), so that the number in a name tells which layer it
-belongs to. A copied segment then renames what it reads by the following rules (7 layers):
+belongs to. What another segment makes for a single layer belongs to that layer, too, such as the
+gradient of its router's loss. A copied segment then renames what it reads by the following rules
+(7 layers):
 
     name of layer   read by a segment of            becomes
     2               no layer, layer 0, layer 4      every copy: 2 3 4 (4 3 2 in the backward pass)
@@ -23,8 +25,11 @@ belongs to. A copied segment then renames what it reads by the following rules (
 For example, layer 2 reads the output of layer 1, so its copy 3 reads that of layer 2, and its copy
 4 that of layer 3. The optimizer, or a norm over all layers, reads every copy. These rules assume
 that a layer reads its own values, those of its neighbours, of the first and last layer, and values
-made outside of the stack. ``Stack.checked`` verifies the assumption: deepening to six layers must
-give the program that a capture with six layers gives.
+made outside of the stack. ``waferstream.compiler.derivation.stacks`` verifies the assumption:
+deepening to six layers must give the program that a capture with six layers gives.
+
+Where layers take turns, as those with a window of attention and those without, two of them count
+as one. Three layers suffice where the first and the last are neighbours as all others are.
 
 The result has no kernels: it is for timing and memory, not for execution.
 """
@@ -33,12 +38,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from waferstream.core.program.program import Program
-from waferstream.core.program.segment import Phase, Segment
+from waferstream.core.program.segment import Phase, Segment, Stash
 
 CAPTURED_LAYERS = 5
 """Layers of a capture that is deepened: first, second, middle, second last, last."""
@@ -46,10 +51,8 @@ CAPTURED_LAYERS = 5
 MIDDLE = CAPTURED_LAYERS // 2
 """Number of the layer that is copied."""
 
-_FIRST, _LAST = 0, CAPTURED_LAYERS - 1
 _NUMBERED = re.compile(r"(.+)\.\d+")  # the name of a layer: "decoder.3"
 
-Shape = tuple[int, ...]
 _Names = Callable[[Iterable[str]], Iterable[str]]
 
 
@@ -60,12 +63,18 @@ def named_by_place(program: Program) -> Program:
     """
     names: dict[str, str] = {}
     visits: Counter[tuple[str, Phase]] = Counter()
+    positions: Counter[str] = Counter()
+    reader = _only_readers(program)
     for segment in program.segments:
         visit = visits[segment.layer, segment.phase]
         visits[segment.layer, segment.phase] += 1
         made = dict.fromkeys((*segment.outputs, *(name for _, name in segment.results)))
-        for position, name in enumerate(name for name in made if name not in segment.inputs):
-            names[name] = f"{segment.layer}/{segment.phase}/{visit}/{position}"
+        for name in (name for name in made if name not in segment.inputs):
+            place = f"{segment.layer}/{segment.phase}/{visit}"
+            if name in reader and not _NUMBERED.fullmatch(segment.layer):
+                place = f"{reader[name]}/{segment.phase}/{visit}/of {segment.layer}"
+            names[name] = f"{place}/{positions[place]}"
+            positions[place] += 1
     return replace(
         program,
         segments=tuple(
@@ -73,6 +82,19 @@ def named_by_place(program: Program) -> Program:
             for segment in program.segments
         ),
     )
+
+
+def _only_readers(program: Program) -> dict[str, str]:
+    """Return the layer that reads a value, of those that a single layer of a stack reads."""
+    readers: dict[str, set[str]] = {}
+    for segment in program.segments:
+        for name in segment.inputs:
+            readers.setdefault(name, set()).add(segment.layer)
+    return {
+        name: layer
+        for name, (layer, *others) in readers.items()
+        if not others and _NUMBERED.fullmatch(layer)
+    }
 
 
 def is_like(one: Program, other: Program) -> bool:
@@ -86,6 +108,10 @@ class Stack:
 
     prefix: str
     num_layers: int
+    captured: int = CAPTURED_LAYERS
+    """Units of the captured program, an odd number of 3 at least; the middle one is copied."""
+    period: int = 1
+    """Layers of a unit: as many as take turns."""
 
     @classmethod
     def of(cls, program: Program, num_layers: int) -> Stack:
@@ -100,31 +126,11 @@ class Stack:
             raise ValueError(f"one stack of {CAPTURED_LAYERS} layers expected, not {prefixes}")
         return cls(prefixes.pop(), num_layers)
 
-    @classmethod
-    def checked(
-        cls, program: Program, one_more: Program, num_layers: int, shapes: Mapping[str, Shape]
-    ) -> Stack | None:
-        """Return the stack of a program, or None if its layers differ or it has several stacks.
-
-        Args:
-            program: Captured with CAPTURED_LAYERS layers.
-            one_more: Captured with one layer more.
-            num_layers: Layers of the deepened program.
-            shapes: Shapes of all parameters of the model with ``num_layers`` layers.
-        """
-        try:
-            stack = cls.of(program, num_layers)
-        except ValueError:
-            return None
-        parameters = {spec.name: spec.shape for spec in stack.deepened(program).parameters}
-        by_one = cls.of(program, CAPTURED_LAYERS + 1).deepened(program)
-        return stack if parameters == shapes and is_like(by_one, one_more) else None
-
     def deepened(self, program: Program) -> Program:
         """Return the program with ``num_layers`` layers, with values named by position."""
         segments: list[Segment] = []
         for is_middle, run in groupby(
-            named_by_place(program).segments, lambda s: self.number(s.layer) == MIDDLE
+            named_by_place(program).segments, lambda s: self.number(s.layer) == self._middle
         ):
             # The segments of one pass through the middle layer are copied together.
             captured = list(run)
@@ -153,7 +159,22 @@ class Stack:
             return (new for new, _ in self._renamed(given, reader, copy))
 
         (layer,) = names([segment.layer])
-        return replace(_with_names(segment, names), layer=layer)
+        stash = tuple(self._pieces(segment.stash, reader, copy))
+        return replace(_with_names(segment, names), layer=layer, stash=stash)
+
+    def _pieces(
+        self, stash: Iterable[Stash], reader: int | None, copy: int | None
+    ) -> Iterator[Stash]:
+        """Yield the stash of a placed segment; a piece for the middle layer is repeated."""
+        of_first = {piece.values[0]: piece for piece in stash}
+        for new, old in self._renamed(of_first, reader, copy):
+            values, number = of_first[old].values, self.number(new)
+            if number is not None and self._is_repeated(old, reader):
+                own = [value for value in values if self.number(value) == self._middle]
+                names = [self.renumbered(value, number) for value in own]
+            else:
+                names = [name for name, _ in self._renamed(values, reader, copy)]
+            yield replace(of_first[old], values=tuple(names))
 
     def _renamed(
         self, names: Iterable[str], reader: int | None = None, copy: int | None = None
@@ -163,50 +184,68 @@ class Stack:
         ``reader`` is None outside of the stack; ``copy`` is the new number of a middle layer.
         """
 
-        def is_repeated(name: str) -> tuple[bool, bool]:
-            repeated = self.number(name) == MIDDLE and reader in {None, _FIRST, _LAST}
-            return repeated, "/backward/" in name
+        def order(name: str) -> tuple[bool, bool]:
+            return self._is_repeated(name, reader), "/backward/" in name
 
         # Adjacent names are repeated together: a2 b2 becomes a2 b2 a3 b3 a4 b4.
-        for (repeated, is_backward), run in groupby(names, is_repeated):
+        for (repeated, is_backward), run in groupby(names, order):
             captured = list(run)
             if repeated:
                 for number in self._copies("backward" if is_backward else "forward"):
-                    yield from ((with_number(name, number), name) for name in captured)
+                    yield from ((self.renumbered(name, number), name) for name in captured)
             else:
                 for name in captured:
                     own = self._new_number(self.number(name), reader, copy)
-                    yield (name if own is None else with_number(name, own)), name
+                    yield (name if own is None else self.renumbered(name, own)), name
 
     def _new_number(self, number: int | None, reader: int | None, copy: int | None) -> int | None:
         """Return the new number of one layer that ``reader``, or copy ``copy`` of it, reads."""
         if number is None:
             return None
-        if copy is not None and number not in {_FIRST, _LAST}:
-            return copy + number - MIDDLE  # itself or a neighbour
-        follows = number > MIDDLE
-        is_last_copy = number == MIDDLE and reader == MIDDLE + 1
-        return number + self._added if follows or is_last_copy else number
+        if copy is not None and self._is_near(number):
+            return copy + number - self._middle  # itself or a neighbour
+        follows = number > self._middle
+        is_last_copy = number == self._middle and reader == self._middle + 1
+        return number + self.added if follows or is_last_copy else number
 
     def _copies(self, phase: Phase) -> range:
         """Return the numbers of the copies of the middle layer, in the order in which they run."""
-        copies = range(MIDDLE, MIDDLE + self._added + 1)
+        copies = range(self._middle, self._middle + self.added + 1)
         return copies if phase == "forward" else copies[::-1]
 
+    def _is_repeated(self, name: str, reader: int | None) -> bool:
+        """Return whether a reader reads every copy of what has a name."""
+        return self.number(name) == self._middle and not self._is_near(reader)
+
+    def _is_near(self, number: int | None) -> bool:
+        """Return whether a unit is the middle one or a neighbour of it."""
+        return number is not None and abs(number - self._middle) <= 1
+
     @property
-    def _added(self) -> int:
-        """Layers that the deepened program has more than the captured one."""
-        return self.num_layers - CAPTURED_LAYERS
+    def _middle(self) -> int:
+        """Number of the unit that is copied."""
+        return self.captured // 2
+
+    @property
+    def added(self) -> int:
+        """Units that the deepened program has more than the captured one."""
+        return self.num_layers // self.period - self.captured
 
     def number(self, name: str) -> int | None:
-        """Return 3 for ``decoder.3``, ``decoder.3.norm.weight`` and ``decoder.3/forward/0/1``."""
+        """Return 3 for ``decoder.3``, ``decoder.3.norm.weight`` and ``decoder.3/forward/0/1``.
+
+        That is the number of the unit where layers take turns.
+        """
         found = re.match(rf"{re.escape(self.prefix)}\.(\d+)(?![^./])", name)
-        return int(found[1]) if found else None
+        return int(found[1]) // self.period if found else None
 
-
-def with_number(name: str, number: int) -> str:
-    """Return the name with its first number, that of its layer, replaced."""
-    return re.sub(r"\.\d+", f".{number}", name, count=1)
+    def renumbered(self, name: str, number: int) -> str:
+        """Return the name of a layer's part with the number of its unit replaced."""
+        start = len(self.prefix) + 1
+        own = re.match(r"\d+", name[start:])
+        assert own is not None, "a name of the stack"
+        layer = number * self.period + int(own[0]) % self.period
+        return f"{name[:start]}{layer}{name[start + own.end() :]}"
 
 
 def _with_names(segment: Segment, names: _Names) -> Segment:

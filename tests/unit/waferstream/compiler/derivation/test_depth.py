@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
@@ -70,25 +68,6 @@ def test_deepened_equals_a_capture_with_all_layers(shallow: Program, num_layers:
     assert deep.digest != shallow.digest
 
 
-def shapes(num_layers: int) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(p.shape) for name, p in Model(num_layers, 100).named_parameters()}
-
-
-def test_layers_that_take_turns_are_no_stack(shallow: Program) -> None:
-    """One layer more than was captured is not one more of the middle kind."""
-    alike, turns = (captured(CAPTURED_LAYERS + 1, other) for other in (100, 2))
-    assert Stack.checked(shallow, alike, 9, shapes(9)) == Stack.of(shallow, 9)
-    assert Stack.checked(captured(CAPTURED_LAYERS, other=2), turns, 9, shapes(9)) is None
-
-
-def test_checked_refuses_layers_of_growing_size(shallow: Program) -> None:
-    """The parameters of the model are not those of repeated layers."""
-    one_more = captured(CAPTURED_LAYERS + 1)
-    wider = shapes(9) | {"layers.7.mix.weight": (8, 16)}
-    assert Stack.checked(shallow, one_more, 9, wider) is None
-    assert Stack.checked(shallow, one_more, 9, shapes(8)) is None
-
-
 def test_names_inserts_the_weights_of_all_copies(shallow: Program) -> None:
     """In the order of the model."""
     stack = Stack.of(shallow, 7)
@@ -108,15 +87,3 @@ def test_stack_of_refuses_another_number_of_layers() -> None:
     """There is no middle layer to repeat."""
     with pytest.raises(ValueError, match="5 layers"):
         Stack.of(captured(4), 7)
-
-
-def test_checked_refuses_two_stacks(shallow: Program) -> None:
-    """The caller then captures all layers."""
-    two = replace(
-        shallow,
-        segments=tuple(
-            replace(segment, layer=segment.layer.replace("layers.1", "others.1"))
-            for segment in shallow.segments
-        ),
-    )
-    assert Stack.checked(two, captured(CAPTURED_LAYERS + 1), 9, shapes(9)) is None
