@@ -45,6 +45,7 @@ _SIMULATION_FLAGS = (
     "machine",
     "token_budget",
     "activation_zeros",
+    "allow_overflow",
     *_PRICES,
 )
 
@@ -180,6 +181,7 @@ def _simulation(
         sparsity_step=typed.get("sparsity_step"),
         token_budget=typed.get("token_budget"),
         measures_zeros="activation_zeros" in typed,
+        allows_overflow="allow_overflow" in typed,
         prices=validate(PriceSpec, prices, "command line"),
     )
 

@@ -31,6 +31,8 @@ class SimulationRequest:
     token_budget: float | None = None
     measures_zeros: bool = False
     """Whether the model runs on a few samples, to count zeros among its activations."""
+    allows_overflow: bool = False
+    """Whether a micro-batch that does not fit is predicted as if it did."""
     prices: PriceSpec = field(default_factory=PriceSpec)
 
 

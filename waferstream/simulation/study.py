@@ -159,6 +159,7 @@ class Study:
                 utilisation=prediction.flops_per_s / (num_csx * machine.system.peak_flops_per_s),
                 sram_peak_bytes=sram_plan.peak_bytes,
                 recomputed_segments=len(sram_plan.recomputed),
+                overflow=sram_plan.overflow,
                 swarmx_nodes=nodes,
                 steps_ps=prediction.steps_ps,
             ),
@@ -260,6 +261,7 @@ def study_of(
         sparse=step.sparse,
         loading=training_loading(params.trainer),
         one_group=step.one_group,
+        allows_overflow=request.allows_overflow,
     )
     return Study(
         simulator,

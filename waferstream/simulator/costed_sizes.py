@@ -42,8 +42,9 @@ class _Recomputed:
 class CostedSizes:
     """A step on the wafers of one machine at any micro-batch size; each result is kept.
 
-    ``costed_program_of`` costs a program that fits the wafer. The caches of this class are
-    ``sram_plan`` and ``costed``, by micro-batch size, and ``_recomputed``, by recomputed segments.
+    ``costed_program_of`` costs a program; it fits the wafer, unless ``allows_overflow``. The caches
+    of this class are ``sram_plan`` and ``costed``, by micro-batch size, and ``_recomputed``, by
+    recomputed segments.
     """
 
     def __init__(
@@ -51,10 +52,13 @@ class CostedSizes:
         program: ScalableProgram,
         machine: MachineSpec,
         costed_program_of: Callable[[Program], CostedProgram],
+        *,
+        allows_overflow: bool = False,
     ) -> None:
         self._program = program
         self._machine = machine
         self._costed_program_of = costed_program_of
+        self._allows_overflow = allows_overflow
         self.sram_plan = cache(self._sram_plan_at)
         self.costed = cache(self._costed_at)
         self._recomputed = cache(self._recomputing)
@@ -73,11 +77,12 @@ class CostedSizes:
     def _sram_plan_at(self, micro_batch_size: int) -> SramPlan:
         """Plan the SRAM for one micro-batch, with as few segments recomputed as it takes.
 
-        Raises ApplianceResourceExhausted if it does not fit the wafer.
+        Raises ApplianceResourceExhausted if it does not fit the wafer, and may not overflow it.
         """
         shared = self._recomputed(num_recomputed(self._capacities, micro_batch_size))
         sram_plan = shared.sram_plan.with_program(shared.program.at(micro_batch_size, 1))
-        check_fits(sram_plan)
+        if not self._allows_overflow:
+            check_fits(sram_plan)
         return sram_plan
 
     def _costed_at(self, micro_batch_size: int) -> CostedProgram:

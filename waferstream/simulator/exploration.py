@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.program.micro_batches import Cut
 from waferstream.core.units import format_bytes, format_ps
 from waferstream.simulator.simulator import Simulator
@@ -33,18 +32,15 @@ def explore(
     ``sizes`` are in ascending order. The log has a line for each, and one for each that is faster
     than all before.
 
-    Raises ApplianceResourceExhausted if not even the first size fits.
+    Raises ApplianceResourceExhausted if not even the first size fits, and none may overflow.
     """
     trials: list[Trial] = []
     for size in sizes:
         log.info("Gradient accumulation trying micro batch size %d", size)
-        try:
-            sram_plan = simulator.sram_plan(size)
-        except ApplianceResourceExhausted:
-            if not trials:
-                raise
+        if trials and size > simulator.largest_micro_batch:
             log.info("Micro batch size %d does not fit", size)
             break
+        sram_plan = simulator.sram_plan(size)
         step_ps = simulator.predict(batch_size, size, num_csx).timing.duration_ps
         trials.append(
             Trial(

@@ -76,7 +76,8 @@ class Simulator:
 
     ``update``, ``waits_for_all``, ``loading``, ``sparsity`` and ``sparse`` are as for
     ``CostedProgram.of``. ``one_group`` is the step as captured for a single group of samples, or a
-    single sample where none share a loss; without it, that step follows from ``program``.
+    single sample where none share a loss; without it, that step follows from ``program``. With
+    ``allows_overflow``, a micro-batch that has no room is predicted as if it had.
     Predictions share two caches: settled steps by micro-batch size, rounds and tree depth (with
     jitter: systems), and the effects of rounds. Costs and SRAM plans are cached by ``CostedSizes``.
     """
@@ -90,6 +91,7 @@ class Simulator:
     sparsity: StepSparsity = DENSE_STEP
     sparse: Sequence[WeightSparsity] = ()
     one_group: Program | None = None
+    allows_overflow: bool = False
     _settled: dict[tuple[int, int, int], _Settled] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -176,7 +178,7 @@ class Simulator:
     def sram_plan(self, micro_batch_size: int) -> SramPlan:
         """Return the SRAM plan of one micro-batch, with what is recomputed for it.
 
-        Raises ApplianceResourceExhausted if it does not fit the wafer.
+        Raises ApplianceResourceExhausted if it does not fit the wafer, and may not overflow it.
         """
         return self._sizes_at(micro_batch_size).sram_plan(micro_batch_size)
 
@@ -206,13 +208,17 @@ class Simulator:
 
     @cached_property
     def _sizes(self) -> CostedSizes:
-        return CostedSizes(self.program, self.machine, self._costed_program_of)
+        return self._sizes_of(self.program)
 
     @cached_property
     def _one_group_alone(self) -> CostedSizes:
         assert self.one_group is not None, "its size was compared"
-        program = ScalableProgram.at_one_size(self.one_group)
-        return CostedSizes(program, self.machine, self._costed_program_of)
+        return self._sizes_of(ScalableProgram.at_one_size(self.one_group))
+
+    def _sizes_of(self, program: ScalableProgram) -> CostedSizes:
+        return CostedSizes(
+            program, self.machine, self._costed_program_of, allows_overflow=self.allows_overflow
+        )
 
     def _costed_program_of(self, program: Program) -> CostedProgram:
         return CostedProgram.of(

@@ -109,6 +109,11 @@ RUN_FLAGS: tuple[Flag, ...] = (
         options={"type": float},
     ),
     Flag(
+        "allow_overflow",
+        "predict a micro-batch that does not fit the wafer as if it did, and state what is missing",
+        options=SWITCH,
+    ),
+    Flag(
         "activation_zeros",
         "run the model on a few samples and state the zeros that each product reads, beside the "
         "simulation; the weights are initial ones, or those of --checkpoint_path",

@@ -2,6 +2,7 @@
 
 from waferstream.machine.sram.paging import Page, PagedBytes, paged_bytes
 from waferstream.machine.sram.plan import (
+    Overflow,
     SramPlan,
     check_fits,
     largest_micro_batch,
@@ -28,6 +29,7 @@ from waferstream.machine.sram.space import (
 __all__ = [
     "LayerReport",
     "Moment",
+    "Overflow",
     "Page",
     "PagedBytes",
     "SramPlan",

@@ -91,10 +91,9 @@ class Paging:
         return max(self.capacities)
 
     def for_samples(self, samples: int) -> tuple[Page, ...]:
-        """Return the fewest pages with which so many samples fit; those of ``largest`` if none."""
+        """Return the fewest pages with which so many samples fit; all of them if nothing does."""
         fitting = (count for count, most in enumerate(self.capacities) if samples <= most)
-        count = next(fitting, self.capacities.index(self.largest))
-        return self.pages[:count]
+        return self.pages[: next(fitting, len(self.pages))]
 
 
 def without_pages(moments: tuple[Moment, ...], pages: tuple[Page, ...]) -> tuple[Moment, ...]:

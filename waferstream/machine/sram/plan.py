@@ -16,6 +16,17 @@ from waferstream.machine.sram.space import Moment, buffer_bytes, data_bytes
 
 
 @dataclass(frozen=True)
+class Overflow:
+    """Bytes of a micro-batch for which a machine has no room, with all recomputed and away."""
+
+    segment: str
+    """Layer and phase at the peak of SRAM."""
+    sram_bytes: int
+    server_bytes: int
+    """Activations that the activation servers of a system cannot hold."""
+
+
+@dataclass(frozen=True)
 class SramPlan:
     """What lies in the SRAM of a wafer while it runs a program.
 
@@ -80,6 +91,24 @@ class SramPlan:
         """Whether the peak fits the SRAM left for data, and the pages fit their servers."""
         return self.program.micro_batch_size <= self.paging.largest
 
+    @property
+    def away_bytes(self) -> int:
+        """Bytes on activation servers."""
+        samples = self.program.micro_batch_size
+        return sum(page.footprint.of(samples) for page in self.pages)
+
+    @property
+    def overflow(self) -> Overflow | None:
+        """What has no room; None for a plan that fits."""
+        if self.fits:
+            return None
+        segment = self.program.segments[self.peak.segment]
+        return Overflow(
+            f"{segment.layer} {segment.phase}",
+            max(0, self.peak_bytes - data_bytes(self.wafer)),
+            max(0, self.away_bytes - self.machine.activations.total_bytes),
+        )
+
 
 def plan_sram(program: Program, machine: MachineSpec) -> SramPlan:
     """Plan the SRAM for a program, with as few segments recomputed as it takes.
@@ -117,22 +146,28 @@ def largest_with_recompute(program: Program, machine: MachineSpec) -> int:
 
 def check_fits(sram_plan: SramPlan) -> None:
     """Raise ApplianceResourceExhausted, with the numbers, for a program that does not fit."""
-    if sram_plan.fits:
+    overflow = sram_plan.overflow
+    if overflow is None:
         return
     program, wafer = sram_plan.program, sram_plan.wafer
-    segment = program.segments[sram_plan.peak.segment]
     largest = sram_plan.paging.largest
+    needed = f"{format_bytes(sram_plan.peak_bytes)} of SRAM"
+    held = f"{format_bytes(data_bytes(wafer))} for data, of {format_bytes(wafer.sram_bytes)}"
+    if overflow.server_bytes:
+        needed += f" and {format_bytes(sram_plan.away_bytes)} of activation servers"
+        held += f", and servers of {format_bytes(sram_plan.machine.activations.total_bytes)}"
     raise ApplianceResourceExhausted(
-        f"activations and buffers of one {program.kind} micro-batch need "
-        f"{format_bytes(sram_plan.peak_bytes)} of SRAM",
+        f"activations and buffers of one {program.kind} micro-batch need {needed}",
         code="micro-batch-exceeds-sram",
-        where=f"{segment.layer} {segment.phase}",
+        where=overflow.segment,
         value=f"micro-batch of {program.micro_batch_size} samples"
         + (f", with {len(sram_plan.recomputed)} layers recomputed" if sram_plan.recomputed else "")
         + (f", {len(sram_plan.pages)} on activation servers" if sram_plan.pages else ""),
-        rule=f"a {wafer.name} has {format_bytes(data_bytes(wafer))} for data, "
-        f"of {format_bytes(wafer.sram_bytes)}",
-        remedy=f"lower csx.performance.micro_batch_size to {largest} or less"
-        if largest
-        else "choose a smaller model or shorter sequences: not even one sample fits",
+        rule=f"a {wafer.name} has {held}",
+        remedy=(
+            f"lower csx.performance.micro_batch_size to {largest} or less"
+            if largest
+            else "choose a smaller model or shorter sequences: not even one sample fits"
+        )
+        + "; --simulate --allow_overflow predicts it as if it fitted",
     )

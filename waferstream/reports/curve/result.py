@@ -10,7 +10,8 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
         num_csx, micro_batch_size, efficiency
         emulated    samples_per_s, step_ps, total_ps, attribution_ps {cause: picoseconds}
         prediction  null unless simulated: num_rounds, tokens_per_s, flops_per_s, utilisation,
-                    sram_peak_bytes, recomputed_segments, swarmx_nodes, steps_ps
+                    sram_peak_bytes, recomputed_segments, swarmx_nodes, steps_ps, and overflow
+                    {segment, sram_bytes, server_bytes}, null where the micro-batch fits
         bill        null without a token budget: tokens, duration_s, system_hours,
                     footprint {kwh, kg_co2e, usd}
         filled      null where a larger micro-batch would not be faster: micro_batch_size,
@@ -46,6 +47,7 @@ from waferstream.baselines.gpu import GpuPoint
 from waferstream.baselines.gpu.curve import Kind
 from waferstream.machine.energy import EnergyUse, Footprint
 from waferstream.machine.intervals import AnyInterval
+from waferstream.machine.sram import Overflow
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.activation_zeros import ActivationZeros
 from waferstream.reports.economics import TrainingBill
@@ -70,6 +72,8 @@ class PredictedStep:
     swarmx_nodes: int
     steps_ps: tuple[int, ...]
     """Durations of all simulated steps, the first one included."""
+    overflow: Overflow | None = None
+    """What of the micro-batch has no room; None where it fits."""
 
 
 @dataclass(frozen=True)

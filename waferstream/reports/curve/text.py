@@ -208,11 +208,33 @@ def footnotes(result: CurveResult) -> list[str]:
     if result.simulation is not None:
         notes += [
             "PFLOP/s: matrix products and attention, recomputation not counted.",
+            *_overflows(result),
             *interval_notes(result.intervals),
             *([result.simulation.overruled] if result.simulation.overruled else []),
             f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
         ]
     return notes
+
+
+def _overflows(result: CurveResult) -> Iterator[str]:
+    """Yield for each micro-batch that does not fit what of it has no room."""
+    found = {
+        point.micro_batch_size: point.prediction.overflow
+        for point in result.points
+        if point.prediction is not None
+    }
+    for size, overflow in found.items():
+        if overflow is None:
+            continue
+        missing = {"SRAM": overflow.sram_bytes, "activation servers": overflow.server_bytes}
+        named = (
+            f"{format_bytes(lacking)} of {place}" for place, lacking in missing.items() if lacking
+        )
+        yield (
+            f"Overflow: micro-batch {size:,} does not fit, and is predicted as if it did. A "
+            f"{result.system} lacks {' and '.join(named)}, with all recomputed and away that can "
+            f"be; most is on the wafer in {overflow.segment}."
+        )
 
 
 def _refusals(result: CurveResult) -> Mapping[str, Sequence[int]]:

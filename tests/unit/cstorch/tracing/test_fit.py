@@ -216,7 +216,7 @@ def test_integer_size_that_does_not_fit_is_refused(requested: Any) -> None:
     """The remedy states the largest size that fits."""
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
         train(requested, 5, compile_only=True)
-    assert caught.value.remedy == "lower csx.performance.micro_batch_size to 5 or less"
+    assert "lower csx.performance.micro_batch_size to 5 or less" in str(caught.value.remedy)
 
 
 @pytest.mark.parametrize(("requested", "fits", "group"), [(7, 32, 7), (4, 32, 3), ("auto", 3, 4)])

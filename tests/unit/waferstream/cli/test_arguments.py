@@ -22,6 +22,7 @@ from waferstream.config.overrides import apply_overrides
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.reports.economics import PriceSpec
+from waferstream.scaling.sweep import SimulationRequest
 
 PARAMS = """
 trainer:
@@ -121,6 +122,17 @@ def test_flag_without_effect_on_a_simulation_is_refused(
         parse("--params", "p.yaml", "--simulate", flag)
     assert stopped.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_overflow_is_allowed_in_simulations_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run has to fit."""
+    assert parse("--params=p.yaml", "--simulate", "--allow_overflow").simulation == (
+        SimulationRequest(allows_overflow=True)
+    )
+    with pytest.raises(SystemExit) as stopped:
+        parse("--params=p.yaml", "--allow_overflow")
+    assert stopped.value.code == 2
+    assert "--allow_overflow requires --simulate" in capsys.readouterr().err
 
 
 def test_a_simulation_takes_local_and_power_without_a_token_budget() -> None:

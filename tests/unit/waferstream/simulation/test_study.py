@@ -215,6 +215,39 @@ def test_curve_refuses_a_model_that_fits_no_wafer(study: Study) -> None:
     assert format_bytes(reserved + 64) in (caught.value.rule or "")
 
 
+def overflowing(study: Study, samples: int) -> Study:
+    """Return the study on wafers that hold so many samples, and may overflow."""
+    footprint = study.simulator.sram_plan(samples).peak_bytes
+    reserved = MachineSpec().system.sram_bytes - study.detail(1).sram_capacity_bytes
+    small = on(study, MachineSpec(system=override(CS2, sram_bytes=reserved + footprint)))
+    return replace(small, simulator=replace(small.simulator, allows_overflow=True))
+
+
+def test_curve_with_overflow_states_what_is_missing(study: Study) -> None:
+    """Where the stated micro-batch does not fit; it takes as long as on a wafer where it does."""
+    stated = replace(study, policy=MicroBatchPolicy(12))
+    small = overflowing(stated, samples=7)
+    with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
+        replace(small, simulator=replace(small.simulator, allows_overflow=False)).curve((1,))
+    assert "--allow_overflow" in str(caught.value.remedy)
+    (point,) = small.curve((1,))
+    overflow = predicted(point).overflow
+    assert overflow is not None
+    lacking = predicted(point).sram_peak_bytes - small.detail(1).sram_capacity_bytes
+    assert overflow.sram_bytes == lacking > 0
+    assert point.micro_batch_size == 12
+    assert predicted(stated.curve((1,))[0]).overflow is None
+
+
+@pytest.mark.parametrize("micro_batch", ["fill_wafer", "auto", "explore"])
+def test_policies_take_what_fits_although_it_may_overflow(study: Study, micro_batch: Any) -> None:
+    """Overflow is for sizes that are stated, and for models of which no sample fits."""
+    policy = MicroBatchPolicy(Explore() if micro_batch == "explore" else micro_batch)
+    (point,) = replace(overflowing(study, samples=7), policy=policy).curve((4,))
+    assert point.micro_batch_size == 6
+    assert predicted(point).overflow is None
+
+
 def test_curve_refuses_a_model_that_exceeds_memoryx(study: Study) -> None:
     tiny = on(study, MachineSpec(memoryx=MemoryXSpec(dram_bytes=1000, flash_bytes=1000)))
     with pytest.raises(ApplianceResourceExhausted) as caught:

@@ -53,6 +53,18 @@ def test_the_largest_micro_batch_is_the_last_that_fits(step: CostedSizes) -> Non
         step.sram_plan(largest + 1)
 
 
+def test_micro_batch_that_may_overflow_is_costed(program: ScalableProgram) -> None:
+    """With all recomputed that can be, as for the largest that fits."""
+    step = CostedSizes(program, MACHINE, costed_program_of, allows_overflow=True)
+    largest = step.largest_micro_batch
+    at_most, beyond = step.sram_plan(largest), step.sram_plan(2 * largest)
+    assert at_most.overflow is None
+    assert beyond.overflow is not None
+    assert beyond.overflow.sram_bytes > 0
+    assert beyond.recomputed == at_most.recomputed
+    assert step.costed(2 * largest).program.micro_batch_size == 2 * largest
+
+
 def test_little_is_recomputed_where_little_is_needed(step: CostedSizes) -> None:
     """A single sample needs nothing, and no smaller size needs more than a larger one."""
     sizes = [1, step.largest_micro_batch // 2, step.largest_micro_batch]

@@ -14,10 +14,10 @@ class Machine:
     """Holds ``role`` samples of a kilobyte; from two on, one segment is recomputed."""
 
     def __init__(self, role: int) -> None:
-        self._role = role
+        self.largest_micro_batch = role
 
     def sram_plan(self, size: int) -> Any:
-        if size > self._role:
+        if size > self.largest_micro_batch:
             raise ApplianceResourceExhausted("too large", code="too-large", value=size)
         recomputed = (0,) if size > 1 else ()
         return SimpleNamespace(peak_bytes=1024 * size, recomputed=recomputed)

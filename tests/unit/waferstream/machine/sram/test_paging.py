@@ -13,6 +13,7 @@ from tests.support.programs.layered_steps import GB, layers
 from tests.support.timing.machines import alone
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.program.program import Program
+from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import CS2, ActivationSpec, MachineSpec, override
 from waferstream.machine.sram import (
     SramPlan,
@@ -72,8 +73,19 @@ def test_micro_batch_that_servers_cannot_hold_is_refused() -> None:
     step = layers(20)
     largest = largest_with_recompute(step, machine)
     assert largest < largest_with_recompute(step, MACHINE)
-    with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram"):
+    with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
         plan_sram(replace(step, micro_batch_size=largest + 1), machine)
+    assert f"servers of {format_bytes(GB // 10)}" in str(caught.value.rule)
+
+
+def test_all_pages_are_away_where_nothing_fits() -> None:
+    """What the servers lack is counted beside what the wafer lacks."""
+    small = ActivationSpec(servers=1, memory_bytes=1)
+    machine = MACHINE.model_copy(update={"activations": small})
+    plan = SramPlan.of(replace(layers(20), micro_batch_size=1000), machine)
+    assert plan.pages == plan.paging.pages
+    assert plan.overflow is not None
+    assert plan.overflow.server_bytes == plan.away_bytes - 1
 
 
 @pytest.mark.parametrize("servers", [0, 12])

@@ -16,6 +16,7 @@ from waferstream.core.program.program import TensorSpec
 from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import CS2, override
 from waferstream.machine.sram import (
+    Overflow,
     SramPlan,
     code_bytes,
     data_bytes,
@@ -88,6 +89,17 @@ def test_plan_sram_names_no_size_where_none_fits() -> None:
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
         plan_sram(layers(2, internal=4000), alone(CS2))
     assert "micro_batch_size" not in str(caught.value.remedy)
+
+
+def test_overflow_is_what_the_wafer_lacks_at_the_peak() -> None:
+    """A plan that fits has none."""
+    machine, step = alone(CS2), replace(layers(10), micro_batch_size=64)
+    largest = largest_micro_batch(step, machine)
+    sram_plan = SramPlan.of(step, machine)
+    assert sram_plan.overflow == Overflow(
+        "layer.9 forward", sram_plan.peak_bytes - data_bytes(CS2), server_bytes=0
+    )
+    assert SramPlan.of(replace(step, micro_batch_size=largest), machine).overflow is None
 
 
 def test_num_recomputed_is_the_fewest_that_hold_the_samples() -> None:

@@ -16,6 +16,7 @@ from tests.support.reports.summaries import (
 from tests.support.timing.gpu_points import made_up_curve
 from waferstream.machine.attribution import OVERHEAD_NOTE, Attribution
 from waferstream.machine.energy import Footprint
+from waferstream.machine.sram import Overflow
 from waferstream.reports.curve.result import FilledWafer, GpuComparison, RefusedPoint
 from waferstream.reports.curve.text import (
     FOOTPRINT_TITLE,
@@ -104,6 +105,26 @@ def test_impossible_numbers_of_systems_are_rows_with_a_reason() -> None:
     assert [row[0] for row in rows] == ["1", "2", "4", "8"]
     assert {len(row) for row in rows} == {len(header)}
     assert "Impossible with num_csx 2, 8: too few samples [few]." in footnotes(result)
+
+
+def test_micro_batch_that_overflows_is_said_once() -> None:
+    """With the bytes that are missing, on the wafer and on servers, and where."""
+    result = replace(
+        SIMULATION,
+        points=tuple(
+            replace(
+                point,
+                prediction=point.prediction
+                and replace(point.prediction, overflow=Overflow("decoder.3 backward", 5 << 30, 0)),
+            )
+            for point in SIMULATION.points
+        ),
+    )
+    (note,) = [note for note in footnotes(result) if "Overflow" in note]
+    assert "micro-batch 3 does not fit" in note
+    assert "CS-2 lacks 5.0 GiB of SRAM, with" in note
+    assert "decoder.3 backward" in note
+    assert not [note for note in footnotes(SIMULATION) if "Overflow" in note]
 
 
 def test_curve_table_without_tokens_has_no_token_rate() -> None:
