@@ -26,6 +26,9 @@ from waferstream.reports.tco.estimates import (
 SECTIONS = ("project", "people", "site")
 """Sections of the file whose fields are assumptions."""
 
+MOST_MACHINES = 1_000_000
+"""Systems or GPUs of one machine; a SwarmX tree has fewer nodes."""
+
 _SITE = PowerSpec()
 
 
@@ -81,7 +84,7 @@ class MachineChoice(Config):
     """``CS-2`` or ``CS-3``."""
     gpu: str | None = None
     """A GPU of the comparison in a simulation, such as ``H100``."""
-    count: PositiveInt
+    count: PositiveInt = Field(le=MOST_MACHINES)
     """Systems or GPUs."""
     tokens_per_s: Positive | None = None
     """Throughput of all; by default that of the simulation."""

@@ -9,8 +9,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 from waferstream.core.config import Config, before
 from waferstream.core.errors import ConfigError
 
-MOST = 1e30
-"""Largest number: beyond is a typing error, and products of three stay finite."""
+LEAST, MOST = 1e-30, 1e30
+"""Smallest and largest number: beyond is a typing error, and products of three stay finite."""
 
 
 class Estimate(Config):
@@ -50,8 +50,8 @@ class Estimate(Config):
 class PositiveEstimate(Estimate):
     """An estimate that must not be zero: of a power, a rate, a number of runs."""
 
-    value: Annotated[PositiveFloat, Field(le=MOST)]
-    low: PositiveFloat | None = None
+    value: Annotated[PositiveFloat, Field(ge=LEAST, le=MOST)]
+    low: Annotated[PositiveFloat, Field(ge=LEAST)] | None = None
 
 
 class ShareEstimate(Estimate):

@@ -95,7 +95,7 @@ def _defaults(
 ) -> dict[str, Estimate]:
     """Return the assumptions on a machine that are not stated."""
     found = dict(_SYSTEM if machine.system else _GPU)
-    points = [] if simulated is None else [*_points(machine, simulated)]
+    points = [] if simulated is None else _points(machine, simulated)
     if points:
         best = max(points, key=lambda point: point["tokens_per_s"])
         found["tokens_per_s"] = _simulated_rate(best)
@@ -128,8 +128,22 @@ def _simulated_rate(point: Mapping[str, Any]) -> Estimate:
     return Estimate(value=rate, low=rate / factor, high=rate * factor, source=source)
 
 
-def _points(machine: MachineChoice, simulated: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield rate, and power where it is known, of a machine in a simulation."""
+def _points(machine: MachineChoice, simulated: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return rate, and power where it is known, of a machine at the points that read tokens."""
+    try:
+        return [one for one in _all_points(machine, simulated) if one["tokens_per_s"] is not None]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            "the file must hold a simulation",
+            code="not-a-simulation",
+            where=f"simulation, for {machine.name}",
+            rule="simulation.json as `run.py --simulate` writes it",
+        ) from error
+
+
+def _all_points(
+    machine: MachineChoice, simulated: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
     if machine.gpu is not None:
         curves = (simulated.get("gpus") or {}).get("curves", ())
         of_gpu = (curve for curve in curves if curve["gpu"].split("-")[0] == machine.gpu)
@@ -138,7 +152,8 @@ def _points(machine: MachineChoice, simulated: Mapping[str, Any]) -> Iterator[Ma
         return
     for curve in (simulated, *simulated["others"]):
         for point in curve["points"]:
-            if curve["system"] == machine.system and point["num_csx"] == machine.count:
+            is_asked = curve["system"] == machine.system and point["num_csx"] == machine.count
+            if is_asked and point["prediction"] is not None:
                 known = {"draw": point["energy"]["draw"], "interval": point.get("interval")}
                 yield {**point["prediction"], **known}
 

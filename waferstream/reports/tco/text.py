@@ -43,12 +43,9 @@ def money(usd: float) -> str:
 
 def verdict(study: Study) -> list[str]:
     """Return in sentences which machine is the cheapest, and when another is."""
-    first, second = study.rivals
+    _, second = study.rivals
     costs = study.costs()
-    lead = study.lead_usd() / costs[second].usd
-    lines = [
-        f"{first} is the cheapest: {money(costs[first].usd)} USD, {lead:.0%} less than {second}."
-    ]
+    lines = [_winner(study)]
     turning = [bar for bar in study.tornado if bar.break_even is not None]
     if not turning:
         lines.append("No single assumption changes that within its range.")
@@ -58,6 +55,15 @@ def verdict(study: Study) -> list[str]:
     lines.append(f"The soonest is {by_time}; the least energy takes {by_energy}.")
     runs = ", ".join(f"{count:,}: {name}" for count, name in study.winners.items())
     return [*lines, f"The cheapest by the number of runs: {runs}."]
+
+
+def _winner(study: Study) -> str:
+    first, second = study.rivals
+    costs, lead = study.costs(), study.lead_usd()
+    if not lead:
+        return f"{first} and {second} cost the same: {money(costs[first].usd)} USD."
+    less = lead / costs[second].usd
+    return f"{first} is the cheapest: {money(costs[first].usd)} USD, {less:.0%} less than {second}."
 
 
 def _break_even(bar: Bar, second: str) -> str:

@@ -116,6 +116,8 @@ def test_a_machine_without_power_is_refused(value: object) -> None:
         ({"machines": [WAFER, {**GPUS, "gpu": "Z80"}]}, "unknown-gpu"),
         ({"machines": machines(system="CS-9")}, "unknown-system"),
         ({"simulation": "nowhere.json"}, "file-not-readable"),
+        ({"machines": machines(count=10**30)}, "out-of-range"),
+        ({"machines": machines(tokens_per_s=1e-300)}, "out-of-range"),
     ],
 )
 def test_a_wrong_file_is_refused(changes: dict[str, Any], code: str) -> None:
@@ -156,6 +158,36 @@ def test_a_simulation_that_is_not_json_is_refused(tmp_path: Path) -> None:
     with raises(ConfigError, "simulation-not-json") as caught:
         study(simulation=tmp_path / "s.json")
     assert caught.value.where == f"{tmp_path / 's.json'}"
+
+
+@pytest.mark.parametrize(
+    "written", ["[]", "{}", "1", '{"system": "CS-3", "points": [{"num_csx": 1}], "others": []}']
+)
+def test_a_file_that_is_no_simulation_is_refused(tmp_path: Path, written: str) -> None:
+    """Whatever JSON it holds."""
+    (tmp_path / "s.json").write_text(written)
+    with raises(ConfigError, "not-a-simulation"):
+        study(simulation=tmp_path / "s.json")
+
+
+def test_a_simulation_of_a_model_without_tokens_gives_no_rate(tmp_path: Path) -> None:
+    """So the file must state one."""
+    point = {"num_csx": 1, "prediction": {"tokens_per_s": None}, "energy": {"draw": {}}}
+    simulation = {"system": "CS-3", "points": [point], "others": []}
+    (tmp_path / "s.json").write_text(json.dumps(simulation))
+    with raises(ConfigError, "machine-without-rate"):
+        study(simulation=tmp_path / "s.json", machines=machines(tokens_per_s=None))
+
+
+def test_machines_that_cost_the_same_are_called_equal() -> None:
+    """Even if both cost nothing."""
+    free = {"hour_usd": 0, "set_up_h": 0, "care_h": 0}
+    equal = study(
+        machines=[WAFER | free | {"name": name} for name in ("a", "b")],
+        people={"researchers": 0},
+        site={"kwh_usd": 0},
+    )
+    assert verdict(equal)[0] == "a and b cost the same: 0 USD."
 
 
 def test_a_wafer_of_stated_rate_has_the_power_of_its_systems_and_hosts() -> None:
