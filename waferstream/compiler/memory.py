@@ -48,7 +48,8 @@ class Memory:
         self._halved = _sums(captured) - self._gradients if is_half else set()
         self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
         self._makers = _makers(captured)
-        self._scores = storages_of(scores_of(captured, streamed)).keys()
+        self.scores = scores_of(captured, streamed)
+        self._scores = storages_of(self.scores).keys()
 
     def _channel_statistics(self, captured: Captured) -> set[int]:
         """Return the storages of means and deviations over the samples, one value per channel.

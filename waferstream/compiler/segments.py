@@ -182,7 +182,12 @@ def _segment(
         outputs=tuple(node.name for node in cut.outputs),
         drops=tuple(names.get(node, node.name) for node in cut.drops),
         results=tuple((place, node.name) for place, node in cut.results),
-        work=tuple(work_of(node, streamed)._replace(reruns=node in rerun) for node in cut.nodes),
+        work=tuple(
+            work_of(node, streamed)._replace(
+                reruns=node in rerun, makes_scores=node in memory.scores
+            )
+            for node in cut.nodes
+        ),
         stash=stash,
         working=memory.working(cut.nodes, cut.outputs),
         blocked=memory.blocked(cut.nodes, cut.outputs),

@@ -3,14 +3,13 @@
 Each op has a closed form in cycles, derived from the mapping of its kernel onto the grid
 (``waferstream.machine.kernels``). Published training runs take longer than the closed forms, which
 cost each op alone on a healthy, perfectly scheduled wafer. Three constants of ``WaferSpec``, fitted
-once for all models, account for the difference: the efficiency of attention, that of all other
-kernels, and a fixed time for each segment. A fourth, ``software_speed``, distinguishes releases of
-the vendor's software.
+once for all models and systems, account for the difference: the efficiency of attention, that of
+all other kernels, and a fixed time for each segment. A fourth, ``software_speed``, is the speed of
+the kernels of a CS-3, whose vector units are wider than what the SDK gets of them.
 
 Every op is costed in the dtype that the program streams in, usually 16 bit, even where the graph
 computes it in fp32 (losses, an explicit fp32 softmax). That is deliberate: at the rates of fp32,
-the rows that the constants were fitted to fit worse, 2.8 % on average instead of 2.4 %. Sums along
-the fabric and statistics of norms are fp32 in their closed forms.
+rows fit worse. Sums along the fabric and statistics of norms are fp32 in their closed forms.
 
 All layers share one layout of the activations, so nothing moves between them. It is the layout on
 which the whole step takes the fewest cycles.
@@ -62,7 +61,8 @@ def segment_costs(
     """
     # Layers repeat: there are many segments, a few different lists of ops, and fewer cost functions
     keys = [
-        (each.work, op_densities(each, program, densities, gradients)) for each in program.segments
+        (work_by_token(each.work, program), op_densities(each, program, densities, gradients))
+        for each in program.segments
     ]
     works = Counter(keys)
     functions = {key: _functions_of(*key) for key in works}
@@ -76,6 +76,31 @@ def segment_costs(
         for key, each in functions.items()
     }
     return [costs[key] for key in keys]
+
+
+def work_by_token(work: tuple[OpWork, ...], program: Program) -> tuple[OpWork, ...]:
+    """Return the ops of a segment with products of one row per sample computed for each token.
+
+    A layer of tokens that is conditioned on something per sample (a diffusion transformer, on time
+    and class) adds and multiplies it to each token. The wafer is taken to repeat the condition
+    before the products, not after: of the two, this fits the measured speed (docs/fidelity.md).
+    """
+    samples = program.micro_batch_size
+    products = [op for op in work if op.kind == "matmul" and op.shape[0] == 1]
+    tokens = max((op.shape[1] for op in products if op.streams), default=0)
+    if tokens <= samples:
+        return work
+    return tuple(_by_token(op, samples, tokens) if op in products else op for op in work)
+
+
+def _by_token(op: OpWork, samples: int, tokens: int) -> OpWork:
+    """Return a product of samples as one of tokens: rows, or the inner size of a gradient."""
+    batch, rows, inner, columns = op.shape
+    if op.streams and rows == samples:
+        return op._replace(shape=(batch, tokens, inner, columns))
+    if not op.streams and inner == samples:
+        return op._replace(shape=(batch, rows, tokens, columns))
+    return op
 
 
 def _functions_of(work: Sequence[OpWork], densities: Sequence[float]) -> list[CostFunction]:

@@ -168,7 +168,7 @@ def _op(pair: _Pair, affine: Affine) -> OpWork:
         flops = a.flops * prod(shape) // prod(a.shape)
     else:
         flops = affine(a.flops, b.flops)
-    return OpWork(a.op, a.kind, flops, shape, a.streams, a.reruns)
+    return a._replace(flops=flops, shape=shape)
 
 
 def captured_sizes(group_size: int) -> tuple[int, int]:

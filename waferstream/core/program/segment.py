@@ -26,7 +26,8 @@ class OpWork(NamedTuple):
                      of the first operand, which is a scalar where a loss passes its gradient back
 
     ``streams`` says that an operand is a weight which triggers the work as it arrives, ``reruns``
-    that recomputing the op's layer runs it a second time.
+    that recomputing the op's layer runs it a second time, ``makes_scores`` that its result is
+    scores of attention, between two products of activations.
 
     There is no dtype: all ops are costed in the dtype of the stream, for the reason given in
     timing.cost.
@@ -38,6 +39,7 @@ class OpWork(NamedTuple):
     shape: tuple[int, ...] = ()
     streams: bool = False
     reruns: bool = False
+    makes_scores: bool = False
 
 
 @dataclass(frozen=True)

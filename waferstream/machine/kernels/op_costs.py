@@ -86,11 +86,10 @@ def cost_function_of(work: OpWork, density: float = 1.0) -> CostFunction:
 def is_attention(work: OpWork) -> bool:
     """Return whether an op is attention, or a part of it where no single op is all of it.
 
-    Parts are products of activations with activations, and the softmax of scores; that of the
-    output head is a ``log_softmax``.
+    Parts are the ops that make scores, and products of activations with activations.
     """
     is_product = work.kind == "matmul" and not work.streams and work.shape[0] > 1
-    return work.kind == "attention" or is_product or work.op.startswith("_softmax")
+    return work.kind == "attention" or is_product or work.makes_scores
 
 
 def _bind(
@@ -177,7 +176,7 @@ def _copy(work: OpWork, _: float) -> CostFunction:
 
 
 def _random(work: OpWork, _: float) -> CostFunction:
-    return _bind_tensor(tensors.elementwise, work.shape, passes=tensors.RANDOM_PASSES)
+    return _bind_tensor(tensors.random, work.shape)
 
 
 def _elementwise(work: OpWork, _: float) -> CostFunction:

@@ -17,7 +17,9 @@ from waferstream.machine.kernels.resident import MovingOperand, product_in_steps
 from waferstream.machine.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
 
 # Vector instructions over a tile, and what each does
-RANDOM_PASSES = 2  # draw; compare or scale
+RANDOM_CYCLES = 65
+"""Cycles of a number of Philox 4x32-10 (Salmon et al. 2011): 10 rounds for four numbers, each of
+two products of 32 bits (four of 16 bits, and their carries: 10 ops) and six more ops."""
 NORM_PASSES = 4  # sum; sum of squares; normalize; scale and shift
 NORM_BACKWARD_PASSES = 9  # normalize; dy times scale; 2 sums over features; 3 for dx; 2 over tokens
 NORM_STATISTICS = 5  # square of the mean; variance; add epsilon; mean times factor; negate
@@ -35,6 +37,16 @@ def transcendental(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
     """Return the cost of a special function (gelu, silu, tanh, ...) and a multiplication."""
     tokens, features = grid.tile(shape)
     return elementwise(grid, shape, dtype) + _unary(grid.fabric, tokens * features)
+
+
+def random(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """Return the cost of random numbers, and of comparing or scaling with them.
+
+    A number is drawn by a key and its place, so that it can be drawn again in the backward pass.
+    """
+    tokens, features = grid.tile(shape)
+    draws = Cycles(compute=tokens * features * RANDOM_CYCLES)
+    return elementwise(grid, shape, dtype, passes=2) + draws
 
 
 def copy(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
