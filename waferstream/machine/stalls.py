@@ -25,6 +25,7 @@ from waferstream.core.units import PS_PER_S, transfer_ps
 from waferstream.machine.cost import SegmentCost
 from waferstream.machine.densities import DENSE, Densities, mean_density
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.sram.paging import NOTHING_PAGED, PagedBytes
 
 _THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_UP)
 Bound = Literal["compute", "link", "memory"]
@@ -46,11 +47,13 @@ class StreamCheck:
     memory_bytes_per_s: int = 1
     density: float = 1.0  # share of the segment's weights that are not zero
     sufficient_density: float | None = None  # of all products, the nearest; None if none suffices
+    paged: PagedBytes = NOTHING_PAGED  # activations that share the link, of one micro-batch
 
     @property
     def stream_bytes(self) -> int:
-        """Bytes of the busier direction; both run at once."""
-        return max(self.weight_bytes, self.gradient_bytes)
+        """Bytes of the busier direction, activations included; both run at once."""
+        paged = self.paged
+        return max(self.weight_bytes + paged.fetched_bytes, self.gradient_bytes + paged.sent_bytes)
 
     @property
     def stream_ps(self) -> int:
@@ -125,10 +128,12 @@ class StreamCheck:
 
     def _enough_samples(self, micro_batch_size: int) -> float:
         """Return the samples that compute as long as the stream takes; inf if none do."""
-        growing_ps = self.compute_ps - self.overhead_ps
-        if not growing_ps:
+        paged_ps = transfer_ps(max(self.paged), self.bandwidth_bytes_per_s)
+        growing_ps = self.compute_ps - self.overhead_ps - paged_ps
+        if growing_ps <= 0:
             return inf
-        return -(-micro_batch_size * (self.stream_ps - self.overhead_ps) // growing_ps)
+        fixed_ps = self.stream_ps - paged_ps - self.overhead_ps
+        return -(-micro_batch_size * fixed_ps // growing_ps)
 
 
 def _plain(number: Decimal) -> str:
@@ -151,6 +156,7 @@ def check_streams(
     costs: Sequence[SegmentCost],
     machine: MachineSpec,
     densities: Densities = DENSE,
+    paged: Sequence[PagedBytes] = (),
 ) -> tuple[StreamCheck, ...]:
     """Return the condition for every segment, in order of execution.
 
@@ -160,7 +166,9 @@ def check_streams(
         costs: Its costs, of non-zeros alone.
         machine: The emulated machine.
         densities: Densities that schedule and costs were made with.
+        paged: Activations that move at each segment; by default none do.
     """
+    moved = paged or [NOTHING_PAGED] * len(schedule)
     bandwidth = narrowest_bytes_per_s(machine)
     return tuple(
         StreamCheck(
@@ -174,6 +182,7 @@ def check_streams(
             master_bytes=sum(MASTER_BYTES * bucket.num_elements for bucket in step.weights),
             memory_bytes_per_s=machine.memoryx.memory_bandwidth_bytes_per_s,
             density=mean_density(segment, program, densities),
+            paged=pages,
         )
-        for segment, step, cost in zip(program.segments, schedule, costs, strict=True)
+        for segment, step, cost, pages in zip(program.segments, schedule, costs, moved, strict=True)
     )

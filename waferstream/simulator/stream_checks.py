@@ -28,7 +28,9 @@ def checked_streams(costed: CostedProgram, machine: MachineSpec) -> tuple[Stream
 
     A check that fails has the tried density nearest to its own at which it would hold.
     """
-    checks = check_streams(costed.program, costed.schedule, costed.costs, machine, costed.densities)
+    checks = check_streams(
+        costed.program, costed.schedule, costed.costs, machine, costed.densities, costed.paged
+    )
     if all(check.holds for check in checks):
         return checks
     trials = _tried(costed, machine)
@@ -50,7 +52,7 @@ def _tried(costed: CostedProgram, machine: MachineSpec) -> Mapping[float, tuple[
         densities = dict.fromkeys(names, density)
         schedule = schedule_of(program, sparse_plan(plan, StepSparsity(densities)))
         costs = segment_costs(program, machine.system, densities)
-        found[density] = check_streams(program, schedule, costs, machine, densities)
+        found[density] = check_streams(program, schedule, costs, machine, densities, costed.paged)
     return found
 
 

@@ -23,8 +23,8 @@ NUMBER = re.compile(r"\d+")
 _MOST_RANGES = 3  # a path with more ranges is too long
 
 LAYER_HEADER = (
-    "layers", "phase", "count", "density", "weights", "gradients", "stream time", "compute time",
-    "bound by", "stalls", "remedy",
+    "layers", "phase", "count", "density", "weights", "gradients", "activations", "stream time",
+    "compute time", "bound by", "stalls", "remedy",
 )  # fmt: skip
 """Names of the columns of ``layer_row``."""
 
@@ -149,6 +149,7 @@ def layer_row(group: LayerGroup) -> tuple[str, ...]:
         f"{check.density:.3g}",
         format_bytes(check.weight_bytes),
         format_bytes(check.gradient_bytes),
+        format_bytes(max(check.paged)),
         format_ps(group.stream_ps),
         format_ps(check.compute_ps),
         check.bound,
