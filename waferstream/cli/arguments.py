@@ -46,6 +46,7 @@ _SIMULATION_FLAGS = (
     "token_budget",
     "activation_zeros",
     "allow_overflow",
+    "explain",
     *_PRICES,
 )
 
@@ -182,6 +183,7 @@ def _simulation(
         token_budget=typed.get("token_budget"),
         measures_zeros="activation_zeros" in typed,
         allows_overflow="allow_overflow" in typed,
+        explains="explain" in typed,
         prices=validate(PriceSpec, prices, "command line"),
     )
 

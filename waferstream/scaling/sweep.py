@@ -33,6 +33,8 @@ class SimulationRequest:
     """Whether the model runs on a few samples, to count zeros among its activations."""
     allows_overflow: bool = False
     """Whether a micro-batch that does not fit is predicted as if it did."""
+    explains: bool = False
+    """Whether the size of the micro-batch is explained."""
     prices: PriceSpec = field(default_factory=PriceSpec)
 
 

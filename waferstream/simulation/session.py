@@ -39,6 +39,7 @@ from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest, counts_of
 from waferstream.simulation.activation_zeros import zeros_of
 from waferstream.simulation.capture import capture_step, with_one_group
+from waferstream.simulation.explanation import explain
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study, study_of
 from waferstream.training.setup.backend import make_backend
@@ -90,6 +91,8 @@ def run_simulation(
     result = replace(result, others=tuple(compared), zeros=zeros)
     write_simulation(folder, result, first, None if trace is None else trace.path, command)
     text = simulation_text(result, line_width())
+    if request.explains:
+        text = f"{text}\n\n{explain(first, result.detailed.num_csx)}"
     print(f"\n{text}\n\n{folder}\n{folder / CURVE_NAME}.html", flush=True)
     return result
 

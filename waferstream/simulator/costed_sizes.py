@@ -68,11 +68,23 @@ class CostedSizes:
         """The step at the smaller captured size, without recompute."""
         return self._program.smallest
 
-    @cached_property
+    @property
     def largest_micro_batch(self) -> int:
         """Largest micro-batch that fits, all recomputed and away that can be; 0 if none does."""
-        most = len(self._capacities) - 1
-        return max(self._capacities[-1], self._recomputed(most).sram_plan.paging.largest)
+        return self.largest_sizes[-1]
+
+    @cached_property
+    def largest_sizes(self) -> tuple[int, int, int]:
+        """Largest micro-batches: nothing recomputed, all that can be, and inputs away, too."""
+        alone, recomputed = self._capacities[0], self._capacities[-1]
+        return alone, recomputed, max(recomputed, self.fullest.paging.largest)
+
+    @property
+    def fullest(self) -> SramPlan:
+        """The plan of the largest micro-batch, or of one sample where none fits."""
+        shared = self._recomputed(len(self._capacities) - 1)
+        most = max(1, shared.sram_plan.paging.largest)
+        return shared.sram_plan.with_program(shared.program.at(most, 1))
 
     def _sram_plan_at(self, micro_batch_size: int) -> SramPlan:
         """Plan the SRAM for one micro-batch, with as few segments recomputed as it takes.

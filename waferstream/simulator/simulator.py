@@ -175,6 +175,16 @@ class Simulator:
         """Largest micro-batch that fits with all recomputed that can be; 0 if none does."""
         return self._sizes.largest_micro_batch
 
+    @property
+    def largest_micro_batches(self) -> tuple[int, int, int]:
+        """The same with nothing recomputed, with all, and with inputs on activation servers."""
+        return self._sizes.largest_sizes
+
+    @property
+    def largest_plan(self) -> SramPlan:
+        """The SRAM plan of the largest micro-batch."""
+        return self._sizes.fullest
+
     def sram_plan(self, micro_batch_size: int) -> SramPlan:
         """Return the SRAM plan of one micro-batch, with what is recomputed for it.
 

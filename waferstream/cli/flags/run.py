@@ -120,6 +120,11 @@ RUN_FLAGS: tuple[Flag, ...] = (
         options=SWITCH,
     ),
     Flag(
+        "explain",
+        "say why the micro-batch of the simulation has its size, and what limits the next one",
+        options=SWITCH,
+    ),
+    Flag(
         "json",
         "print the result as JSON: what is in run_summary.json, or in simulation.json with "
         "--simulate; text goes to standard error",
