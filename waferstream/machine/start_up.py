@@ -58,12 +58,18 @@ def start_up(machine: MachineSpec, program: Program, sizes: Sequence[int] = ()) 
     )
 
 
-def sizes_tried(policy: MicroBatchPolicy, batch_size: int, num_csx: int) -> tuple[int, ...]:
-    """Return the micro-batch sizes that the compiler tries: one if the policy states it."""
+def sizes_tried(
+    policy: MicroBatchPolicy, batch_size: int, num_csx: int, largest: int | None = None
+) -> tuple[int, ...]:
+    """Return the micro-batch sizes that the compiler tries: one if the policy states it.
+
+    Sizes above the ``largest`` that fits are given up before they take time.
+    """
     share = share_of(batch_size, num_csx)
     if policy.name in ("integer", "none"):
         return (policy.size(batch_size, num_csx),)
-    even = (size for size in range(share, 1, -1) if share % size == 0)
+    most = share if largest is None else min(share, largest)
+    even = (size for size in range(most, 1, -1) if share % size == 0)
     return tuple(islice(even, MOST_SIZES)) or (share,)
 
 

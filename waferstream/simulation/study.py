@@ -112,6 +112,10 @@ class Study:
             return group in explored_sizes(batch, allowed, num_csx, group)
         return self.policy.size(batch, num_csx, self.simulator.largest_micro_batch) == group
 
+    def _sizes_tried(self, num_csx: int) -> tuple[int, ...]:
+        largest = self.simulator.largest_micro_batch
+        return sizes_tried(self.policy, self.batch(num_csx), num_csx, largest)
+
     def _chosen_size(self, num_csx: int) -> int:
         batch = self.batch(num_csx)
         if self.policy.range is None:
@@ -208,9 +212,7 @@ class Study:
             sram_capacity_bytes=data_bytes(machine.system),
             resident_bytes=resident_bytes,
             fits_sram=resident_bytes <= data_bytes(machine.system),
-            start_up=start_up(
-                machine, program, sizes_tried(self.policy, self.batch(num_csx), num_csx)
-            ),
+            start_up=start_up(machine, program, self._sizes_tried(num_csx)),
             start_up_interval=start_up_interval(machine, program, num_csx),
             layers=group_layers(
                 self.simulator.streams(self.batch(num_csx), size),
