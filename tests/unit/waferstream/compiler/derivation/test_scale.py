@@ -144,4 +144,6 @@ def test_footprints_hold_for_every_size(for_all_sizes: bool) -> None:
     program = small if for_all_sizes else ScalableProgram.of(small, large).at(8, 4)
     for ours, theirs in zip(program.segments, wanted.segments, strict=True):
         assert [p.footprint.of(8) for p in ours.stash] == [p.footprint.of(8) for p in theirs.stash]
-        assert ours.working.of(8) == theirs.working.of(8)
+        # a single capture rounds what has a fixed size up to whole bytes per sample
+        rounded = 0 if for_all_sizes else 8 - 1
+        assert 0 <= theirs.working.of(8) - ours.working.of(8) <= rounded
