@@ -69,17 +69,10 @@ def machine_of(row: Row) -> MachineSpec:
 
 
 def wafer_of(row: Row) -> WaferSpec:
-    """Return the system of a row at the speed of its software release.
-
-    Raises:
-        CannotPredict: The system is unknown.
-        ConfigError: The release precedes all releases with calibration rows.
-    """
+    """Return the system of a row at the speed of its release; CannotPredict if it is unknown."""
     wafer = machine_of(row).system
-    release = release_of(row.text("software"))
-    if release is None:
-        return wafer
-    return wafer.model_copy(update={"software_speed": software_speed(wafer.name, release)})
+    speed = software_speed(release_of(row.text("software")))
+    return wafer.model_copy(update={"software_speed": wafer.software_speed * speed})
 
 
 def run_of(row: Row, kind: ProgramKind, wafer: WaferSpec | None = None) -> Run:
@@ -101,11 +94,9 @@ def run_of(row: Row, kind: ProgramKind, wafer: WaferSpec | None = None) -> Run:
     machine = MachineSpec(system=wafer or wafer_of(row))
     num_csx = row.integer("num_csx") or 1
     stated = micro_batch_of(row) if kind.updates else None
-    micro_batch_size = (
-        row.integer("micro_batch_per_csx")
-        or stated
-        or FILL_WAFER.size(batch_size, num_csx, largest_with_recompute(program.smallest, machine))
-    )
+    largest = largest_with_recompute(program.smallest, machine)
+    size = row.integer("micro_batch_per_csx") or stated or largest
+    micro_batch_size = FILL_WAFER.size(batch_size, num_csx, min(size, largest))
     update = ADAMW if kind.updates else NO_UPDATE
     simulator = Simulator(program, machine, update=update, loading=loading_of(row))
     return Run(simulator, batch_size, micro_batch_size, num_csx)

@@ -49,6 +49,7 @@ _CHANGES: Mapping[str, dict[str, Any]] = {
     "btlm": {"name": "btlm", **_ALIBI_SWIGLU},
     "jais": {"name": "jais", **_ALIBI_SWIGLU},
     "mistral": {"name": "mistral"},
+    "gpt-2": {"dropout_rate": 0.1, "attention_dropout_rate": 0.1, "embedding_dropout_rate": 0.1},
 }
 """What the public configuration of a kind changes in the model of its params file."""
 

@@ -11,7 +11,7 @@ from inspect import get_annotations, getmembers, isclass
 from types import ModuleType
 
 from validation import published_programs
-from validation.published_programs.releases import RELEASE_SPEEDS
+from validation.published_programs.releases import SPEED_BEFORE
 from validation.report.tables import number
 from waferstream import baselines, machine
 from waferstream.core.config import Config
@@ -60,12 +60,11 @@ def constants() -> tuple[Constant, ...]:
     of_classes = [
         constant for module in modules for kind in _classes(module) for constant in _defaults(kind)
     ]
-    title = "Fitted speeds of software releases"
-    of_releases = [
-        Constant("ReleaseSpeeds", title, one.name, one.speed, "fitted", one.source)
-        for one in RELEASE_SPEEDS
-    ]
-    return *of_classes, *_of_presets(modules), *of_releases
+    title = "The vendor's software before its last great change"
+    before = Constant(
+        "releases", title, "SPEED_BEFORE", SPEED_BEFORE, "derived", "T0060 N0007 T0070 T0072"
+    )
+    return *of_classes, *_of_presets(modules), before
 
 
 def _classes(module: ModuleType) -> list[type[Config]]:

@@ -81,7 +81,7 @@ class WaferSpec(Config):
     segment_overhead_ps: NonNegativeInt
     """Time to start a segment."""
     software_speed: PositiveFloat
-    """Speed of the vendor's release, relative to the rows that were fitted."""
+    """Speed of kernels, relative to a CS-2 with software since 2024."""
     programming_ps: NonNegativeInt
     """Time to load the program, once the initial weights have been sent."""
     hosts: HostSpec
@@ -111,19 +111,21 @@ _BOTH_SYSTEMS: Mapping[str, Any] = {
         150_000_000_000, "published", "12 x 100 GbE = 1.2 Tb/s in each direction; hc 2022"
     ),
     "kernel_efficiency": Sourced(
-        0.616,
+        0.559,
         "fitted",
-        "T0001 T0003 T0009 T0011 T0017 T0019 T0028 T0034, together with the two below: cycles of "
-        "the closed forms (waferstream.machine.kernels) over the cycles that these runs took",
+        "T0001 T0003 T0009 T0011 T0017 T0019 T0028 T0034 T0062, together with the two below: "
+        "cycles of the closed forms (waferstream.machine.kernels) over the cycles that these runs "
+        "took",
     ),
-    "attention_efficiency": Sourced(0.342, "fitted", "as kernel_efficiency"),
+    "attention_efficiency": Sourced(0.199, "fitted", "as kernel_efficiency"),
     "segment_overhead_ps": Sourced(
-        1_211 * PS_PER_US,
+        1_237 * PS_PER_US,
         "fitted",
-        "as kernel_efficiency; half of what a layer takes for each micro-batch however small",
+        "as kernel_efficiency; what a layer takes for each micro-batch however small, forward or "
+        "backward, whatever the speed of the kernels",
     ),
 }
-"""Numbers published or fitted for a CS-2 and taken for a CS-3, of which no row says otherwise."""
+"""Numbers published for a CS-2 and taken for a CS-3, or fitted to rows of both."""
 
 _CS2: Preset[WaferSpec] = preset(
     WaferSpec,
@@ -137,9 +139,7 @@ _CS2: Preset[WaferSpec] = preset(
     sram_bytes=Sourced(
         850_000 * 48 * 1024, "derived", "48 KiB in each core; the white paper says 40 GB"
     ),
-    software_speed=Sourced(
-        1.0, "fitted", "1 by definition for the release, not stated, of the rows fitted above"
-    ),
+    software_speed=Sourced(1.0, "derived", "1 by definition: that of a CS-3 is relative to it"),
     programming_ps=Sourced(
         110 * PS_PER_S, "published", "logs from 85 to 136 s (T0088); loading the wafer's program"
     ),
@@ -160,10 +160,10 @@ _CS3: Preset[WaferSpec] = preset(
         900_000 * 48 * 1024, "derived", "48 KiB in each core; arXiv 2503.11698 says 44 GB"
     ),
     software_speed=Sourced(
-        1.889,
-        "fitted",
-        "T0074, release 2.5; above 1 because the vector unit's rates measured with the SDK "
-        "(WSE3) are a third of its width",
+        1.834,
+        "assumed",
+        "T0074 and N0001, too few rows to call it fitted; above 1 because the vector unit's rates "
+        "measured with the SDK (WSE3) are a third of its width",
     ),
     programming_ps=Sourced(
         230 * PS_PER_S, "published", "logs from 200 to 245 s (T0089); loading the wafer's program"

@@ -50,7 +50,7 @@ class WeightStreaming:
         head = model.vocabulary * model.dim
         scores = 2 * model.layers * model.queries * self.context
         arithmetic_ps = round(2 * share * (model.active_weights + head + scores) / self._flops_ps)
-        overhead_ps = round(system.segment_overhead_ps / system.software_speed)
+        overhead_ps = system.segment_overhead_ps
         return max(stream_ps, arithmetic_ps) + model.layers * overhead_ps
 
     def tokens_per_s(self, batch: int) -> float:

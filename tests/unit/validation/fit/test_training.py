@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from validation.families.training import run_of
-from validation.fit.training import fit_releases, fit_wafer
+from validation.fit.training import fit_wafers
 from validation.rows.row import Row
 from waferstream.core.program.program import ProgramKind
-from waferstream.machine.hardware import CS2
+from waferstream.machine.hardware import CS2, CS3
 
 Read = Callable[..., tuple[Row, ...]]
 
@@ -21,33 +21,41 @@ TINY = {
 }  # fmt: skip
 
 
-def test_fit_wafer_finds_the_constants_that_made_the_rows(read: Read) -> None:
-    """Rows predicted with other constants are fitted to those constants."""
-    made = CS2.model_copy(
-        update={
-            "kernel_efficiency": 0.5,
-            "attention_efficiency": 0.25,
-            "segment_overhead_ps": 10**9,
-        }
-    )
+def test_fit_wafers_finds_the_constants_that_made_the_rows(read: Read) -> None:
+    """Rows of both systems predicted with other constants are fitted to those constants."""
+    changes = {
+        "kernel_efficiency": 0.5,
+        "attention_efficiency": 0.25,
+        "segment_overhead_ps": 10**9,
+    }
+    made = {
+        "CS-2": CS2.model_copy(update=changes),
+        "CS-3": CS3.model_copy(update=changes | {"software_speed": 1.5}),
+    }
     gptj = TINY | {"workload": "GPT-J tiny"}  # has the fastest loader
     shapes = [
         gptj | {"seq_len": "2048", "hidden": "512", "heads": "8"},
-        gptj | {"seq_len": "2048", "hidden": "512", "heads": "8", "global_batch": "256"},
         gptj | {"seq_len": "128", "hidden": "1024", "heads": "16", "global_batch": "4096"},
         gptj | {"seq_len": "4096", "hidden": "256", "heads": "4", "global_batch": "128"},
+        gptj | {"seq_len": "2048", "hidden": "512", "heads": "8", "system": "CS-3"},
+        gptj | {"seq_len": "128", "hidden": "1024", "heads": "16", "system": "CS-3"},
     ]
-    values = [run_of(one, ProgramKind.TRAIN, made).samples_per_s for one in read(*shapes)]
+    values = [
+        run_of(row, ProgramKind.TRAIN, made[row.text("system")]).samples_per_s
+        for row in read(*shapes)
+    ]
     rows = read(*(shape | {"value": str(v)} for shape, v in zip(shapes, values, strict=True)))
-    found = fit_wafer(rows)
-    assert found["CS2.kernel_efficiency"] == pytest.approx(0.5, rel=0.03)
-    assert found["CS2.attention_efficiency"] == pytest.approx(0.25, rel=0.03)
-    assert found["CS2.segment_overhead_ps"] == pytest.approx(10**9, rel=0.03)
+    found = fit_wafers(rows)
+    assert found == {
+        "CS2.kernel_efficiency": pytest.approx(0.5, rel=0.03),
+        "CS2.attention_efficiency": pytest.approx(0.25, rel=0.03),
+        "CS2.segment_overhead_ps": pytest.approx(10**9, rel=0.03),
+        "CS3.software_speed": pytest.approx(1.5, rel=0.03),
+    }
 
 
-def test_fit_releases_gives_published_over_predicted(read: Read) -> None:
-    """A row at twice the predicted rate gives a speed of two."""
-    (plain,) = read(TINY)
-    rate = run_of(plain, ProgramKind.TRAIN).samples_per_s
-    (stated,) = read(TINY | {"software": "R2.1.1", "value": str(2 * rate)})
-    assert fit_releases([stated]) == {"ReleaseSpeeds.cs2_r2_1_1": pytest.approx(2, rel=0.01)}
+def test_rows_before_the_last_change_are_not_fitted(read: Read) -> None:
+    """Whatever their rate."""
+    rows = [TINY | {"seq_len": str(length), "value": "1000"} for length in (32, 64, 128)]
+    old = TINY | {"software": "R1.9.2", "value": "1"}
+    assert fit_wafers(read(*rows, old)) == fit_wafers(read(*rows))

@@ -24,8 +24,8 @@ machines = pytest.mark.parametrize("machine", [WSE2, WSE3], ids=["WSE-2", "WSE-3
 
 @pytest.mark.parametrize(("rows", "cycles"), [(20, 458.8), (60, 3701.8), (100, 10144.8)])
 def test_single_pe_gemv_matches_measurements(rows: int, cycles: float) -> None:
-    """K0123, K0127 and K0131."""
-    assert single_pe_gemv(WSE2, rows, rows, "float32").total_cycles == pytest.approx(cycles, 1e-4)
+    """K0123, K0127 and K0131, with derived constants alone."""
+    assert single_pe_gemv(WSE2, rows, rows, "float32").total_cycles == pytest.approx(cycles, 0.005)
 
 
 def test_single_pe_gemv_pads_columns_to_lines() -> None:
@@ -36,10 +36,10 @@ def test_single_pe_gemv_pads_columns_to_lines() -> None:
 
 
 def test_descriptor_gemm_matches_measurements() -> None:
-    """K0138 and K0141: 48 x 64 calls of 64 elements, 8 x 64 calls of 128."""
-    assert descriptor_gemm(WSE2, (16, 12), 64, 768, 768).total_cycles == pytest.approx(477507, 1e-3)
+    """K0138 and K0141: 48 x 64 calls of 64 elements, 8 x 64 calls of 128; derived constants."""
+    assert descriptor_gemm(WSE2, (16, 12), 64, 768, 768).total_cycles == pytest.approx(477507, 0.03)
     assert descriptor_gemm(WSE2, (128, 8), 64, 1024, 1024).total_cycles == pytest.approx(
-        150996, 1e-3
+        150996, 0.03
     )
 
 

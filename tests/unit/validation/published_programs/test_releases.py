@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.errors import raises
 from validation.published_programs.releases import (
-    RELEASE_SPEEDS,
+    SPEED_BEFORE,
+    before_last_change,
     release_of,
     software_speed,
 )
@@ -35,18 +36,17 @@ def test_release_of_reads_the_number_of_a_release(
     assert release_of(text) == release
 
 
-def test_software_speed_is_that_of_the_newest_fitted_release() -> None:
-    """A speed holds until the next fitted release."""
-    speeds = {one.name: one.speed for one in RELEASE_SPEEDS}
-    assert software_speed("CS-2", (1, 9, 2)) == speeds["cs2_r1_9_2"]
-    assert software_speed("CS-2", (2, 0, 3)) == speeds["cs2_r1_9_2"]
-    assert software_speed("CS-2", (2, 3, 0)) == speeds["cs2_r2_1_1"]
-    assert software_speed("CS-3", (2, 6)) == speeds["cs3_r2_5"]
+def test_software_speed_changes_once() -> None:
+    """Rows that name no release are taken for later ones."""
+    assert software_speed((1, 9, 2)) == software_speed((2, 0, 3)) == SPEED_BEFORE
+    assert software_speed((2, 1, 1)) == software_speed((2, 6)) == software_speed(None) == 1
+    assert before_last_change((2, 0, 3))
+    assert not before_last_change(None)
 
 
-def test_software_speed_refuses_releases_before_the_fitted_ones() -> None:
-    """Releases 1.7 and 1.8 differ by a quarter on one model, and neither can be fitted."""
+def test_software_speed_refuses_releases_before_the_known_ones() -> None:
+    """Releases 1.7 and 1.8 differ by a quarter on one model."""
     with raises(ConfigError, "release-not-calibrated") as caught:
-        software_speed("CS-2", (1, 8, 0))
+        software_speed((1, 8, 0))
     assert caught.value.value == "1.8.0"
     assert "1.9.2" in str(caught.value.rule)

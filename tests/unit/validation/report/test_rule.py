@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.timing.reference_rows import published
 from validation.report.constants import Constant
-from validation.report.rule import MOST_CONSTANTS, broken, supports
+from validation.report.rule import MOST_CONSTANTS, broken, house_supports, supports
 
 ROWS = list(published().values())
 
@@ -43,3 +43,9 @@ def test_there_are_few_fitted_constants() -> None:
     found = supports([_fitted("speed", "T0001 T0009 T0017")], ROWS)
     assert not broken(found * MOST_CONSTANTS)
     assert len(broken(found * (MOST_CONSTANTS + 1))) == 1
+
+
+def test_constants_in_use_keep_the_rule() -> None:
+    """Three rows of two models each, and not more constants than are allowed."""
+    assert broken(house_supports()) == []
+    assert len(house_supports()) <= MOST_CONSTANTS
