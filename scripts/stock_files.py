@@ -103,11 +103,12 @@ def _row(study: Study, stated: Stated) -> tuple[str, ...]:
     taken = {policy.name: policy.size(batch, num_csx, largest) for policy in _POLICIES}
     near = [name for name, other in taken.items() if is_near(batch, num_csx, size, other)]
     (point,) = replace(study, policy=MicroBatchPolicy(size)).curve((num_csx,))
+    assert point.prediction is not None
     return (
         study.simulator.machine.system.name,
         *map(str, (size, num_csx, largest, *taken.values())),
         f"{point.emulated.samples_per_s:.4g}",
-        "fits" if size <= largest else "too large",
+        "fits" if point.prediction.overflow is None else "too large",
         " ".join(near) or "none",
     )
 
