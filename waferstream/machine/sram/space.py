@@ -10,8 +10,9 @@ A piece of the stash is part of the working set (w) of the segment that makes it
 
 The output head of a language model, which is all that runs between the last repeated layer's
 forward and backward pass, makes a value for every word of the vocabulary: many times what a layer
-makes. The wafer runs it one sample at a time, forward and backward (chunked loss), and keeps only
-the gradient that goes on to the layer before. So there its activations count for one sample.
+makes. The wafer runs it one sample at a time, of a long one ``HEAD_TOKENS`` tokens, forward and
+backward (chunked loss), and keeps only the gradient that goes on to the layer before. So there its
+activations count for that much.
 
 A result of an elementwise op or a norm is not kept for the backward pass of its own layer if what
 it is made from is kept: it is made again where it is read. Neither are scores of attention, which
@@ -29,6 +30,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import prod
 
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
@@ -68,6 +70,10 @@ class Moment:
         return self.stash + self.working
 
 
+HEAD_TOKENS = 8192
+"""Tokens that the output head runs at a time, as many as most public configurations have."""
+
+
 def output_head(program: Program) -> range:
     """Return the segments between the last repeated layer's forward and its backward pass.
 
@@ -87,7 +93,7 @@ def lives(program: Program) -> Iterator[Life]:
     for segment in program.segments:
         for name in segment.inputs:
             reading.setdefault(name, []).append(segment.index)
-    head = output_head(program)
+    head, chunk = output_head(program), _Chunk.of_head(program)
     for segment in program.segments:
         for stash in segment.stash:
             if len(stash.values) == 1:
@@ -97,7 +103,7 @@ def lives(program: Program) -> Iterator[Life]:
             if readers:
                 whole = stash.footprint
                 in_head = segment.index in head and readers[-1] in head
-                held = _of_one_sample(whole) if in_head else whole
+                held = chunk.of(whole) if in_head else whole
                 life = Life(stash, segment.index, tuple(readers), held)
                 is_kept = stash.held == "whole" or not is_internal(life, program)
                 yield life if is_kept else replace(life, footprint=Footprint())
@@ -140,13 +146,13 @@ def working_sets(program: Program) -> tuple[Footprint, ...]:
     for life in lives(program):
         if life.stash.held == "remade" and life.footprint == Footprint():
             remade.setdefault(life.producer, []).append(life.stash.footprint)
-    head = output_head(program)
+    head, chunk = output_head(program), _Chunk.of_head(program)
     found = []
     for segment in program.segments:
         working = segment.working
         for dropped in sorted(remade.get(segment.index, ()), key=_size)[:-1]:
             working -= dropped
-        found.append(_of_one_sample(working) if segment.index in head else working)
+        found.append(chunk.of(working) if segment.index in head else working)
     return tuple(found)
 
 
@@ -164,9 +170,27 @@ def stash_by_layer(program: Program, moment: Moment) -> dict[str, Footprint]:
     return found
 
 
-def _of_one_sample(footprint: Footprint) -> Footprint:
-    """Return the footprint of a single sample, whatever the micro-batch."""
-    return Footprint(fixed_bytes=footprint.of(1))
+@dataclass(frozen=True)
+class _Chunk:
+    """What the output head runs at a time: ``num_parts`` of them are a sample."""
+
+    num_parts: int
+
+    @classmethod
+    def of_head(cls, program: Program) -> _Chunk:
+        """Return the chunk of a program, from the rows of the products of its head."""
+        rows = (
+            prod(work.shape[:2])
+            for index in output_head(program)
+            for work in program.segments[index].work
+            if work.kind == "matmul" and work.streams
+        )
+        tokens = max(rows, default=0) // max(1, program.micro_batch_size)
+        return cls(max(1, -(-tokens // HEAD_TOKENS)))
+
+    def of(self, footprint: Footprint) -> Footprint:
+        """Return the footprint of a chunk, whatever the micro-batch."""
+        return Footprint(fixed_bytes=-(-footprint.of(1) // self.num_parts))
 
 
 def code_bytes(wafer: WaferSpec) -> int:

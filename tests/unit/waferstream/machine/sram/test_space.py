@@ -14,11 +14,12 @@ from tests.support.programs.small_programs import program, segment
 from tests.support.timing.machines import alone
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.program import Program, TensorSpec
-from waferstream.core.program.segment import Footprint, Stash
+from waferstream.core.program.segment import Footprint, OpWork, Stash
 from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import CS2, CS3, override
 from waferstream.machine.sram import data_bytes, largest_micro_batch
 from waferstream.machine.sram.space import (
+    HEAD_TOKENS,
     Buffers,
     buffer_bytes,
     code_bytes,
@@ -116,6 +117,17 @@ def test_output_head_is_there_for_one_sample() -> None:
     inside = [moment.footprint for moment in moments(step_with_head())][2:4]
     assert inside == [Footprint(7 + 200, 2), Footprint(100 + 200, 2)]
     assert moments(step_with_head())[4].footprint == Footprint(0, 4)
+
+
+def test_output_head_runs_a_long_sample_in_parts() -> None:
+    """A quarter of it, if that is as many tokens as the head runs at a time."""
+    step = step_with_head()
+    product = OpWork("mm", "matmul", 1, (1, 4 * HEAD_TOKENS - 1, 8, 50), streams=True)
+    segments = list(step.segments)
+    segments[2] = replace(segments[2], work=(product,))
+    parts = replace(step, segments=tuple(segments), micro_batch_size=1)
+    whole, quarter = ([m.working.of(1) for m in moments(each)][2] for each in (step, parts))
+    assert (whole, quarter) == (207, 52)
 
 
 def test_output_head_does_not_bound_the_micro_batch() -> None:
