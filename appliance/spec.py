@@ -24,6 +24,7 @@ from swarmx.links.tls import TlsSpec
 from waferstream.core.config import Config, before, load_yaml, validate
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.hardware.activations import MOST_SERVERS
 from waferstream.machine.hardware.choice import contradiction
 from waferstream.management.model.inventory import QueueSpec
 
@@ -99,7 +100,7 @@ class RuntimeSpec(Config):
     free; with ``device: cuda`` it takes half of the memory of the GPUs of the host of the program.
     """
 
-    activation_servers: NonNegativeInt | Literal["auto"] = "auto"
+    activation_servers: Annotated[NonNegativeInt, Field(le=MOST_SERVERS)] | Literal["auto"] = "auto"
     """Roles ``act-0`` ... that hold activations for which a system has no room: the emulated one in
     its SRAM, or its host in ``activation_memory``. ``auto`` is one for each system if the first
     program needs them for its SRAM, else none. The weights do not depend on them."""

@@ -18,6 +18,15 @@ def test_empty_cluster_section_keeps_defaults(tmp_path: Path, text: str) -> None
     assert load_cluster(path) == ClusterSpec()
 
 
+@pytest.mark.parametrize("count", [-1, 10**9])
+def test_activation_servers_beyond_a_cluster_are_refused(tmp_path: Path, count: int) -> None:
+    """Before any is started."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(f"runtime: {{activation_servers: {count}}}\n")
+    with raises(ConfigError, "out-of-range"):
+        load_cluster(path)
+
+
 def test_cluster_section_that_is_not_a_mapping_is_refused(tmp_path: Path) -> None:
     """The error names key and file."""
     path = tmp_path / "cluster.yaml"
