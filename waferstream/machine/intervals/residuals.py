@@ -179,7 +179,7 @@ def _weighted_quantile(values: Sequence[float], weights: Sequence[float], share:
 
 def _not_measured(setting: Setting) -> Unknown:
     return Unknown(
-        f"nobody has published a run of {setting.family} on a {setting.machine}",
+        f"nobody has published a run on a {setting.machine} (family {setting.family})",
         "it would take one in validation/data, with the sizes of its model and batch",
     )
 

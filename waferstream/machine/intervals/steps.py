@@ -12,7 +12,8 @@ from waferstream.machine.intervals.residuals import interval_of
 from waferstream.machine.intervals.setting import training_setting
 
 _OTHER_SECTIONS = ("power", "hosts")  # of which a step takes nothing
-_CAPACITIES = ("systems", "dram_bytes", "flash_bytes", "weight_servers")  # a matter of what fits
+_CAPACITIES = ("systems", "dram_bytes", "flash_bytes", "weight_servers", "memory_bytes")
+"""Keys that decide what fits, not what a step takes."""
 
 
 def step_interval(

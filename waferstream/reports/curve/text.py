@@ -232,8 +232,8 @@ def _overflows(result: CurveResult) -> Iterator[str]:
         )
         yield (
             f"Overflow: micro-batch {size:,} does not fit, and is predicted as if it did. A "
-            f"{result.system} lacks {' and '.join(named)}, with all recomputed and away that can "
-            f"be; most is on the wafer in {overflow.segment}."
+            f"{result.system} lacks {' and '.join(named)}, with everything recomputed and moved "
+            f"away that can be; most is on the wafer in {overflow.segment}."
         )
 
 

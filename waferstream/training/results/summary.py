@@ -151,7 +151,7 @@ def log_throughput(history: History, machine: MachineSpec, summary: RunSummary) 
         log.info(prediction(machine, summary.num_csx, history.timed.last))
     if summary.energy is not None:
         power, *parts = energy_facts(summary.energy, summary.start_up).items()
-        named = "; ".join(f"{name.lower()} {text}" for name, text in parts)
+        named = "; ".join(f"{name[0].lower()}{name[1:]} {text}" for name, text in parts)
         log.info("Emulated power: %s; %s", power[1], named)
 
 

@@ -39,7 +39,7 @@ def test_a_machine_with_other_numbers_is_unknown(changes: dict[str, Any]) -> Non
     assert isinstance(found, Unknown)
     (section, keys) = next(iter(changes.items()))
     key = next(key for key in keys if key != "name")
-    assert f"CS-2 with another {section}.{key}" in found.reason
+    assert f"a run on a CS-2 with another {section}.{key} (family training CS-2)" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,10 @@ def test_a_machine_with_other_numbers_is_unknown(changes: dict[str, Any]) -> Non
         {"memoryx": {"weight_servers": 4}},
         {"system": {"hosts": {"compile_size_ps": 1}}},
         {"systems": 2},
+        {"activations": {"memory_bytes": 10**15}},
         {"name": "andromeda"},
     ],
-    ids=["power", "dram", "servers", "hosts", "systems", "named"],
+    ids=["power", "dram", "servers", "hosts", "systems", "activations", "named"],
 )
 def test_what_decides_no_step_leaves_the_machine_known(changes: dict[str, Any]) -> None:
     assert machine_name(_machine(**changes)) == "CS-2"
