@@ -32,7 +32,10 @@ def main(
     fits: Sequence[Fit] = FITS,
 ) -> int:
     """Fit and print; return the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.row_ids and options.family is None:
+        parser.error("--row_ids requires --family")
     try:
         rows = [row for path in options.rows for row in read_rows(path)]
         check_unique(rows)
@@ -87,7 +90,7 @@ def _chosen(known: Sequence[Row], ids: Sequence[str] | None) -> list[Row]:
             value=unknown[0],
             rule=f"one of {', '.join(by_id) or 'none'}",
         )
-    return [by_id[one] for one in ids]
+    return [by_id[one] for one in dict.fromkeys(ids)]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -86,8 +86,16 @@ def test_rows_belong_to_the_first_family_that_knows_them(
 
 def test_row_ids_select_rows(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A fit to fewer rows shows how much the constants depend on one of them."""
-    assert _run(path, "--row_ids", "K0002") == 0
-    assert " 40 " in capsys.readouterr().out
+    for ids in (["K0002"], ["K0002", "K0002"]):
+        assert _run(path, "--row_ids", *ids) == 0
+        assert " 40 " in capsys.readouterr().out
+
+
+def test_row_ids_need_a_family(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of all families are never chosen at once."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["--rows", str(path), "--row_ids", "K0002"], FAMILIES, FITS)
+    assert "--row_ids requires --family" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
