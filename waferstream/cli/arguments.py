@@ -34,8 +34,7 @@ _COMMANDS = (*RUN_COMMANDS, "exec", "check", *SERVING, MANAGEMENT, *TOOLS)
 _NOT_OF_COMMANDS = ("params", "mode", "device")
 """Flags of ``run.py`` that a sub-command states otherwise."""
 
-_PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
-"""Flag to field of PriceSpec."""
+_PRICES = tuple(PriceSpec.model_fields)
 
 _SIMULATION_FLAGS = (
     "sweep",
@@ -174,7 +173,7 @@ def _simulation(
     _refuse_ignored(parser, typed, mode)
     if "token_budget" in typed:
         check_tokens(typed["token_budget"], "--token_budget")
-    prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
+    prices = {name: typed[name] for name in _PRICES if name in typed}
     return SimulationRequest(
         sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
         machines=(*typed.get("system", ()), *typed.get("machine", ())),

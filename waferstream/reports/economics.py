@@ -22,17 +22,17 @@ MOST_TOKENS = 1e18
 class PriceSpec(Config):
     """Power and prices that the command line states instead of cluster.yaml, in dollars."""
 
-    system_hour: NonNegativeFloat | None = Field(default=None, le=MOST_PRICE)
+    system_hour_price: NonNegativeFloat | None = Field(default=None, le=MOST_PRICE)
     system_kw: PositiveFloat | None = Field(default=None, le=MOST_PRICE)
     """Under load; a system that waits draws the same share of it as the published one."""
-    kwh: NonNegativeFloat | None = Field(default=None, le=MOST_PRICE)
+    kwh_price: NonNegativeFloat | None = Field(default=None, le=MOST_PRICE)
 
     def stated_for(self, machine: MachineSpec) -> MachineSpec:
         """Return the machine with these powers and prices."""
         changes = {
-            "system_hour_usd": self.system_hour,
+            "system_hour_usd": self.system_hour_price,
             "load_kw": self.system_kw,
-            "kwh_usd": self.kwh,
+            "kwh_usd": self.kwh_price,
         }
         stated = {name: value for name, value in changes.items() if value is not None}
         of_old_load = {} if self.system_kw is None else {"idle_kw": None}

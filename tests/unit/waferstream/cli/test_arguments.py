@@ -139,7 +139,7 @@ def test_a_simulation_takes_local_and_power_without_a_token_budget() -> None:
     """A simulation starts nothing on Ray, and states energy and cost of a step."""
     parsed = parse("--params=p.yaml", "--simulate", "--local", "--system_kw=20", "--kwh_price=0.1")
     assert parsed.simulation is not None
-    assert parsed.simulation.prices == PriceSpec(system_kw=20, kwh=0.1)
+    assert parsed.simulation.prices == PriceSpec(system_kw=20, kwh_price=0.1)
 
 
 def test_a_system_without_power_is_refused() -> None:

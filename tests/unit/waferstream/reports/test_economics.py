@@ -29,7 +29,9 @@ def test_prices_of_the_command_line_take_the_place_of_those_of_the_machine() -> 
     """A system that waits keeps its share of the power under load."""
     machine = MachineSpec()
     assert PriceSpec().stated_for(machine) == machine
-    power = PriceSpec(system_hour=10.0, system_kw=11.4, kwh=0.2).stated_for(machine).power
+    power = (
+        PriceSpec(system_hour_price=10.0, system_kw=11.4, kwh_price=0.2).stated_for(machine).power
+    )
     assert (power.system_hour_usd, power.kwh_usd) == (10.0, 0.2)
     assert power.of_system("CS-2").load_kw == 11.4
     assert power.of_system("CS-2").idle_kw == pytest.approx(16.1 / 2)
