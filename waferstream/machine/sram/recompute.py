@@ -84,14 +84,12 @@ def recompute(
     ValueError for a segment that has no internals.
     """
     internals = internals_of(program, lives(program)) if known is None else known
-    segments = [
-        replace(segment, working=working)
-        for segment, working in zip(program.segments, working_sets(program), strict=True)
-    ]
+    segments, working = list(program.segments), working_sets(program)
     for index in chosen:
         found = internals.get(index)
         if not found:
             raise ValueError(f"segment {index} must have internals to be recomputed")
+        segments[index] = replace(segments[index], working=working[index])
         user = first_user(found)
         onward = [life.stash for life in found if life.readers[-1] > user]
         segments[user] = _with_rerun(segments[user], segments[index], found, onward)
