@@ -10,10 +10,12 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _TEMPLATE = "page.html.jinja"
 
@@ -117,10 +119,13 @@ def render(page: Page, template: str = _TEMPLATE, **given: Any) -> str:
 
 @cache
 def _template(name: str) -> Template:
-    environment = Environment(
-        loader=PackageLoader("waferstream.reports", "."),
+    # commands that draw no page import this module for its blocks
+    import jinja2  # noqa: PLC0415
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("waferstream.reports", "."),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
