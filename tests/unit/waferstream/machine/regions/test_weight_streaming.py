@@ -22,7 +22,7 @@ def test_step_of_a_small_batch_is_the_stream() -> None:
     """139 GB at 150 GB/s, and the start of 80 layers; more sequences wait no longer."""
     stream_s = (LLAMA_70B.weight_bytes + LLAMA_70B.head_bytes) / 150e9
     one = STREAMING.step_ps(1) / 1e12
-    assert stream_s < one < stream_s + 80 * 1.211e-3
+    assert one == pytest.approx(stream_s + 80 * CS3.segment_overhead_ps / 1e12)
     assert STREAMING.step_ps(50) == STREAMING.step_ps(1)
     assert STREAMING.step_ps(10**6) > 2 * STREAMING.step_ps(1)
 
