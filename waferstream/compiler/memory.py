@@ -8,8 +8,8 @@ rules follow how the wafer computes:
     weights and gradients stream, so they take no working memory
     an elementwise op overwrites an operand that no later op reads
     scores of attention are made a block of queries at a time, and none are kept
-    where weights stream in a half type, activations have it, too: sums are fp32 inside of kernels,
-    which the graph shows as fp32 values (norms, and all at precision_opt_level 0)
+    at precision_opt_level 0 sums are fp32 and activations have the half type, as the vendor states
+    it, where the graph holds both in fp32
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class Memory:
         self.samples = max(1, *shape[:1]) if shape else 1
         self._growing = _growing(captured) - self._channel_statistics(captured)
         self._gradients = storages_of(_gradient_nodes(captured)).keys()
-        is_half = captured.stream_dtype != "float32"
-        self._halved = _sums(captured) - self._gradients if is_half else set()
+        self._halved = _sums(captured) - self._gradients if captured.sums_in_fp32 else set()
         self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
         self._makers = _makers(captured)
         self.scores = scores_of(captured, streamed)
