@@ -86,21 +86,27 @@ def work_by_token(work: tuple[OpWork, ...], program: Program) -> tuple[OpWork, .
     before the products, not after: of the two, this fits the measured speed (docs/fidelity.md).
     """
     samples = program.micro_batch_size
-    products = [op for op in work if op.kind == "matmul" and op.shape[0] == 1]
-    tokens = max((op.shape[1] for op in products if op.streams), default=0)
+    rows = (op.shape[1] for op in work if _is_one_product(op) and op.streams)
+    tokens = max(rows, default=0)
     if tokens <= samples:
         return work
-    return tuple(_by_token(op, samples, tokens) if op in products else op for op in work)
+    return tuple(_by_token(op, samples, tokens) for op in work)
 
 
 def _by_token(op: OpWork, samples: int, tokens: int) -> OpWork:
     """Return a product of samples as one of tokens: rows, or the inner size of a gradient."""
+    if not _is_one_product(op):
+        return op
     batch, rows, inner, columns = op.shape
     if op.streams and rows == samples:
         return op._replace(shape=(batch, tokens, inner, columns))
     if not op.streams and inner == samples:
         return op._replace(shape=(batch, rows, tokens, columns))
     return op
+
+
+def _is_one_product(op: OpWork) -> bool:
+    return op.kind == "matmul" and op.shape[0] == 1
 
 
 def _functions_of(work: Sequence[OpWork], densities: Sequence[float]) -> list[CostFunction]:

@@ -43,10 +43,9 @@ def _fitting(study: Study) -> Iterator[str]:
 def _held(plan: SramPlan) -> Iterator[str]:
     samples, peak = plan.program.micro_batch_size, plan.peak
     at = plan.program.segments[peak.segment]
-    away = sum(page.footprint.of(samples) for page in plan.pages)
     yield (
-        f"  here      {counted(len(plan.recomputed), 'layer')} recomputed, {format_bytes(away)} of "
-        "inputs on activation servers"
+        f"  here      {counted(len(plan.recomputed), 'layer')} recomputed, "
+        f"{format_bytes(plan.away_bytes)} of inputs on activation servers"
     )
     yield (
         f"  peak      {format_bytes(plan.peak_bytes)} of {format_bytes(data_bytes(plan.wafer))}, "

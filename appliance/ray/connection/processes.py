@@ -81,12 +81,13 @@ def stopped_of(pid: int) -> Iterator[int]:
     """Yield a process and the agents of Ray below it, those of them that are stopped."""
     if state_of(pid) == STOPPED:
         yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # they have ended meanwhile
+    with suppress(OSError):  # the process has ended, or one of its threads
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, children.read_text().split()):
-                is_agent = Path(f"/proc/{child}/cmdline").read_bytes().startswith(_AGENTS)
-                if is_agent and state_of(child) == STOPPED:
-                    yield child
+                with suppress(OSError):  # the child has ended
+                    is_agent = Path(f"/proc/{child}/cmdline").read_bytes().startswith(_AGENTS)
+                    if is_agent and state_of(child) == STOPPED:
+                        yield child
 
 
 def lost_process() -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,13 @@ from tests.support.programs.small_programs import program, segment
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.program.program import Program
 from waferstream.core.program.segment import OpWork
-from waferstream.machine.cost import MOST_REPLICAS_PER_ROW, SegmentCost, best_grid, segment_costs
+from waferstream.machine.cost import (
+    MOST_REPLICAS_PER_ROW,
+    SegmentCost,
+    best_grid,
+    segment_costs,
+    work_by_token,
+)
 from waferstream.machine.hardware import CS2, CS3, WSE2, override
 from waferstream.machine.kernels import Grid
 from waferstream.machine.kernels.op_costs import op_cycles
@@ -51,6 +58,36 @@ def test_each_efficiency_stretches_its_own_family() -> None:
     assert cost(PRODUCT, kernel_efficiency=0.5).compute_ps == pytest.approx(
         2 * cost(PRODUCT).compute_ps, abs=2
     )
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        OpWork("bmm", "matmul", 10**9, (64, 128, 64, 128)),
+        OpWork("_softmax", "softmax", 10**6, (4, 16, 128, 128), makes_scores=True),
+        OpWork("bernoulli", "random", 10**6, (4, 16, 128, 128), makes_scores=True),
+    ],
+)
+def test_attention_in_single_ops_has_the_efficiency_of_attention(op: OpWork) -> None:
+    """Products of activations, and what makes scores between them."""
+    halved = cost(op, attention_efficiency=0.5)
+    assert halved.compute_ps == pytest.approx(2 * cost(op).compute_ps, abs=2)
+    assert cost(op, kernel_efficiency=0.5) == cost(op)
+
+
+def test_condition_of_a_layer_of_tokens_costs_what_tokens_do() -> None:
+    """A product of a row per sample, and its gradient; alone, it costs what its rows do."""
+    tokens = OpWork("addmm", "matmul", 10**9, (1, 4096, 64, 64), streams=True)
+    condition = tokens._replace(shape=(1, 16, 64, 64))
+    gradient = OpWork("mm", "matmul", 10**9, (1, 64, 16, 64))
+    batch = replace(step(tokens), micro_batch_size=16)
+    assert work_by_token((tokens, condition, gradient, NORM), batch) == (
+        tokens,
+        tokens,
+        gradient._replace(shape=(1, 64, 4096, 64)),
+        NORM,
+    )
+    assert work_by_token((condition, gradient), batch) == (condition, gradient)
 
 
 def test_faster_software_shortens_kernels_but_not_the_start_of_a_segment() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from waferstream.core.units import PS_PER_MS
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.sram import PagedBytes
 from waferstream.machine.stalls import StreamCheck, narrowest_bytes_per_s
 
 
@@ -45,6 +46,16 @@ def test_the_cure_names_micro_batch_and_bandwidth() -> None:
     """Half as long on the wafer as on the wire: twice of either."""
     assert check(10 * PS_PER_MS).remedy(8, 100) == ""
     assert check(5 * PS_PER_MS).remedy(8, 100) == "micro-batch of 16 samples, or a link of 200 GB/s"
+
+
+def test_activations_share_the_link() -> None:
+    """Their transfer grows with the samples: where it outgrows the computing, no size is a cure."""
+    paged = replace(check(15 * PS_PER_MS), paged=PagedBytes(fetched_bytes=10**9))
+    assert paged.stream_ps == 20 * PS_PER_MS
+    assert paged.remedy(8, 100) == "micro-batch of 16 samples, or a link of 134 GB/s"
+    slow = replace(paged, paged=PagedBytes(fetched_bytes=2 * 10**9))
+    assert "micro-batch" not in slow.remedy(8, 10**9)
+    assert replace(paged, paged=PagedBytes(sent_bytes=10**9)).holds
 
 
 def test_the_cure_names_the_nearest_share_of_zeros() -> None:

@@ -49,6 +49,12 @@ def test_copy_and_gather_are_vector_copies() -> None:
     assert tensors.gather(SMALL, SHAPE, "float16").total_cycles == 4 * (16 + 2 / 4)
 
 
+def test_random_numbers_are_drawn_one_by_one() -> None:
+    """And compared or scaled, by two instructions."""
+    cycles = tensors.random(SMALL, SHAPE, "float16")
+    assert cycles.total_cycles == 8 * tensors.RANDOM_CYCLES + 2 * PASS
+
+
 def test_reduction_depends_on_its_results() -> None:
     """Per token along the row, per feature down the column, to one number along both."""
     shape = (750 * 40, 750)
