@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +12,8 @@ from waferstream_compat.utils import rates
 
 def test_rates_follow_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count(step=1)  # every look at the clock is a second later
-    monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+    clock = SimpleNamespace(perf_counter=lambda: float(next(seconds)))
+    monkeypatch.setattr(rates, "time", clock)
     tracker = rates.RateTracker(smoothing_factor=0.5)  # at 0
     assert tracker.rate() == 0  # at 1
     tracker.add(10)

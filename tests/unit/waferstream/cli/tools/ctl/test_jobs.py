@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -134,7 +136,9 @@ def test_list_is_shown_again_when_it_changes(
             raise KeyboardInterrupt
         change()
 
-    monkeypatch.setattr("waferstream.cli.tools.ctl.jobs.time.sleep", wait)
+    # of that module alone: threads of other tests sleep, too
+    clock = SimpleNamespace(sleep=wait, time=time.time)
+    monkeypatch.setattr("waferstream.cli.tools.ctl.jobs.time", clock)
     assert main(["ctl", "get", "jobs", "--watch"]) == 130
     out = capsys.readouterr().out
     assert (out.count("(none)"), out.count("new=1")) == (1, 1)
