@@ -111,15 +111,15 @@ _BOTH_SYSTEMS: Mapping[str, Any] = {
         150_000_000_000, "published", "12 x 100 GbE = 1.2 Tb/s in each direction; hc 2022"
     ),
     "kernel_efficiency": Sourced(
-        0.559,
+        0.549,
         "fitted",
         "T0001 T0003 T0009 T0011 T0017 T0019 T0028 T0034 T0062, together with the two below: "
         "cycles of the closed forms (waferstream.machine.kernels) over the cycles that these runs "
         "took",
     ),
-    "attention_efficiency": Sourced(0.199, "fitted", "as kernel_efficiency"),
+    "attention_efficiency": Sourced(0.206, "fitted", "as kernel_efficiency"),
     "segment_overhead_ps": Sourced(
-        1_237 * PS_PER_US,
+        1_140 * PS_PER_US,
         "fitted",
         "as kernel_efficiency; what a layer takes for each micro-batch however small, forward or "
         "backward, whatever the speed of the kernels",
@@ -160,7 +160,7 @@ _CS3: Preset[WaferSpec] = preset(
         900_000 * 48 * 1024, "derived", "48 KiB in each core; arXiv 2503.11698 says 44 GB"
     ),
     software_speed=Sourced(
-        1.834,
+        1.84,
         "assumed",
         "T0074 and N0001, too few rows to call it fitted; above 1 because the vector unit's rates "
         "measured with the SDK (WSE3) are a third of its width",
