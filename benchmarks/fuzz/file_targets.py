@@ -17,7 +17,7 @@ from modelzoo.converters.families import DECODERS
 from modelzoo.converters.weights import Weights
 from modelzoo.data.bert.masked import PreparedSamples
 from modelzoo.data.files.csv_file import CsvRows, inspect_csv, words
-from modelzoo.data.files.hdf5_file import FEATURES, inspect
+from modelzoo.data.files.hdf5_file import inspect
 from modelzoo.data.images.latents import read_latent
 from validation.rows.reader import read_rows
 from waferstream.checkpoint import SPARSITY_MASK
@@ -26,6 +26,7 @@ from waferstream.checkpoint.reader import Reader
 from waferstream.checkpoint.writer import append_tensors, reserve_tensors, write_metadata
 from waferstream.core.program.program import TensorSpec
 from waferstream.management.schedule.trace import read_trace
+from waferstream.preparation.sequences import FEATURES
 from waferstream.workload.hugging_face import read_hf, read_json
 from waferstream.workload.models import parameter_shapes
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -136,34 +134,3 @@ def located(starts: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.nda
     """Return the part that holds each index of the whole, and the index in that part."""
     parts = np.searchsorted(starts, indices, side="right") - 1
     return parts, indices - starts[parts]
-
-
-def find_files(pattern: str, suffixes: Iterable[str]) -> list[Path]:
-    """Return the files of a dataset, sorted, so that every host has the same order.
-
-    Args:
-        pattern: A file; a folder, which means all files below it with one of ``suffixes``; or a
-            glob.
-        suffixes: Suffixes of the files of a folder, with their dot.
-
-    Raises:
-        DataError: There is no such file.
-    """
-    path = Path(pattern).expanduser()
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        rule = f"a folder with files that end in {' or '.join(suffixes)}"
-        found = {file for suffix in suffixes for file in path.rglob(f"*{suffix}")}
-    else:
-        rule = "a file, a folder, or a glob that matches a file"
-        found = {Path(name) for name in glob.glob(str(path), recursive=True)}
-    if files := sorted(file for file in found if file.is_file()):
-        return files
-    raise DataError(
-        "the pattern must match a data file",
-        code="data-file-not-found",
-        where=pattern,
-        rule=rule,
-        remedy="correct the path, or prepare the dataset first",
-    )

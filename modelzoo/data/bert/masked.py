@@ -28,7 +28,7 @@ from modelzoo.data.files.csv_file import (
     words,
 )
 from modelzoo.data.files.folders import FolderProcessor, Folders
-from modelzoo.data.files.hdf5_file import PACKED_FEATURES, inspect_dataset
+from modelzoo.data.files.hdf5_file import inspect_dataset
 from modelzoo.data.files.hdf5_samples import SideBySide
 from modelzoo.data.language.hdf5 import UncutHDF5DataProcessor
 from modelzoo.data.language.masking import WORDS, MaskedBatches, Masking
@@ -36,6 +36,7 @@ from modelzoo.data.language.vocabulary import CONTINUES, Vocabulary
 from modelzoo.data.source import EarlierKey, Samples
 from waferstream.core.errors import DataError
 from waferstream.core.program.program import LoaderKind
+from waferstream.preparation.sequences import PACKED_FEATURES
 from waferstream.workload.data import Batch, BatchSource
 
 IGNORED = -100

@@ -25,11 +25,8 @@ import numpy as np
 
 from waferstream.core.errors import DataError
 from waferstream.core.units import MIB
+from waferstream.preparation.sequences import FEATURES, PACKED_FEATURES
 
-FEATURES = ("input_ids", "attention_mask", "labels")
-PACKED_FEATURES = (*FEATURES, "attention_span", "position_ids")
-"""Of documents of any length, packed into one sequence: how many later tokens of its document may
-read a token, and the position of each token in its document."""
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, MemoryError)
 """What the HDF5 library raises on a damaged file."""
 _MOST_COMPRESSION = 10_000  # deflate reaches 1032 (zlib, "Technical details": maximum 1032:1)

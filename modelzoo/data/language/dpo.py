@@ -12,9 +12,10 @@ from typing import Literal
 from pydantic import PositiveInt
 from pydantic import field_validator as check
 
-from modelzoo.data.files.hdf5_file import FEATURES, inspect_dataset
+from modelzoo.data.files.hdf5_file import inspect_dataset
 from modelzoo.data.language.hdf5 import UncutHDF5DataProcessor
 from modelzoo.data.source import Samples
+from waferstream.preparation.sequences import FEATURES
 
 PAIR_FEATURES = tuple(f"{side}_{name}" for side in ("chosen", "rejected") for name in FEATURES)
 

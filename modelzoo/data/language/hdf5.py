@@ -26,11 +26,12 @@ from modelzoo.data.files.hdf5_samples import (
     check_alike,
     parse_subset,
 )
-from modelzoo.data.source import EarlierKey, OrderedBatches, Samples, find_files
+from modelzoo.data.source import EarlierKey, OrderedBatches, Samples
 from waferstream.core.config import Config, before
 from waferstream.core.errors import DataError
 from waferstream.core.program.program import LoaderKind
 from waferstream.workload.data import Batch, BatchSource, DataProcessor
+from waferstream.workload.data_files import find_files
 
 Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
 """Folders of ``*.h5`` files, files, or globs."""

@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from modelzoo.data.source import OrderedBatches, find_files, next_token_batch
+from modelzoo.data.source import OrderedBatches, next_token_batch
 from waferstream.core.errors import DataError
 from waferstream.workload.data import Batch, BatchSource, DataProcessor
+from waferstream.workload.data_files import find_files
 
 STDLIB = "stdlib"
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}

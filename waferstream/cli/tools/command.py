@@ -26,6 +26,7 @@ TOOLS: Mapping[str, str] = {
     "config": "waferstream.cli.tools.config",
     "model": "waferstream.cli.tools.model",
     "data_processor": "waferstream.cli.tools.data",
+    "data": "waferstream.cli.tools.preparation",
     "checkpoint": "waferstream.cli.tools.checkpoint.commands",
     "ctl": "waferstream.cli.tools.ctl.commands",
     "cluster": "waferstream.cli.tools.cluster",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from waferstream.serving.models.packages import serve_package
+from waferstream.core.extras import extra_package
 
 _ENDING = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _REST = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -81,7 +81,7 @@ def byte_level_tokenizer(
         whole: Tokens of text that are found before it is cut.
         begin: The token that begins texts, if any.
     """
-    package = serve_package("tokenizers")
+    package = extra_package("tokenizers", "serve")
     model = package.models.BPE(
         vocab=dict(vocabulary), merges=list(merges), ignore_merges=splitting.takes_words
     )

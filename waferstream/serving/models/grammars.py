@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from waferstream.core.errors import ConfigError
-from waferstream.serving.models.packages import serve_package
+from waferstream.core.extras import extra_package
 from waferstream.serving.models.text import Text
 
 TRIED = 32
@@ -57,8 +57,8 @@ class Grammars:
 
     def _compile(self, grammar: str) -> Any:
         """Return a matcher at the beginning of an answer."""
-        matchers = serve_package("llguidance").LLMatcher
-        limits = serve_package("llguidance").LLParserLimits(verbose_errors=False)
+        matchers = extra_package("llguidance", "serve").LLMatcher
+        limits = extra_package("llguidance", "serve").LLParserLimits(verbose_errors=False)
         source = matchers.grammar_from_lark(grammar)
         matcher = matchers(self.tokens, source, log_level=0, limits=limits)
         if fault := matcher.get_error() or self._fault_in_use(matcher.deep_copy()):

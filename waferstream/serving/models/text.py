@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from waferstream.core.errors import ConfigError
-from waferstream.serving.models.packages import serve_package
+from waferstream.core.extras import extra_package
 
 Message = Mapping[str, Any]
 """A message of a chat: its ``role``, its ``content``, and what templates know beside."""
@@ -122,7 +122,7 @@ class ByteText:
 
     def guided(self, vocabulary: int) -> Any:
         """Return bytes as llguidance has them, and a token that ends them."""
-        package = serve_package("llguidance")
+        package = extra_package("llguidance", "serve")
         wrapped = package.TokenizerWrapper(_Bytes(vocabulary))
         return package.LLTokenizer(wrapped, n_vocab=vocabulary + 1, slices=[])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from waferstream.core.errors import ConfigError
-from waferstream.serving.models.packages import serve_package
+from waferstream.core.extras import extra_package
 from waferstream.serving.models.templates import ChatTemplate
 from waferstream.serving.models.text import Chat, Message
 from waferstream.workload.hugging_face import read_json
@@ -101,7 +101,7 @@ class TokenizedText:
     def guided(self, vocabulary: int) -> Any:
         """Return the tokens as llguidance has them."""
         end = min(self.ends, default=vocabulary)
-        return serve_package("llguidance").LLTokenizer(
+        return extra_package("llguidance", "serve").LLTokenizer(
             self._tokenizer.to_str(), n_vocab=max(vocabulary, end + 1), eos_token=end
         )
 
@@ -168,7 +168,7 @@ def _ends_of(folder: Path, tokenizer: Any, end: str | None) -> frozenset[int]:
 
 
 def _read_tokenizer(path: Path) -> Any:
-    package = serve_package("tokenizers")
+    package = extra_package("tokenizers", "serve")
     try:
         tokenizer = package.Tokenizer.from_file(str(path))
         tokenizer.no_truncation()  # as transformers, which saves what a training has set
@@ -194,7 +194,7 @@ def _within(tokenizer: Any, size: int | None) -> Any:
         return tokenizer
     about = json.loads(tokenizer.to_str())
     about["added_tokens"] = [each for each in about["added_tokens"] if each["id"] < size]
-    return serve_package("tokenizers").Tokenizer.from_str(json.dumps(about))
+    return extra_package("tokenizers", "serve").Tokenizer.from_str(json.dumps(about))
 
 
 def _template_of(folder: Path, about: Mapping[str, Any]) -> str | None:

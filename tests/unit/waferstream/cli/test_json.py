@@ -37,6 +37,8 @@ CASES = {
     "model info": "gpt2",
     "model describe": "gpt2",
     "model init_checkpoint": "{params} -o {new}/initial.mdl",
+    "data preprocess": "{folder}/legacy.yaml --output_dir={new}/prepared --processes=1",
+    "data view": "{folder}/prepared",
     "data_processor list": "",
     "data_processor info": "DummyDataProcessor",
     "data_processor describe": "DummyDataProcessor",
@@ -105,6 +107,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     initial = ["-o", f"{found / 'initial.mdl'}"]
     assert main(["model", "init_checkpoint", f"{found / 'params.yaml'}", *initial]) == 0
     (found / "legacy.yaml").write_text(yaml.safe_dump(LEGACY))
+    prepared = [f"--output_dir={found / 'prepared'}", "--processes=1"]
+    assert main(["data", "preprocess", f"{found / 'legacy.yaml'}", *prepared]) == 0
     (found / "config.json").write_text(json.dumps(GPT2))
     assert main(["checkpoint", "convert-config", f"{found / 'config.json'}", *_OURS.split()]) == 0
     (own,) = found.glob("*_to_cs.yaml")

@@ -8,9 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
-from modelzoo.data.files.hdf5_file import FEATURES, PACKED_FEATURES, inspect
+from modelzoo.data.files.hdf5_file import inspect
 from tests.support.errors import raises
 from waferstream.core.errors import DataError
+from waferstream.preparation.sequences import FEATURES, PACKED_FEATURES
 
 SAMPLES = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 

@@ -1,0 +1,1 @@
+"""From texts to files of token sequences: what ``waferstream data preprocess`` does."""

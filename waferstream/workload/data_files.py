@@ -1,0 +1,40 @@
+"""Files of a dataset, in an order that every host has."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable
+from pathlib import Path
+
+from waferstream.core.errors import DataError
+
+
+def find_files(pattern: str, suffixes: Iterable[str]) -> list[Path]:
+    """Return the files of a dataset, sorted, so that every host has the same order.
+
+    Args:
+        pattern: A file; a folder, which means all files below it with one of ``suffixes``; or a
+            glob.
+        suffixes: Suffixes of the files of a folder, with their dot.
+
+    Raises:
+        DataError: There is no such file.
+    """
+    path = Path(pattern).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        rule = f"a folder with files that end in {' or '.join(suffixes)}"
+        found = {file for suffix in suffixes for file in path.rglob(f"*{suffix}")}
+    else:
+        rule = "a file, a folder, or a glob that matches a file"
+        found = {Path(name) for name in glob.glob(str(path), recursive=True)}
+    if files := sorted(file for file in found if file.is_file()):
+        return files
+    raise DataError(
+        "the pattern must match a data file",
+        code="data-file-not-found",
+        where=pattern,
+        rule=rule,
+        remedy="correct the path, or prepare the dataset first",
+    )
