@@ -29,7 +29,8 @@ from waferstream.reports.curve.picture import DOTS, counts_axis, draw_rates
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.curve.text import headline
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
-from waferstream.simulation.session import captured_studies, labels_of, simulate_study
+from waferstream.simulation.capturing import captured_studies
+from waferstream.simulation.session import labels_of, simulate_study
 
 SYSTEMS = ("CS-2", "CS-3")
 

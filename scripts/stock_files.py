@@ -44,7 +44,7 @@ from waferstream.core.program.micro_batches import (
 )
 from waferstream.machine.hardware import CS2, CS3, MachineSpec
 from waferstream.scaling.sweep import SimulationRequest
-from waferstream.simulation.session import captured_studies
+from waferstream.simulation.capturing import captured_studies
 from waferstream.simulation.study import Study
 
 _COMMENT = re.compile(r"#.*\((\d+) micro\)\*\((\w+)")

@@ -17,7 +17,8 @@ from waferstream.machine.intervals import AnyInterval, step_interval
 from waferstream.machine.published import comparisons, machine_named
 from waferstream.reports.curve.result import CurvePoint
 from waferstream.scaling.sweep import SimulationRequest, counts_of
-from waferstream.simulation.session import captured_studies, choices_of
+from waferstream.simulation.capturing import captured_studies
+from waferstream.simulation.session import choices_of
 from waferstream.simulation.study import Study
 
 _BYTES_PER_PARAMETER = 16

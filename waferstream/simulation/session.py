@@ -20,10 +20,8 @@ from pathlib import Path
 import torch
 
 from appliance.spec import ClusterSpec
-from cstorch.flags import restored
 from waferstream.config.params import Params
 from waferstream.core.errors import ConfigError
-from waferstream.core.program.program import Program
 from waferstream.core.system_errors import remedy_of
 from waferstream.host.terminal import line_width
 from waferstream.machine.hardware import MachineSpec
@@ -36,13 +34,12 @@ from waferstream.reports.economics import PriceSpec, TrainingBill, training_bill
 from waferstream.reports.host import git_commit
 from waferstream.reports.run.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
-from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest, counts_of
+from waferstream.scaling.sweep import SimulationRequest, counts_of
 from waferstream.simulation.activation_zeros import zeros_of
-from waferstream.simulation.capture import capture_step, with_one_group
+from waferstream.simulation.capturing import captured_studies
 from waferstream.simulation.explanation import explain
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
-from waferstream.simulation.study import Study, study_of
-from waferstream.training.setup.backend import make_backend
+from waferstream.simulation.study import Study
 from waferstream.training.trace_request import TraceRequest
 from waferstream.version import VERSION
 from waferstream.workload.models import group_of_samples, known_config
@@ -160,31 +157,6 @@ def with_note(result: CurveResult, note: str) -> CurveResult:
     return replace(result, simulation=replace(result.simulation, overruled=note))
 
 
-def captured_studies(
-    params: Params,
-    clusters: Sequence[ClusterSpec],
-    counts: Sequence[int],
-    request: SimulationRequest = PLAIN_REQUEST,
-) -> list[Study]:
-    """Capture the step once, and return its study on each machine, for these numbers of systems.
-
-    Raises:
-        WaferStreamError: The step cannot be captured, or the batch cannot be shared.
-    """
-    with restored():
-        backend = make_backend(params, clusters[0])
-        try:
-            step = capture_step(params, backend)
-            num_servers = backend.session.settings.size().num_servers
-            studies = [study_of(params, each, step, num_servers, request) for each in clusters]
-            if not any(study.takes_one_group(count) for study in studies for count in counts):
-                return studies
-            step = with_one_group(step, params, backend)
-            return [study_of(params, each, step, num_servers, request) for each in clusters]
-        finally:
-            backend.shutdown()
-
-
 @dataclass(frozen=True)
 class Labels:
     """Names of what is simulated, for reports."""
@@ -223,7 +195,7 @@ def simulate_study(
     num_parameters = sum(spec.num_elements for spec in program.parameters)
     start_s = time.perf_counter()
     possible, refused = study.possible_curve(counts)
-    points = _points(study, possible, detailed, request, program)
+    points = _points(study, possible, detailed, request)
     curve_s = time.perf_counter() - start_s
     bill = next(point.bill for point in points if point.num_csx == detailed)
     return CurveResult(
@@ -257,24 +229,25 @@ def simulate_study(
 
 
 def _points(
-    study: Study,
-    possible: Sequence[CurvePoint],
-    detailed: int,
-    request: SimulationRequest,
-    program: Program,
+    study: Study, possible: Sequence[CurvePoint], detailed: int, request: SimulationRequest
 ) -> tuple[CurvePoint, ...]:
     """Return the points of a curve with their bills and intervals."""
-    machine = study.simulator.machine
     described = (possible[0].num_csx, detailed)
     return tuple(
         replace(
-            point,
-            bill=_bill(request, point),
+            billed(study, point, request),
             filled=study.filled(point) if point.num_csx in described else None,
-            interval=step_interval(machine, program, study.batch(point.num_csx), point.num_csx),
         )
         for point in possible
     )
+
+
+def billed(study: Study, point: CurvePoint, request: SimulationRequest) -> CurvePoint:
+    """Return a point with its interval, and with the bill of the token budget that is asked for."""
+    simulator, count = study.simulator, point.num_csx
+    program = simulator.program.small  # of all sizes: parameters and tokens are equal
+    interval = step_interval(simulator.machine, program, study.batch(count), count)
+    return replace(point, bill=_bill(request, point), interval=interval)
 
 
 def _make_folder(model_dir: Path) -> Path:

@@ -106,11 +106,17 @@ class Study:
         return size
 
     def takes_one_group(self, num_csx: int) -> bool:
-        """Tell whether a micro-batch is a single group of samples, or is compared with others."""
+        """Tell whether a micro-batch is a single group of samples, or is compared with others.
+
+        On a number of systems that cannot share the batch, there is none.
+        """
         batch, group, allowed = self.batch(num_csx), self.group_of_samples, self.policy.range
-        if allowed is not None:
-            return group in explored_sizes(batch, allowed, num_csx, group)
-        return self.policy.size(batch, num_csx, self.simulator.largest_micro_batch) == group
+        try:
+            if allowed is not None:
+                return group in explored_sizes(batch, allowed, num_csx, group)
+            return self.policy.size(batch, num_csx, self.simulator.largest_micro_batch) == group
+        except ConfigError:
+            return False
 
     def _sizes_tried(self, num_csx: int) -> tuple[int, ...]:
         largest = self.simulator.largest_micro_batch

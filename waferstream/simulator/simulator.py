@@ -93,11 +93,11 @@ class Simulator:
     one_group: Program | None = None
     allows_overflow: bool = False
     _settled: dict[tuple[int, int, int], _Settled] = field(
-        default_factory=dict, init=False, repr=False
+        default_factory=dict, init=False, repr=False, compare=False
     )
-    _rounds: RoundCache = field(default_factory=dict, init=False, repr=False)
+    _rounds: RoundCache = field(default_factory=dict, init=False, repr=False, compare=False)
     _checks: dict[int, tuple[StreamCheck, ...]] = field(
-        default_factory=dict, init=False, repr=False
+        default_factory=dict, init=False, repr=False, compare=False
     )
 
     @classmethod

@@ -63,7 +63,8 @@ def _needs(
     from appliance.elaboration.host_need import needs_of_hosts  # noqa: PLC0415  (torch)
     from memoryx.sparsity.packing import held_bytes, packable  # noqa: PLC0415
     from waferstream.machine.sram import SramPlan  # noqa: PLC0415
-    from waferstream.simulation.session import captured_studies, labels_of  # noqa: PLC0415
+    from waferstream.simulation.capturing import captured_studies  # noqa: PLC0415
+    from waferstream.simulation.session import labels_of  # noqa: PLC0415
 
     params = load_params(path)
     (study,) = captured_studies(params, [spec], [placement.num_systems])
