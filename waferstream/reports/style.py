@@ -1,18 +1,23 @@
-"""Style of all pictures: plain axes, colour-blind-safe colours, labels at the ends of curves."""
+"""Style of all pictures: plain axes, colour-blind-safe colours, labels at the ends of curves.
+
+A picture is for the screen, or for a paper: as wide as a column or a page of it, with the letters
+of a caption, without a title, and with fonts that a publisher takes (TrueType in PDF).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from matplotlib import font_manager, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from waferstream.host.files import replacing
+from waferstream.reports.drawing import CAUSE_COLORS as _NAMES_OF_CAUSES
 
 # Okabe and Ito, "Color Universal Design" (2008): distinct for every kind of colour vision
 BLUE = "#0072B2"
@@ -22,10 +27,22 @@ PURPLE = "#CC79A7"
 SKY = "#56B4E9"
 VERMILION = "#D55E00"
 
+SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+"""Colours of curves, in the order in which they are taken."""
+
 INK = "#1F2933"
 FAINT_INK = "#6B7785"
 LIGHT = "#D9DEE4"
 GRID = "#EDF0F3"
+
+CAUSE_COLORS: Mapping[str, str] = {
+    cause: str(globals()[color.upper()]) for cause, color in _NAMES_OF_CAUSES.items()
+}
+"""The one colour of each cause of a step's time, in stacking order."""
+
+Width = Literal["column", "page", "screen"]
+WIDTHS: Mapping[Width, float] = {"column": 3.5, "page": 7.16, "screen": 11.0}
+"""Inches: of a column and of a page of an IEEE paper (close to those of ACM), and of a screen."""
 
 _FONTS = (
     "Inter",
@@ -65,19 +82,41 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+_PAPER: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.titlepad": 5,
+    "legend.fontsize": 7,
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3,
+    "pdf.fonttype": 42,  # TrueType: most publishers refuse Type 3
+    "svg.hashsalt": "waferstream",  # equal pictures are equal files
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.w_pad": 0.03,
+}
+
+
 @contextmanager
-def picture(path: Path, title: str, width: float, height: float) -> Iterator[Figure]:
+def picture(
+    path: Path, title: str, width: float, height: float, *, is_for_paper: bool = False
+) -> Iterator[Figure]:
     """Yield a figure of ``width`` x ``height`` inches; write it when the block ends.
 
-    The format is SVG for a path that ends so, else PNG.
+    The format is that of a path that ends in .svg or .pdf, else PNG. A paper has a caption, so
+    there the title is left out.
     """
     known = set(font_manager.get_font_names())
     font = next(name for name in _FONTS if name in known)
-    with rc_context({**_STYLE, "font.family": font}), replacing(path) as partial:
+    look = {**_STYLE, **(_PAPER if is_for_paper else {}), "font.family": font}
+    with rc_context(look), replacing(path) as partial:
         figure = Figure(figsize=(width, height), layout="constrained")
-        figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+        if not is_for_paper:
+            figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
         yield figure
-        figure.savefig(partial, dpi=_DPI, format="svg" if path.suffix == ".svg" else "png")
+        kind = path.suffix[1:] if path.suffix in (".svg", ".pdf") else "png"
+        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+        figure.savefig(partial, dpi=_DPI, format=kind, metadata=undated)
 
 
 class EndLabel(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from itertools import pairwise
+from itertools import cycle, pairwise
 from math import log2, sqrt
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from waferstream.baselines.gpu.curve import Kind
 from waferstream.core.units import format_ps, format_rate
 from waferstream.machine.attribution import Attribution
 from waferstream.machine.intervals import SHARES, Interval, Share
-from waferstream.reports import drawing, style
+from waferstream.reports import style
 from waferstream.reports.curve.result import (
     GPU_STRATEGIES,
     CurvePoint,
@@ -28,13 +28,8 @@ from waferstream.reports.curve.result import (
     GpuCurve,
 )
 
-CAUSE_COLORS = {
-    cause: str(getattr(style, color.upper())) for cause, color in drawing.CAUSE_COLORS.items()
-}
-"""The colours of causes as matplotlib takes them, in stacking order."""
-
 _GPU_COLORS = (style.GREEN, style.VERMILION, style.PURPLE)
-_OTHER_COLOR = style.PURPLE  # of the machine that is compared
+_OTHER_COLORS = (style.PURPLE, style.GREEN, style.ORANGE, style.SKY)  # of machines compared
 _DASHES: Mapping[Kind, Any] = {
     "ddp": "solid",
     "zero3": (0, (5, 2)),
@@ -51,8 +46,9 @@ _MOST_TICKS = 8  # of more counts, only powers of two get a tick
 _DIGIT_INCHES = 0.077  # width of a digit of 10 points
 _AXES_SHARE = 0.8  # of the width of new axes that remains beside labels and margins
 _STEP_INCHES = 0.62  # width of a step time above its bar
-_RANGE_ALPHA = 0.16  # of each of two intervals that lie over one another
-_GPU_RANGE_ALPHA = 0.07  # of the wider one, of many curves
+BAND_ALPHA = 0.15
+"""Opacity of each of two bands that lie over one another."""
+_GPU_BAND_ALPHA = 0.07  # of the wider one, of many curves
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
 
 
@@ -82,7 +78,7 @@ def gpu_picture(path: Path, title: str, result: CurveResult, gpus: GpuComparison
         counts_axis(axes, "systems or GPUs", [1 << power for power in range(most.bit_length())])
         rate_axis(axes)
         axes.plot(counts, rates, color=style.BLUE, **_dots(counts))
-        _draw_intervals(axes, result.points, "nine_tenths")
+        _draw_intervals(axes, result.points, "nine_tenths", style.BLUE)
         labels = [style.EndLabel(rates[-1], f"{result.system}, emulated", style.BLUE)]
         for curve in drawn:
             color = _GPU_COLORS[kinds.index(curve.gpu) % len(_GPU_COLORS)]
@@ -114,43 +110,51 @@ def _draw_gpu_curve(axes: Axes, curve: GpuCurve, color: str) -> style.EndLabel:
         for point, interval in zip(curve.points, curve.intervals, strict=True)
         if point.fits and isinstance(interval, Interval)
     }
-    _draw_ranges(axes, ranges, color, _GPU_RANGE_ALPHA, as_bars=len(rates) == 1)
+    draw_band(axes, ranges, color, _GPU_BAND_ALPHA)
     return style.EndLabel(rates[-1], curve.name, color)
 
 
 def draw_rates(axes: Axes, result: CurveResult) -> list[style.EndLabel]:
-    """Draw emulated, ideal and measured throughput; return the labels of the curves."""
+    """Draw throughput with its ideal line and band, of each machine; return the labels of curves.
+
+    Measured rates, of the host, have neither.
+    """
     counts = [point.num_csx for point in result.points]
-    emulated = [point.emulated.samples_per_s for point in result.points]
     measured = [p.run.measured.samples_per_s for p in result.points if p.run is not None]
-    ideal = [emulated[0] * count / counts[0] for count in counts]
-    known = [point for point in result.points if isinstance(point.interval, Interval)]
-    bars = f"; bars: {' and '.join(SHARES.values())} intervals" if known else ""
-    axes.set_title(f"Samples per second{bars}", color=style.FAINT_INK)
+    curves = _emulated_curves(result)
+    has_bands = any(isinstance(p.interval, Interval) for each, _, _ in curves for p in each.points)
+    bands = f"; bands: {' and '.join(SHARES.values())} intervals" if has_bands else ""
+    axes.set_title(f"Samples per second{bands}; dashed: ideal", color=style.FAINT_INK)
     counts_axis(axes, "systems" if result.others else f"{result.system} systems", counts)
-    every = [*ideal, *emulated, *measured]
-    every += [point.emulated.samples_per_s for each in result.others for point in each.points]
-    spans_decades = max(every) > 100 * min(every)
+    every = [point.emulated.samples_per_s for each, _, _ in curves for point in each.points]
+    spans_decades = max([*every, *measured]) > 100 * min([*every, *measured])
     rate_axis(axes, (1.0,) if spans_decades else (1.0, 2.0, 5.0))
-    labels = []
-    if len(counts) > 1:
-        axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
-        labels.append(style.EndLabel(ideal[-1], "ideal", style.FAINT_INK))
-    for share in SHARES:
-        _draw_intervals(axes, result.points, share)
-    drawn = [
-        (result.label if result.others else "emulated", counts, emulated, style.BLUE),
-        ("measured", counts, measured, style.VERMILION),
-    ]
-    for other in result.others:  # which may have other numbers of systems
-        xs = [point.num_csx for point in other.points]
-        rates = [point.emulated.samples_per_s for point in other.points]
-        drawn.append((other.label, xs, rates, _OTHER_COLOR))
-    for name, xs, rates, color in drawn:
-        if rates:
-            axes.plot(xs, rates, color=color, **_dots(xs))
-            labels.append(style.EndLabel(rates[-1], f"{name} {format_rate(rates[-1])}", color))
+    labels = [_draw_emulated(axes, *curve) for curve in curves]
+    if measured:
+        axes.plot(counts, measured, color=style.VERMILION, **_dots(counts))
+        named = f"measured {format_rate(measured[-1])}"
+        labels.append(style.EndLabel(measured[-1], named, style.VERMILION))
     return labels
+
+
+def _emulated_curves(result: CurveResult) -> list[tuple[CurveResult, str, str]]:
+    """Return a curve and those beside it, with their names and colours."""
+    colors = cycle(_OTHER_COLORS)
+    others = [(other, other.label, next(colors)) for other in result.others]
+    return [(result, result.label if others else "emulated", style.BLUE), *others]
+
+
+def _draw_emulated(axes: Axes, curve: CurveResult, name: str, color: str) -> style.EndLabel:
+    """Draw the rates of one machine over its ideal line and its band."""
+    counts = [point.num_csx for point in curve.points]
+    rates = [point.emulated.samples_per_s for point in curve.points]
+    if len(counts) > 1:
+        ideal = [rates[0] * count / counts[0] for count in counts]
+        axes.plot(counts, ideal, color=color, alpha=0.6, linewidth=1.0, linestyle=(0, (4, 3)))
+    for share in SHARES:
+        _draw_intervals(axes, curve.points, share, color)
+    axes.plot(counts, rates, color=color, **_dots(counts))
+    return style.EndLabel(rates[-1], f"{name} {format_rate(rates[-1])}", color)
 
 
 def _dots(counts: Sequence[int]) -> dict[str, Any]:
@@ -158,31 +162,32 @@ def _dots(counts: Sequence[int]) -> dict[str, Any]:
     return DOTS if len(counts) <= _MOST_DOTS else {}
 
 
-def _draw_intervals(axes: Axes, points: Sequence[CurvePoint], share: Share) -> None:
-    """Draw the known intervals of a curve: a bar behind each dot, or a band behind a line."""
+def _draw_intervals(axes: Axes, points: Sequence[CurvePoint], share: Share, color: str) -> None:
+    """Draw the known intervals of a curve as a band behind its line."""
     ranges = {
         point.num_csx: point.interval.around(point.emulated.samples_per_s, share)
         for point in points
         if isinstance(point.interval, Interval)
     }
-    _draw_ranges(axes, ranges, style.BLUE, _RANGE_ALPHA, as_bars=len(points) <= _MOST_DOTS)
+    draw_band(axes, ranges, color)
 
 
-def _draw_ranges(
+def draw_band(
     axes: Axes,
-    ranges: Mapping[int, tuple[float, float]],
+    ranges: Mapping[float, tuple[float, float]] | Mapping[int, tuple[float, float]],
     color: str,
-    alpha: float,
-    *,
-    as_bars: bool,
+    alpha: float = BAND_ALPHA,
 ) -> None:
-    """Draw ranges by count: bars, or a band along a line."""
-    low, high = [low for low, _ in ranges.values()], [high for _, high in ranges.values()]
-    look: dict[str, Any] = {"color": color, "alpha": alpha}
-    if as_bars:
-        axes.vlines(list(ranges), low, high, linewidth=6, **look)
-    else:
-        axes.fill_between(list(ranges), low, high, linewidth=0, **look)
+    """Draw ranges over an axis as a band with edges; that of a single point as a bar."""
+    if not ranges:
+        return
+    low, high = zip(*ranges.values(), strict=True)
+    if len(ranges) == 1:
+        axes.vlines(list(ranges), low, high, linewidth=6, color=color, alpha=2 * alpha)
+        return
+    axes.fill_between(list(ranges), low, high, linewidth=0, color=color, alpha=alpha)
+    for edge in (low, high):
+        axes.plot(list(ranges), edge, color=color, alpha=min(1.0, 3 * alpha), linewidth=0.7)
 
 
 def _draw_causes(axes: Axes, result: CurveResult) -> list[style.EndLabel]:
@@ -193,12 +198,7 @@ def _draw_causes(axes: Axes, result: CurveResult) -> list[style.EndLabel]:
     edges = _bar_edges(counts)
     axes.set_title("Emulated step time by cause", color=style.FAINT_INK)
     counts_axis(axes, f"{result.system} systems", counts)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    bottom = [0.0] * len(points)
-    for cause, color in CAUSE_COLORS.items():
-        top = [below + each[cause] for below, each in zip(bottom, shares, strict=True)]
-        axes.stairs(top, edges, baseline=bottom, fill=True, color=color, linewidth=0)
-        bottom = top
+    draw_shares(axes, edges, shares)
     if len(points) <= _MOST_DOTS:
         axes.vlines(edges[1:-1], 0.0, 1.0, color="white", linewidth=0.6)
     axes.set_xlim(edges[0], edges[-1])
@@ -208,6 +208,16 @@ def _draw_causes(axes: Axes, result: CurveResult) -> list[style.EndLabel]:
     if has_times:
         _write_step_times(axes, points)
     return _cause_labels(shares)
+
+
+def draw_shares(axes: Axes, edges: Sequence[float], shares: Sequence[Mapping[str, float]]) -> None:
+    """Draw a stack of the shares of causes between each two edges."""
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    bottom = [0.0] * len(shares)
+    for cause, color in style.CAUSE_COLORS.items():
+        top = [below + each[cause] for below, each in zip(bottom, shares, strict=True)]
+        axes.stairs(top, edges, baseline=bottom, fill=True, color=color, linewidth=0)
+        bottom = top
 
 
 def _write_step_times(axes: Axes, points: Sequence[CurvePoint]) -> None:
@@ -237,7 +247,7 @@ def _cause_labels(shares: Sequence[Mapping[str, float]]) -> list[style.EndLabel]
     for cause in (field.name for field in fields(Attribution)):
         share = shares[-1][cause]
         if any(each[cause] >= _VISIBLE_SHARE for each in shares):
-            color = style.FAINT_INK if cause == "idle" else CAUSE_COLORS[cause]
+            color = style.FAINT_INK if cause == "idle" else style.CAUSE_COLORS[cause]
             labels.append(style.EndLabel(bottom + share / 2, cause, color))
         bottom += share
     return labels

@@ -18,7 +18,6 @@ from waferstream.baselines.gpu import DGX_A100, DGX_H100, KINDS
 from waferstream.machine.attribution import Attribution
 from waferstream.reports import style
 from waferstream.reports.curve.picture import (
-    CAUSE_COLORS,
     counts_axis,
     curve_picture,
     gpu_picture,
@@ -31,8 +30,8 @@ COUNTS = [(4,), (1, 2, 3, 4, 5, 6, 7, 8), (1, 2047, 2048), (1, 3, 4, 64, 192, 10
 
 
 def test_cause_colors_are_distinct_and_in_stacking_order() -> None:
-    assert list(CAUSE_COLORS) == [field.name for field in fields(Attribution)]
-    assert len(set(CAUSE_COLORS.values())) == len(CAUSE_COLORS)
+    assert list(style.CAUSE_COLORS) == [field.name for field in fields(Attribution)]
+    assert len(set(style.CAUSE_COLORS.values())) == len(style.CAUSE_COLORS)
 
 
 @pytest.mark.parametrize("counts", [(1, 4), *nightly((tuple(range(1, 26)),))])
