@@ -83,6 +83,7 @@ CASES = {
     "cluster plan": "--cluster={folder}/cluster.yaml --hosts=2x9",
     "certificates make": "{new}/certificates --host=a",
     "tco": "examples/tco.yaml --page={new}/tco.html",
+    "study": "{params} --over=num_csx=1,2",
 }
 """Words of every command, with the places of the fixture."""
 
@@ -170,7 +171,7 @@ def test_command_prints_json_alone(
     """Rows, or the one object that the command is about (a schema, a job)."""
     words = f"{command} {CASES[command].format(**places)} --json".split()
     found = json.loads(tool(capsys, *words))
-    if command in ("config schema", "ctl get job", "tco"):
+    if command in ("config schema", "ctl get job", "tco", "study"):
         found = [found]
     assert all(isinstance(row, dict) and row for row in found)
 

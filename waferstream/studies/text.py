@@ -1,0 +1,93 @@
+"""A study as text: what is told before it runs, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from waferstream.core.units import folded, format_ps, format_rate, format_short
+from waferstream.machine.intervals import Interval
+from waferstream.reports.amounts import format_duration, format_energy
+from waferstream.reports.curve.result import CurvePoint, RefusedPoint
+from waferstream.reports.intervals import INTERVAL_NOTE, evidence_of
+from waferstream.studies.grid import Grid
+from waferstream.studies.result import StudyResult, StudyRow, rate_of
+
+_MOST_ROWS = 50
+_NOTHING = "-"
+
+
+def told(grid: Grid) -> str:
+    """Return what a study will compute, before it does."""
+    captures = 1
+    for axis in grid.axes:
+        if axis.key.decides_capture:
+            captures *= len(axis.values)
+    models = f", of up to {captures:,} models, some seconds each" if captures > 1 else ""
+    return f"Study: {grid.size_text}{models}."
+
+
+def study_text(result: StudyResult, width: int | None = None) -> str:
+    """Return the rows as a table with notes; of many, the first ones.
+
+    Args:
+        result: The study.
+        width: Characters of a line; None for any number.
+    """
+    shown = result.rows[:_MOST_ROWS]
+    cells = [_cells(row, result) for row in shown]
+    names = list(dict.fromkeys(name for row in cells for name in row))
+    table = [names, *([row.get(name, _NOTHING) for name in names] for row in cells)]
+    lines = [result.title, "", *folded(table, width)]
+    if len(shown) < len(result.rows):
+        lines.append(f"{len(shown):,} of {len(result.rows):,} rows; files of --out have all.")
+    notes = [*_refusals(result), INTERVAL_NOTE, result.times.text(len(result.rows))]
+    return "\n".join([*lines, "", *notes])
+
+
+def _cells(row: StudyRow, result: StudyResult) -> Mapping[str, str]:
+    keys = {name: _said(row.values[name]) for name in result.varying}
+    if isinstance(row.point, RefusedPoint):
+        return {**keys, "step": "impossible"}
+    point, prediction = row.point, row.point.prediction
+    assert prediction is not None, "a study simulates"
+    rate = rate_of(point)
+    return {
+        **keys,
+        "step": format_ps(point.emulated.step_ps),
+        result.unit: format_short(rate),
+        "90 %": " to ".join(map(format_short, point.interval.around(rate)))
+        if isinstance(point.interval, Interval)
+        else "unknown",
+        "micro-batch": f"{point.micro_batch_size:,}",
+        "streams": f"{prediction.num_rounds:,}",
+        "efficiency": f"{point.efficiency:.1%}",
+        "of peak": f"{prediction.utilisation:.1%}",
+        "kW": _NOTHING if point.energy is None else format_rate(point.energy.power_kw, 3),
+        **_bill(point),
+        "evidence": evidence_of(point.interval) or _NOTHING,
+    }
+
+
+def _bill(point: CurvePoint) -> Mapping[str, str]:
+    """Return the cells of the token budget, if there is one."""
+    if point.bill is None:
+        return {}
+    return {
+        "training": format_duration(point.bill.duration_s),
+        "energy": format_energy(point.bill.footprint.kwh),
+        "USD": format_short(point.bill.footprint.usd),
+    }
+
+
+def _refusals(result: StudyResult) -> list[str]:
+    """Return each reason why there is no point, with the number of its rows."""
+    counts: dict[str, int] = {}
+    for row in result.rows:
+        if isinstance(row.point, RefusedPoint):
+            reason = f"{row.point.reason} [{row.point.code}]"
+            counts[reason] = counts.get(reason, 0) + 1
+    return [f"Impossible, {count:,} of the rows: {reason}." for reason, count in counts.items()]
+
+
+def _said(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
