@@ -35,7 +35,7 @@ _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _DEADLINE_S = 60.0
 _MOST_MEMORY_BYTES = 4 * GIB
 _MOST_DEPTH = 64  # groups in groups
-_DAMAGE = (
+DAMAGE = (
     OSError,
     RuntimeError,
     KeyError,
@@ -185,7 +185,7 @@ def _inspect_here(path: Path, may_lack_seal: bool = False) -> Manifest:
     try:
         with h5py.File(path, "r") as file:
             manifest = manifest_of(file, path)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise damaged(path, error) from error
     if manifest.format != UNSEALED_VERSION and not may_lack_seal:
         raise CheckpointError(

@@ -12,6 +12,7 @@ Groups, and what a name of each stands for:
     loggers           a subclass of ``Logger`` (waferstream.training.observers.logger)
     callbacks         a class with hooks (waferstream.training.callback)
     converters        a ``Conversion`` of models (waferstream.workload.hugging_face)
+    published_weights names and layouts of another zoo (waferstream.workload.published_weights)
     params            a folder of params files, as a ``Path``
 """
 

@@ -145,11 +145,34 @@ class _Uninitialized(TorchFunctionMode):
         return func(*args, **options)
 
 
-def parameter_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the parameter shapes of a model section by name, in the order of the model."""
+@dataclass(frozen=True)
+class ParameterNames:
+    """The parameters of a model, in its order: shapes by name, and other names of the same."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    tied: Mapping[str, str]
+    """Name in ``shapes`` by each further name of a parameter."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a parameter by any of its names."""
+        return self.shapes[self.tied.get(name, name)]
+
+
+def parameter_names(config: Mapping[str, Any]) -> ParameterNames:
+    """Return the names of the parameters of a model section."""
     with torch.device("meta"):
         model = build_model(config, seed=0)
-    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    every = model.named_parameters(remove_duplicate=False)
+    tied = {name: names[id(parameter)] for name, parameter in every if name != names[id(parameter)]}
+    return ParameterNames(
+        {name: tuple(each.shape) for name, each in model.named_parameters()}, tied
+    )
+
+
+def parameter_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the parameter shapes of a model section by name, in the order of the model."""
+    return dict(parameter_names(config).shapes)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from waferstream.checkpoint.reader import Reader
 from waferstream.config.sections.callbacks import LoadCheckpointStates, SkipSamples
 from waferstream.core.errors import CheckpointError
 from waferstream.training import launch
+from waferstream.training.checkpoints.foreign import own_checkpoint
 from waferstream.training.checkpoints.provenance import check_changes
 from waferstream.training.launch import Launch
 from waferstream.training.run import Run
@@ -83,8 +84,10 @@ class Restorer:
             if path is not None and strict and "model" in self._asked_states():
                 check_same_model(path, self._run.model)
         if path is not None:
-            check_changes(Path(path), record, self._states_of_the_same_run())
-            self.restore(Path(path), self._asked_states())
+            own = own_checkpoint(Path(path), self._init.model.dump(), self._folder.path)
+            is_converted = own != Path(path)
+            check_changes(own, record, self._states_of_the_same_run())
+            self.restore(own, {"model"} if is_converted else self._asked_states())
 
     def newest_of_run(self) -> Path | None:
         """Return the newest good checkpoint that the run has written, or what it started from."""

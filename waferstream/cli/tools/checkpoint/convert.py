@@ -1,4 +1,4 @@
-"""``waferstream checkpoint convert``, ``convert-config`` and ``list``: to transformers and back."""
+"""``waferstream checkpoint convert``, ``convert-config``, ``list``: weights of other programs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-from waferstream.checkpoint import MODEL
-from waferstream.checkpoint.reader import Reader
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
 from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
 from waferstream.config.phases import load_params
@@ -28,14 +26,21 @@ from waferstream.workload.hugging_face import (
     read_json,
     safetensors,
 )
+from waferstream.workload.published_weights import PUBLISHED, of_our_names
+from waferstream.workload.weight_files import read_weights
 
-HF = "hf"
+HF, ZOO = "hf", "zoo"
 OURS = ("cs-auto", "cs-current")
 
 
 def _list(given: argparse.Namespace) -> int:
     rows = [
-        {"model": name, "ours": family.name, "formats": "hf, cs-current", "as": family.architecture}
+        {
+            "model": name,
+            "ours": family.name,
+            "formats": "hf, zoo, cs-current",
+            "as": family.architecture,
+        }
         for name, family in sorted(CONVERSIONS.items())
         if given.model in (None, name)
     ]
@@ -44,40 +49,83 @@ def _list(given: argparse.Namespace) -> int:
 
 def _convert(given: argparse.Namespace) -> int:
     """Convert weights and configuration; print the files that were written."""
-    family, folder = CONVERSIONS[given.model], given.output_dir or given.checkpoint.parent
+    _check_formats(given)
+    folder = given.output_dir or given.checkpoint.parent
     folder.mkdir(parents=True, exist_ok=True)
-    if _direction(given) == HF:
-        section, config = _to_hf_config(family, given.config, folder)
-        weights = family.to_theirs(_our_weights(given.checkpoint), section)
-        written = write_hf(folder, weights, given.hf_shard_size, given.export_safetensors)
+    configs: list[Path] = []
+    if given.src_fmt == HF:
+        section, config = _to_our_config(_family(given), given.config, folder)
+        configs = [config]
     else:
-        section, config = _to_our_config(family, given.config, folder)
-        weights = read_hf(given.checkpoint)
-        if given.drop_unmatched_keys:
-            weights = family.matched(weights, section)
-        written = [_new(folder / f"{given.checkpoint.stem.split('.')[0]}_to_cs.mdl")]
-        ours = {name: weight.float() for name, weight in family.to_ours(weights, section).items()}
-        write_weights(written[0], ours, {"global_step": 0})
-    return tell_paths(given, *written, config)
+        section = load_params(given.config).trainer.init.model.dump()
+    weights = _our_weights(given, section)
+    if given.tgt_fmt == HF:
+        configs = [_to_hf_config(_family(given), section, folder)]
+        theirs = _family(given).to_theirs(weights, section)
+        written = write_hf(folder, theirs, given.hf_shard_size, given.export_safetensors)
+    else:
+        written = [_write_ours(given, folder, weights, section)]
+    return tell_paths(given, *written, *configs)
 
 
 def _convert_config(given: argparse.Namespace) -> int:
-    family, folder = CONVERSIONS[given.model], given.output_dir or given.config.parent
+    _check_formats(given)
+    family, folder = _family(given), given.output_dir or given.config.parent
     folder.mkdir(parents=True, exist_ok=True)
-    make = _to_hf_config if _direction(given) == HF else _to_our_config
-    return tell_paths(given, make(family, given.config, folder)[1])
+    if given.tgt_fmt == HF:
+        section = load_params(given.config).trainer.init.model.dump()
+        return tell_paths(given, _to_hf_config(family, section, folder))
+    return tell_paths(given, _to_our_config(family, given.config, folder)[1])
 
 
-def _direction(given: argparse.Namespace) -> str:
-    """Return the target format; ConfigError unless one side is transformers."""
-    if (given.src_fmt == HF) == (given.tgt_fmt == HF):
+def _check_formats(given: argparse.Namespace) -> None:
+    """Raise ConfigError unless both formats are there, and differ."""
+    if given.src_fmt == given.tgt_fmt:
         raise ConfigError(
-            "one of the formats must be hf, the other ours",
+            "the formats of source and target must differ",
             code="formats-not-convertible",
             where="--src-fmt, --tgt-fmt",
             value=f"{given.src_fmt}, {given.tgt_fmt}",
         )
-    return str(given.tgt_fmt)
+
+
+def _family(given: argparse.Namespace) -> Conversion:
+    """Return what converts a model of transformers; ConfigError if none is named."""
+    if given.model is None:
+        raise ConfigError(
+            "the family of the model must be named",
+            code="missing-key",
+            where="--model",
+            rule=CONVERSIONS.rule,
+        )
+    return CONVERSIONS[given.model]
+
+
+def _our_weights(given: argparse.Namespace, section: dict[str, Any]) -> Weights:
+    """Return the weights of the source by our names."""
+    if given.src_fmt != HF:
+        return of_our_names(read_weights(given.checkpoint), section)
+    family, weights = _family(given), read_hf(given.checkpoint)
+    if given.drop_unmatched_keys:
+        weights = family.matched(weights, section)
+    return {name: weight.float() for name, weight in family.to_ours(weights, section).items()}
+
+
+def _write_ours(
+    given: argparse.Namespace, folder: Path, weights: Weights, section: dict[str, Any]
+) -> Path:
+    """Write a checkpoint of ours, or one of the vendor's zoo; return its path."""
+    stem = given.checkpoint.stem.split(".")[0]
+    if given.tgt_fmt == ZOO:
+        target = _new(folder / f"{stem}_to_zoo.mdl")
+        theirs = PUBLISHED[ZOO].to_theirs(weights, section)
+        own = {name: weight.clone() for name, weight in theirs.items()}
+        with replacing(target, durable=True) as partial:  # which cstorch.load reads as well
+            torch.save({"model": own}, partial)
+        return target
+    target = _new(folder / f"{stem}_to_cs.mdl")
+    write_weights(target, weights, {"global_step": 0})
+    return target
 
 
 def _to_our_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
@@ -89,21 +137,15 @@ def _to_our_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[s
     return section, target
 
 
-def _to_hf_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
-    """Write config.json for the model of a params file; return the file's section and the path."""
-    section = load_params(path).trainer.init.model.dump()
+def _to_hf_config(family: Conversion, section: dict[str, Any], folder: Path) -> Path:
+    """Write config.json for a model section; return its path."""
     target = _new(folder / "config.json")
     write_json(target, family.configuration(section))
-    return section, target
+    return target
 
 
 def _new(path: Path) -> Path:
     return new_file(path, "name another folder with --output-dir")
-
-
-def _our_weights(path: Path) -> Weights:
-    reader = Reader(path)
-    return {name: torch.from_numpy(reader[f"{MODEL}.{name}"]) for name in reader.names(MODEL)}
 
 
 def write_hf(folder: Path, weights: Weights, part_bytes: int, as_safetensors: bool) -> list[Path]:
@@ -162,9 +204,9 @@ def _num_bytes(text: str) -> int:
 
 
 _FORMATS = (
-    argument("--model", required=True, choices=sorted(CONVERSIONS), help="family of the model"),
-    argument("--src-fmt", required=True, choices=(HF, *OURS), help="format of the source"),
-    argument("--tgt-fmt", required=True, choices=(HF, *OURS), help="format of the target"),
+    argument("--model", choices=sorted(CONVERSIONS), help="family of a model of transformers"),
+    argument("--src-fmt", required=True, choices=(HF, ZOO, *OURS), help="format of the source"),
+    argument("--tgt-fmt", required=True, choices=(HF, ZOO, *OURS), help="format of the target"),
     argument("--output-dir", type=Path, help="folder of the target (default: of the source)"),
 )
 _CONFIG_HELP = "config.json of transformers, or a params file"
@@ -172,10 +214,14 @@ _CONFIG_HELP = "config.json of transformers, or a params file"
 COMMANDS = (
     Command(
         "convert",
-        "convert weights to transformers or from it",
+        "convert weights: of transformers (hf), of the vendor's Model Zoo (zoo), ours",
         _convert,
         (
-            argument("checkpoint", type=Path, help="weights of transformers, or a .mdl file"),
+            argument(
+                "checkpoint",
+                type=Path,
+                help="weights of transformers, or a .mdl file of ours or the vendor",
+            ),
             *_FORMATS,
             argument("--config", type=Path, required=True, help=_CONFIG_HELP),
             argument("--hf-shard-size", type=_num_bytes, default="10GB", help="size of a file"),

@@ -144,6 +144,7 @@ def test_alibi_equals_that_of_mpt(heads: int) -> None:
         rule(f"{block}.ffn.up_proj.weight", f"{ours}.feed_forward.up.weight"),
         rule(f"{block}.ffn.down_proj.weight", f"{ours}.feed_forward.down.weight"),
         rule("transformer.norm_f.weight", "norm.weight"),
+        rule("lm_head.weight", "head.weight"),
     )  # fmt: skip
     section = {
         **OUR_SIZES, **NO_DROPOUT, "name": "bloom", "hidden_size": 48, "num_heads": heads,

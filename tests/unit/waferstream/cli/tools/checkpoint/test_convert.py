@@ -113,7 +113,7 @@ def test_what_cannot_be_converted_is_explained(
     assert "[hf-weights-not-readable]" in tool(capsys, *words, tmp_path / "a", code=1)
     (tmp_path / "pytorch_model.bin").write_bytes(b"no weights")
     assert "[hf-weights-not-readable]" in tool(capsys, *words, tmp_path / "b", code=1)
-    same = ("--model=gpt2", "--src-fmt=cs-auto", "--tgt-fmt=cs-current", "--config", config)
+    same = ("--model=gpt2", "--src-fmt=hf", "--tgt-fmt=hf", "--config", config)
     err = tool(capsys, "checkpoint", "convert", tmp_path, *same, code=1)
     assert "[formats-not-convertible]" in err
 
