@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
@@ -22,10 +23,12 @@ from csnode.fabric.region import working_wafer
 from memoryx.memory.flash_spec import FlashSpec
 from swarmx.links.tls import TlsSpec
 from waferstream.core.config import Config, before, load_yaml, validate
-from waferstream.core.errors import ConfigError
+from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.hardware.activations import MOST_SERVERS
 from waferstream.machine.hardware.choice import contradiction
+from waferstream.machine.hardware.named import PRESETS
+from waferstream.machine.hardware.wafer import SYSTEMS
 from waferstream.management.model.inventory import QueueSpec
 
 log = logging.getLogger("waferstream")
@@ -220,10 +223,19 @@ class RuntimeSpec(Config):
 
 
 class ClusterSpec(Config):
-    """All of cluster.yaml. Wafers with defects are reduced to the part that works."""
+    """All of cluster.yaml. Wafers with defects are reduced to the part that works.
+
+    A program may give the path of such a file, or the name of a machine or of a kind of system, in
+    its place.
+    """
 
     machine: MachineSpec = Field(default_factory=MachineSpec)
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_file_or_name(cls, given: Any) -> Any:
+        return _sections(given) if isinstance(given, str | Path) else given
 
     @field_validator("machine", "runtime", mode="before")
     @classmethod
@@ -234,6 +246,33 @@ class ClusterSpec(Config):
     @classmethod
     def _only_what_works(cls, machine: MachineSpec) -> MachineSpec:
         return machine.model_copy(update={"system": working_wafer(machine.system)})
+
+
+Cluster = ClusterSpec | Mapping[str, Any] | Path | str
+"""A cluster as a program states it."""
+
+
+def _sections(given: str | Path) -> Any:
+    """Return the sections of a file, or those that a name stands for.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if str(given) in SYSTEMS:
+        return {"machine": {"system": str(given)}}
+    if str(given) in PRESETS:
+        return {"machine": {"name": str(given)}}
+    if Path(given).suffix in (".yaml", ".yml") or Path(given).exists():
+        return load_yaml(Path(given))
+    known = (*SYSTEMS, *PRESETS)
+    raise ConfigError(
+        "a cluster must be a file or a machine that is known",
+        code="unknown-machine",
+        where="cluster",
+        value=given,
+        rule=f"the path of a cluster.yaml, or one of {', '.join(known)}",
+        remedy=did_you_mean(str(given), list(known)),
+    )
 
 
 def load_cluster(path: Path) -> ClusterSpec:

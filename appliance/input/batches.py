@@ -22,6 +22,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -40,31 +41,59 @@ _PROCESS: tuple[_Access, ...] = (
 )
 
 
-def register_mappings(batch: object) -> None:
-    """Let torch's trees reach into the mappings of a batch, whatever their classes are.
+def register_classes(batch: object) -> None:
+    """Let torch's trees reach into the mappings and objects of a batch, whatever their classes are.
 
     They know ``dict`` and its relatives in the standard library. Any other mapping, such as the
-    encodings of a tokenizer, would be one leaf, and its tensors would not be found. Its class is
-    made from a dict.
+    encodings of a tokenizer, or an object with tensors as attributes, such as a dataclass, would be
+    one leaf, and its tensors would not be found. A mapping is made from a dict.
     """
-    while mappings := [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Mapping)]:
-        for each in {type(mapping) for mapping in mappings}:
+    while classes := {type(leaf) for leaf in pytree.tree_leaves(batch) if _has_parts(leaf)}:
+        for each in classes:
             _register(each)
 
 
-def _register(mapping: type[Any]) -> None:
-    """Make a class a node of trees: its values, and its keys as what must not change."""
+def attributes_of(value: object) -> dict[str, Any]:
+    """Return the attributes of an object by name; empty for one that has none."""
+    if hasattr(value, "__dict__"):
+        return dict(vars(value))
+    return {name: getattr(value, name) for name in getattr(value, "__slots__", ())}
 
-    def flatten(value: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
-        return list(value.values()), list(value)
 
-    def with_keys(value: Mapping[Any, Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
-        return [(pytree.MappingKey(key), each) for key, each in value.items()], list(value)
+def _has_parts(leaf: object) -> bool:
+    """Return whether a leaf is a mapping, or an object with a tensor among its attributes."""
+    if isinstance(leaf, Mapping):
+        return True
+    if isinstance(leaf, torch.Tensor | torch.nn.Module | type):
+        return False
+    return any(isinstance(each, torch.Tensor) for each in attributes_of(leaf).values())
 
-    def unflatten(values: Any, keys: list[Any]) -> Any:
-        return mapping(dict(zip(keys, values, strict=True)))
 
-    pytree.register_pytree_node(mapping, flatten, unflatten, flatten_with_keys_fn=with_keys)
+def _register(kind: type[Any]) -> None:
+    """Make a class a node of trees: its values, and their names as what must not change."""
+    is_mapping = issubclass(kind, Mapping)
+    parts: Callable[[Any], Mapping[Any, Any]] = dict if is_mapping else attributes_of
+    make: Callable[[dict[Any, Any]], Any] = kind if is_mapping else partial(_made, kind)
+
+    def flatten(value: Any) -> tuple[list[Any], list[Any]]:
+        return list(parts(value).values()), list(parts(value))
+
+    def with_keys(value: Any) -> tuple[list[tuple[Any, Any]], list[Any]]:
+        values, names = flatten(value)
+        return [(pytree.MappingKey(n), v) for n, v in zip(names, values, strict=True)], names
+
+    def unflatten(values: Any, names: list[Any]) -> Any:
+        return make(dict(zip(names, values, strict=True)))
+
+    pytree.register_pytree_node(kind, flatten, unflatten, flatten_with_keys_fn=with_keys)
+
+
+def _made(kind: type[Any], attributes: Mapping[str, Any]) -> Any:
+    """Return an object of a class with these attributes; its constructor is not called."""
+    made = object.__new__(kind)
+    for name, value in attributes.items():
+        object.__setattr__(made, name, value)  # also of a frozen dataclass
+    return made
 
 
 class BatchSource(Protocol):
@@ -184,14 +213,14 @@ def is_read_by_step(source: object) -> bool:
 def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor]:
     """Return the tensors of a batch in pytree order, after a check of their rows.
 
-    Classes of mappings in the batch become nodes of trees.
+    Classes of mappings and objects in the batch become nodes of trees.
 
     All must have ``batch_size`` rows, or as many as the first tensor if it is None.
 
     Raises:
         DataError: A tensor has another number of rows.
     """
-    register_mappings(batch)
+    register_classes(batch)
     leaves = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     for leaf in leaves:
         batch_size = batch_size or (leaf.shape[0] if leaf.ndim else None)

@@ -162,13 +162,18 @@ class Taken:
 _TAKEN: WeakKeyDictionary[torch.optim.Optimizer, Taken] = WeakKeyDictionary()
 
 
-def taken(given: torch.optim.Optimizer) -> Taken:
+def taken(given: torch.optim.Optimizer, *, is_scheduled: bool = False) -> Taken:
     """Return the optimizer that trains in place of torch's: the same for every Trainer of it.
+
+    Args:
+        given: Torch's optimizer.
+        is_scheduled: Whether the Trainer steps the schedules of its learning rates.
 
     Raises:
         ConfigError: MemoryX has no such optimizer, or lacks an option that is on.
     """
-    if any("initial_lr" in group for group in given.param_groups):  # schedulers leave it
+    is_left = any("initial_lr" in group for group in given.param_groups)  # by schedulers
+    if is_left and not is_scheduled:
         log.warning(
             "A schedule of torch sets the learning rate: a fit keeps the rate with which it begins;"
             " step the schedule between two calls of fit"

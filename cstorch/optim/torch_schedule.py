@@ -40,7 +40,7 @@ class TorchSchedule:
         self._scheduler = scheduler
         self.optimizer = optimizer or scheduler.optimizer
         self.offset = 0
-        self._table = _Table(scheduler)
+        self._known: _Table | None = None
         self._noted = self.last_epoch
 
     @property
@@ -53,6 +53,13 @@ class TorchSchedule:
         """By how much the program has changed the count, in a step of its own or by loading."""
         return self.last_epoch - self._noted
 
+    @property
+    def _table(self) -> _Table:
+        """The rates; made when they are needed, not where a trace must not read groups."""
+        if self._known is None:
+            self._known = _Table(self._scheduler)
+        return self._known
+
     def sets(self, group: Mapping[str, Any]) -> bool:
         """Return whether a parameter group belongs to its optimizer."""
         return any(group is own for own in self.optimizer.param_groups)
@@ -60,7 +67,7 @@ class TorchSchedule:
     def start_at(self, done: int, resumed: int) -> None:  # noqa: ARG002
         """Note that training goes on after ``done`` steps with the present count."""
         if self.num_loads:
-            self._table = _Table(self._scheduler)
+            self._known = None
         self._noted = self.last_epoch
         self.offset = self._noted - done
 
@@ -77,9 +84,9 @@ class TorchSchedule:
 
     def note_done(self, steps: int) -> None:
         """Set count and learning rates to those after so many steps of training."""
-        target = steps + self.offset
+        table, target = self._table, steps + self.offset
         if target < self.last_epoch:
-            self._table.reset(self._scheduler)
+            table.reset(self._scheduler)
         self._scheduler.optimizer._opt_called = True  # MemoryX has updated
         with stepping_for_real():
             while self.last_epoch < target:

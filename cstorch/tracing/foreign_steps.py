@@ -21,7 +21,7 @@ from cstorch.optim.torch_schedule import TorchSchedule, steps_for_real
 from cstorch.recording.recorder import active_recorder
 from waferstream.core.errors import ApplianceCompilationError
 
-_SCHEDULERS = [
+_SCHEDULERS: list[Any] = [
     kind for kind in vars(lr_scheduler).values() if isinstance(kind, type) and "step" in vars(kind)
 ]
 """Classes with a method ``step`` of their own, which all others inherit."""

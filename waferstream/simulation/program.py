@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 import cstorch
 from appliance.input.batches import batch_leaves
-from appliance.spec import ClusterSpec, load_cluster
+from appliance.spec import Cluster
 from cstorch.backend import Backend
 from cstorch.current import existing_backend
 from cstorch.optim.group_spec import sparse_weights
@@ -26,6 +26,7 @@ from cstorch.trace import TracedStep
 from cstorch.tracing.fit import group_of_samples
 from waferstream.compiler.derivation.scale import captured_sizes
 from waferstream.config.sections.init import LoopConfig
+from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.program import UNKNOWN_LOADING
 from waferstream.core.sparsity.spec import WeightSparsity
@@ -40,6 +41,7 @@ from waferstream.simulation.study import Study
 from waferstream.simulator.simulator import Simulator
 from waferstream.workload.user_classes import compute_loss
 
+LossOf = Callable[[nn.Module, Any], torch.Tensor]
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 Sparsity = SparsityAlgorithm | float | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -71,8 +73,9 @@ def simulate(
     num_csx: int | Sequence[int] = 1,
     *,
     loss_fn: Callable[..., torch.Tensor] | None = None,
+    loss_of: LossOf | None = None,
     optimizer: MakeOptimizer | None = None,
-    cluster: ClusterSpec | Path | str | None = None,
+    cluster: Cluster | None = None,
     weak_scaling: bool = False,
     sparsity: Sparsity | None = None,
     num_steps: int | None = None,
@@ -90,8 +93,9 @@ def simulate(
         num_csx: Numbers of systems; the largest is reported in detail.
         loss_fn: The loss of ``waferstream.workload.user_classes.compute_loss``; without it the
             model returns its loss.
+        loss_of: Function of model and batch that returns the loss, in place of ``loss_fn``.
         optimizer: Function of the parameters that makes the optimizer, AdamW by default.
-        cluster: The machine, or its YAML file; a CS-2 by default.
+        cluster: The machine: its YAML file, its sections, or its name; a CS-2 by default.
         weak_scaling: Whether every system gets a batch of the size of ``batch``.
         sparsity: Which weights are sparse: an algorithm, or what ``cstorch.sparse.configure``
             takes. It need not be applied to the model, and is applied to none afterwards.
@@ -110,7 +114,8 @@ def simulate(
     last = max(num_steps or 1, sparsity_step or 1)
     make = _Make(optimizer or _adamw, _algorithm(sparsity), last)
     with _capturing(counts[-1], cluster) as backend:
-        traced = _Traced.of(model, batch, loss_fn, make, backend)
+        computed = loss_of or (lambda model, batch: compute_loss(model, loss_fn, batch))
+        traced = _Traced.of(model, batch, computed, make, backend)
         step = traced.captured()
         charged, line = simulated_sparsity(step, LoopConfig(max_steps=num_steps), sparsity_step)
         simulator = replace(_simulator(step, backend), sparsity=charged)
@@ -152,7 +157,7 @@ def _algorithm(sparsity: Sparsity | None) -> SparsityAlgorithm | None:
 
 
 @contextmanager
-def _capturing(num_csx: int, cluster: ClusterSpec | Path | str | None) -> Iterator[Backend]:
+def _capturing(num_csx: int, cluster: Cluster | None) -> Iterator[Backend]:
     """Provide a backend that steps are captured on, for at most ``num_csx`` systems."""
     if existing_backend() is not None:
         raise ConfigError(
@@ -182,13 +187,10 @@ def _simulator(step: CapturedStep, backend: Backend) -> Simulator:
     )
 
 
-def _cluster_config(
-    num_csx: int, cluster: ClusterSpec | Path | str | None
-) -> cstorch.ClusterConfig:
+def _cluster_config(num_csx: int, cluster: Cluster | None) -> cstorch.ClusterConfig:
     if cluster is None:
         return cstorch.ClusterConfig(num_csx=num_csx)
-    spec = cluster if isinstance(cluster, ClusterSpec) else load_cluster(Path(cluster))
-    return cstorch.ClusterConfig(num_csx=num_csx, cluster=spec)
+    return validate(cstorch.ClusterConfig, {"num_csx": num_csx, "cluster": cluster}, "simulate")
 
 
 def _checked_counts(num_csx: int | Sequence[int]) -> tuple[int, ...]:
@@ -271,7 +273,7 @@ class _Traced:
         cls,
         given: nn.Module,
         batch: Any,
-        loss_fn: Callable[..., torch.Tensor] | None,
+        loss_of: LossOf,
         make_optimizer: _Make,
         backend: Backend,
     ) -> _Traced:
@@ -281,7 +283,7 @@ class _Traced:
 
         @cstorch.trace
         def train(batch: Any) -> torch.Tensor:
-            loss = compute_loss(model, loss_fn, batch)
+            loss = loss_of(model, batch)
             cstorch.amp.optimizer_step(loss, optimizer, cstorch.amp.GradScaler(1.0))
             return loss
 

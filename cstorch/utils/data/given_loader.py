@@ -87,6 +87,13 @@ def loader_of(given: object, known: MutableMapping[int, Any]) -> DataLoader:
     return loader
 
 
+def loader_for(given: Source | DataLoader) -> DataLoader:
+    """Return a loader for an executor of what a Trainer was given: a loader, or its function."""
+    if isinstance(given, DataLoader):
+        return given
+    return DataLoader(given) if callable(given) else GivenLoader(given)
+
+
 class FitLoaders:
     """The loader that the last fit has read, and how far."""
 
@@ -99,7 +106,7 @@ class FitLoaders:
         """Return the loader for a fit, which begins where it has to."""
         is_first = self._loader is None
         if self._loader is None or given is not self._given:
-            self._loader = DataLoader(given) if callable(given) else GivenLoader(given)
+            self._loader = loader_for(given)
             self._given, self._num_read = given, 0
         self._num_read = _next_begin(self._loader, given, self._num_read)
         if not is_first:
