@@ -18,10 +18,10 @@ from scripts.error_pages import error_pages
 from scripts.op_table import page as ops_page
 from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
 from waferstream.cli.accounts import accounts_parser
-from waferstream.cli.arguments import build_parser
 from waferstream.cli.check import check_parser
 from waferstream.cli.execute import exec_parser
-from waferstream.cli.flags.run import RUN_COMMANDS
+from waferstream.cli.flags.flag import Flag
+from waferstream.cli.flags.forms import FORMS
 from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.serving import serving_parser
 from waferstream.cli.tools.command import TOOLS, tool_commands
@@ -111,9 +111,15 @@ def _cell(text: str) -> str:
 
 def commands_page() -> str:
     """Return the reference of all commands as Markdown."""
-    parts = [_COMMANDS, "## run.py, waferstream\n", *_parser(build_parser())]
-    parts += [f"\n`waferstream {name} PARAMS [flags]` runs mode `{mode}` with the same flags."
-              for name, mode in RUN_COMMANDS.items()]  # fmt: skip
+    parts = [_COMMANDS]
+    for form in FORMS.values():
+        parts += [f"\n## waferstream {form.name}\n", form.help]
+        parts += [f"\n`{form.example}`"] if form.example else []
+        for title, flags in form.groups.items():
+            if form.name == "run" or title == "what to run":
+                parts += [f"\n**{title}**\n", *_flags(flags)]
+        if form.name != "run":
+            parts.append("\nThe other flags are those of `waferstream run`, as far as they apply.")
     parts += ["\n## waferstream exec\n", *_parser(exec_parser())]
     parts += ["\n## waferstream check\n", *_parser(check_parser())]
     for name in SERVING:
@@ -129,6 +135,19 @@ def commands_page() -> str:
             parts += [f"\n### {words}\n", f"{_sentence(command.help)}\n"]
             parts += _parser(parser)
     return "\n".join(parts) + "\n"
+
+
+def _flags(flags: Sequence[Flag]) -> Iterator[str]:
+    """Yield the table of flags."""
+    yield "| argument | values | meaning |"
+    yield "|---|---|---|"
+    for flag in flags:
+        name = ", ".join(f"`{word}`" for word in flag.spelling)
+        values = ", ".join(map(str, get_args(flag.kind))) or getattr(flag.kind, "__name__", "")
+        values = {"bool": "", "str": "text", "int": "integer", "float": "number"}.get(
+            values, values
+        )
+        yield f"| {' | '.join(map(_cell, (name, values, flag.help)))} |"
 
 
 def _sentence(text: str) -> str:

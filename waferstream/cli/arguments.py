@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
+
+import typer
 
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
-from waferstream.cli.flags.flag import Flag
-from waferstream.cli.flags.run import RUN_COMMANDS, RUN_FLAGS
-from waferstream.cli.management import COMMAND as MANAGEMENT
-from waferstream.cli.serving import COMMANDS as SERVING
-from waferstream.cli.tools.command import TOOLS
+from waferstream.cli.flags.forms import FORMS, Form
+from waferstream.cli.flags.run import SIMULATION_FLAGS
+from waferstream.cli.frame.commands import App, Command, parse, refused
+from waferstream.cli.frame.words import WrongCommandLine, split_dotted
+from waferstream.cli.keys import TypedKeys, typed_keys
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.core.config import validate
-from waferstream.core.errors import ConfigError, nearest
+from waferstream.core.errors import ConfigError
 from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.management.model.inventory import DEFAULT_SESSION
 from waferstream.reports.economics import PriceSpec, check_tokens
@@ -25,29 +27,11 @@ from waferstream.scaling.sweep import SimulationRequest, parse_sweep
 from waferstream.simulation.wafer_trace_request import FLAG as WAFER_TRACE_FLAG
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest, parse_wafer_trace
 from waferstream.training.trace_request import TraceRequest
-from waferstream.version import VERSION
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
 
-_COMMANDS = (*RUN_COMMANDS, "exec", "check", *SERVING, MANAGEMENT, *TOOLS)
-
-_NOT_OF_COMMANDS = ("params", "mode", "device")
-"""Flags of ``run.py`` that a sub-command states otherwise."""
-
-_PRICES = tuple(PriceSpec.model_fields)
-
-_SIMULATION_FLAGS = (
-    "sweep",
-    "weak_scaling",
-    "sparsity_step",
-    "system",
-    "machine",
-    "token_budget",
-    "activation_zeros",
-    "allow_overflow",
-    "explain",
-    *_PRICES,
-)
+KEYS = "waferstream.keys"
+"""Name in the context of a command of its dotted keys."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +68,8 @@ class Arguments:
     """How the command is submitted, where its configuration names an appliance."""
     typed: Mapping[str, Any]
     """Values of the typed flags by flag name."""
+    keys: TypedKeys = field(default_factory=TypedKeys)
+    """Values of keys that were typed by their paths."""
 
     @property
     def trains_or_evaluates(self) -> bool:
@@ -91,89 +77,141 @@ class Arguments:
         return self.simulation is None and self.wafer_trace is None
 
     def overrides(self) -> tuple[Override, ...]:
-        """Return the typed configuration values in the order of their flags' declaration."""
-        return tuple(
+        """Return the typed configuration values: of flags as they are declared, then of keys."""
+        of_flags = (
             Override(flag.spelling[-1], path, self.typed[flag.name], flag.how)
             for flag in _OVERRIDING_FLAGS
             if flag.name in self.typed
             for path in flag.paths
         )
+        return (*of_flags, *self.keys.params)
 
 
 def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) -> Arguments:
-    """Parse a command line.
+    """Parse the words of a command that runs a params file; those of ``run.py`` name none.
 
     Args:
-        argv: Words after the program's name; the first one may be a sub-command (``fit``).
+        argv: Words after the program's name; the first one may be a command (``train``).
         home: Folder that is searched for cluster.yaml after the current one.
         cwd: Folder that is searched first; the current one by default.
 
     Raises:
-        SystemExit: code 2 for a wrong command line, code 0 after ``--help`` and ``--version``.
-        ConfigError: a sweep, a token budget or a price is out of range, or a trace of the wafer
-            names a kernel or a region that the simulator does not take.
+        SystemExit: code 2 for a wrong command line, code 0 after ``--help``.
+        ConfigError: a sweep, a token budget or a price is out of range, a trace of the wafer
+            names a kernel or a region that the simulator does not take, or a key does not exist.
     """
-    command = argv[0] if argv and argv[0] in RUN_COMMANDS else None
-    words, groups = argv[1:] if command else argv, _flag_groups(command)
-    flags = [flag for group in groups.values() for flag in group]
-    parser = build_parser(command)
-    _refuse_unknown_flags(parser, words, flags)
-    parsed = vars(parser.parse_args(words))
-    given = {name: value for name, value in parsed.items() if value is not None}
-    if "params" not in given:
-        parser.error("the following arguments are required: -p/--params")
-    typed = {flag.name: flag.collect(given[flag.name]) for flag in flags if flag.name in given}
-    mode = RUN_COMMANDS[command] if command else typed.get("mode", "train_and_eval")
-    return Arguments(
-        words=tuple(argv),
-        params=Path(typed["params"]),
-        mode=cast("Mode", mode),
-        cluster=cluster_file(typed.get("cluster"), (cwd or Path(), home)),
-        is_local="local" in typed,
-        trace=_trace(parser, typed),
-        faults=tuple(typed.get("fault", ())),
-        debug="debug" in typed or "traceback" in typed,
-        prints_json="json" in typed,
-        simulation=_simulation(parser, typed, mode),
-        wafer_trace=_wafer_trace(parser, typed),
-        submits=SubmitRequest(
-            typed.get("min_num_csx"), typed.get("session", DEFAULT_SESSION), "detach" in typed
-        ),
-        typed=typed,
-    )
+    name, *words = argv if argv and argv[0] in FORMS else ["run", *argv]
+    ctx = parse(form_command(name), words, home)
+    try:
+        return arguments_of(ctx, argv, cwd)
+    except typer.TyperException as error:
+        raise refused(error) from None
 
 
-def _trace(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -> TraceRequest | None:
+def form_command(name: str, run: Callable[[Any], None] = lambda _: None) -> Any:
+    """Return the command of a form, which gives its context to ``run``."""
+    form = FORMS[name]
+
+    def call(ctx: typer.Context, **typed: Any) -> None:  # noqa: ARG001  (they are in the context)
+        run(ctx)
+
+    own = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
+    for title, flags in form.groups.items():
+        own += [flag.parameter(title, hidden=not form.shows(flag)) for flag in flags]
+    call.__signature__ = Signature(own)  # type: ignore[attr-defined]
+    app = App()
+    app.command(name, cls=FormCommand, help=form.help, example=form.example)(call)
+    return app.built()
+
+
+class FormCommand(Command):
+    """A command that runs a params file, whose keys may be typed as flags."""
+
+    has_printing_flags = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command, those of keys apart."""
+        try:
+            words, ctx.meta[KEYS] = split_dotted(args)
+        except WrongCommandLine as error:
+            ctx.fail(str(error))
+        return super().parse_args(ctx, words)
+
+
+def arguments_of(ctx: Any, words: Sequence[str], cwd: Path | None = None) -> Arguments:
+    """Return what the context of a form's command says; ``typer.TyperException`` if it is wrong."""
+    form = FORMS[ctx.command.name]
+    try:
+        typed = _typed(form, ctx.params)
+        mode = typed.get("mode", "train_and_eval")
+        return Arguments(
+            words=tuple(words),
+            params=Path(typed["params"]),
+            mode=cast("Mode", mode),
+            cluster=cluster_file(typed.get("cluster"), (cwd or Path(), ctx.obj)),
+            is_local="local" in typed,
+            trace=_trace(typed),
+            faults=tuple(typed.get("fault", ())),
+            debug="debug" in typed or "traceback" in typed,
+            prints_json="json" in typed,
+            simulation=_simulation(typed, mode),
+            wafer_trace=_wafer_trace(typed),
+            submits=SubmitRequest(
+                typed.get("min_num_csx"), typed.get("session", DEFAULT_SESSION), "detach" in typed
+            ),
+            typed={name: value for name, value in typed.items() if name not in form.says},
+            keys=typed_keys(ctx.meta[KEYS]),
+        )
+    except WrongCommandLine as error:
+        ctx.fail(str(error))
+        raise
+
+
+def _typed(form: Form, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the flags that were typed, or that the form says, by their names."""
+    typed = dict(form.says)
+    for flag in form.flags:
+        value = params.get(flag.name)
+        if value is None or value is False or value == ():
+            continue
+        try:
+            typed[flag.name] = flag.collect(value)
+        except ValueError as error:
+            raise WrongCommandLine(f"argument --{flag.name}: {error}") from None
+    if "params" not in typed:
+        raise WrongCommandLine("the following arguments are required: -p/--params")
+    if {"compile_only", "validate_only"} <= typed.keys():
+        raise WrongCommandLine("argument --validate_only: not allowed with argument --compile_only")
+    return typed
+
+
+def _trace(typed: Mapping[str, Any]) -> TraceRequest | None:
     if "trace" not in typed:
         if "trace_limit" in typed:
-            parser.error("--trace_limit requires --trace")
+            raise WrongCommandLine("--trace_limit requires --trace")
         return None
     return TraceRequest(Path(typed["trace"]), typed.get("trace_limit", DEFAULT_LIMIT))
 
 
-def _wafer_trace(
-    parser: argparse.ArgumentParser, typed: Mapping[str, Any]
-) -> WaferTraceRequest | None:
+def _wafer_trace(typed: Mapping[str, Any]) -> WaferTraceRequest | None:
     if "wafer_trace" not in typed:
         return None
     for name in ("simulate", "compile_only", "validate_only", "fault", "trace"):
         if name in typed:
-            parser.error(f"--{name} cannot be combined with {WAFER_TRACE_FLAG}")
+            raise WrongCommandLine(f"--{name} cannot be combined with {WAFER_TRACE_FLAG}")
     return parse_wafer_trace(typed["wafer_trace"])
 
 
-def _simulation(
-    parser: argparse.ArgumentParser, typed: Mapping[str, Any], mode: str
-) -> SimulationRequest | None:
+def _simulation(typed: Mapping[str, Any], mode: str) -> SimulationRequest | None:
     if "simulate" not in typed:
-        for name in _SIMULATION_FLAGS:
-            if name in typed:
-                parser.error(f"--{name} requires --simulate")
+        for flag in SIMULATION_FLAGS:
+            if flag.name in typed:
+                raise WrongCommandLine(f"--{flag.name} requires --simulate")
         return None
-    _refuse_ignored(parser, typed, mode)
+    _refuse_ignored(typed, mode)
     if "token_budget" in typed:
         check_tokens(typed["token_budget"], "--token_budget")
-    prices = {name: typed[name] for name in _PRICES if name in typed}
+    prices = {name: typed[name] for name in PriceSpec.model_fields if name in typed}
     return SimulationRequest(
         sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
         machines=(*typed.get("system", ()), *typed.get("machine", ())),
@@ -187,87 +225,18 @@ def _simulation(
     )
 
 
-def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any], mode: str) -> None:
-    """Exit when a typed flag would have no effect on a simulation.
+def _refuse_ignored(typed: Mapping[str, Any], mode: str) -> None:
+    """Refuse a typed flag that would have no effect on a simulation.
 
     ``--local`` is taken: a simulation has no roles, and so starts nothing outside of this process.
     """
     if mode.startswith("eval"):
-        parser.error(f"--simulate predicts training; it cannot be combined with mode {mode}")
+        raise WrongCommandLine(
+            f"--simulate predicts training; it cannot be combined with mode {mode}"
+        )
     for name in ("compile_only", "validate_only", "fault"):
         if name in typed:
-            parser.error(f"--{name} cannot be combined with --simulate")
-
-
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Build the argparse parser of a sub-command, or of ``run.py`` without one.
-
-    A flag that was not typed leaves no attribute.
-    """
-    form = f"{command} PARAMS" if command else "[CSX] --params FILE [--mode MODE]"
-    parser = argparse.ArgumentParser(
-        prog="waferstream",
-        usage=f"waferstream {form} [flags]",
-        description="Train, evaluate or simulate a model on an emulated wafer-scale cluster.",
-        epilog="A flag on the command line overrides the same key of the params file. Other "
-        f"commands: {', '.join(_COMMANDS)} (waferstream COMMAND --help).",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
-    exclusive: dict[str, argparse._MutuallyExclusiveGroup] = {}
-    for title, flags in _flag_groups(command).items():
-        group = parser.add_argument_group(title)
-        for flag in flags:
-            _add(group, flag, exclusive)
-    return parser
-
-
-def _flag_groups(command: str | None) -> dict[str, Sequence[Flag]]:
-    """Return the flags of a command by the title of their group."""
-    groups: dict[str, Sequence[Flag]] = {
-        "run and simulation": RUN_FLAGS,
-        "configuration (overrides the params file)": CONFIG_FLAGS,
-        "flags of the real machine (accepted, no effect here)": REAL_MACHINE_FLAGS,
-    }
-    if command is None:
-        return groups
-    kept = {
-        title: [flag for flag in flags if flag.name not in _NOT_OF_COMMANDS]
-        for title, flags in groups.items()
-    }
-    return {"what to run": COMMAND_FLAGS, **kept}
-
-
-def _add(
-    group: argparse._ArgumentGroup,
-    flag: Flag,
-    exclusive: dict[str, argparse._MutuallyExclusiveGroup],
-) -> None:
-    target: argparse._ActionsContainer = group
-    if flag.excludes is not None:
-        if flag.excludes not in exclusive:
-            exclusive[flag.excludes] = group.add_mutually_exclusive_group()
-        target = exclusive[flag.excludes]
-    target.add_argument(*flag.spelling, help=flag.help, **flag.options)
-
-
-def _refuse_unknown_flags(
-    parser: argparse.ArgumentParser, argv: Sequence[str], flags: Sequence[Flag]
-) -> None:
-    """Exit on an unknown flag before argparse reports arguments that are missing because of it."""
-    words = (word for flag in flags for word in flag.spelling if not flag.positional)
-    known = ["-h", "--help", "--version", *words]
-    for word in argv:
-        name = word.split("=")[0] if word.startswith("--") else word[:2]
-        is_flag = word.startswith("-") and not name[1:].isdecimal() and word != "-"
-        if is_flag and name not in known:
-            _refuse(parser, name, known)
-
-
-def _refuse(parser: argparse.ArgumentParser, name: str, known: Sequence[str]) -> NoReturn:
-    guess = nearest(name, known)
-    parser.error(f"unknown flag {name}" + (f"; did you mean {guess}?" if guess else ""))
+            raise WrongCommandLine(f"--{name} cannot be combined with --simulate")
 
 
 def cluster_file(typed: str | None, folders: Sequence[Path]) -> Path | None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from appliance.spec import ClusterSpec, RuntimeSpec, load_cluster
 from appliance.user_code import importing_from
 from waferstream.cli.arguments import Arguments, check_names
+from waferstream.config.overrides import lay_over
 from waferstream.config.params import Params
 from waferstream.config.phases import check_phases, load_phases, only_phase
 from waferstream.config.sections.backend import search_path
-from waferstream.core.config import validate
+from waferstream.core.config import load_yaml, validate
 from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.host.interrupts import ended_within
@@ -186,6 +187,8 @@ def _ray_starting(
 def cluster_of(arguments: Arguments) -> ClusterSpec:
     """Return the machine of a command line."""
     cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
+    if arguments.keys.cluster:
+        cluster = _typed_cluster(arguments)
     changes = {"kind": "local"} if arguments.is_local else {}
     if address := os.environ.get(RUNTIME_ADDRESS):
         changes["address"] = address
@@ -194,6 +197,15 @@ def cluster_of(arguments: Arguments) -> ClusterSpec:
     changed = {**cluster.runtime.model_dump(exclude_unset=True), **changes}
     runtime = validate(type(cluster.runtime), changed, "--local")
     return cluster.model_copy(update={"runtime": runtime})
+
+
+def _typed_cluster(arguments: Arguments) -> ClusterSpec:
+    """Return the machine of the file with the keys that were typed."""
+    data = load_yaml(arguments.cluster) if arguments.cluster else {}
+    for override in arguments.keys.cluster:
+        lay_over(data, override)
+    flags = ", ".join(override.flag for override in arguments.keys.cluster)
+    return validate(ClusterSpec, data, f"command line, one of {flags}")
 
 
 def _run_phases(

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from waferstream.core.errors import ConfigError
+
 KeyPath = tuple[str, ...]
 """Keys from ``trainer`` down; below ``callbacks`` and ``loggers``, the name of a class."""
 
@@ -39,6 +41,11 @@ class Override:
     value: Any
     how: Literal["set", "prepend", "merge"] = "set"
 
+    @property
+    def is_key(self) -> bool:
+        """Whether the key itself was typed, ``--fit.ckpt_path``, and no flag that stands for it."""
+        return "." in self.flag
+
     def over(self, old: Any) -> Any:
         """Return the value that replaces ``old``."""
         match self.how:
@@ -54,13 +61,33 @@ def apply_overrides(trainer: dict[str, Any], overrides: Iterable[Override]) -> d
     """Return a copy of the ``trainer`` mapping with typed values applied.
 
     A missing section of a mode (``fit``, ``validate``, ``validate_all``) is not created.
+
+    Raises:
+        ConfigError: A typed key is of such a section, or below a value that has no keys.
     """
     result = copy.deepcopy(trainer)
     for override in overrides:
         if override.path[0] in result:
-            holder, key = _holder(result, override.path), override.path[-1]
-            holder[key] = override.over(holder.get(key))
+            lay_over(result, override)
+        elif override.is_key:
+            raise ConfigError(
+                f"the file must have the section {override.path[0]!r}",
+                code="missing-key",
+                where=override.flag,
+                remedy="write the section to the file",
+            )
     return result
+
+
+def lay_over(data: dict[str, Any], override: Override) -> None:
+    """Set a typed value in a mapping."""
+    try:
+        holder, key = _holder(data, override.path), override.path[-1]
+        holder[key] = override.over(holder.get(key))
+    except (AttributeError, TypeError) as error:
+        raise ConfigError(
+            "the key must be below a mapping", code="unknown-key", where=override.flag
+        ) from error
 
 
 def put(trainer: dict[str, Any], path: KeyPath, value: Any) -> None:
@@ -70,12 +97,16 @@ def put(trainer: dict[str, Any], path: KeyPath, value: Any) -> None:
 
 def _holder(data: Any, path: KeyPath) -> dict[str, Any]:
     """Return the mapping that holds the last key of ``path``."""
-    for key in path[:-1]:
+    for depth, key in enumerate(path[:-1]):
         if isinstance(data, list):
             data = _entry(data, key)
         elif data.get(key) is None:
             data[key] = [] if key in _LISTS else {}
+        elif isinstance(data[key], str):  # the name of a preset, some of whose numbers are changed
+            data[key] = {"name": data[key]}
         data = data[key]
+        if key == "optimizer" and path[depth + 1] not in data and len(data) == 1:
+            (data,) = data.values()  # its class need not be typed
     holder: dict[str, Any] = data
     return holder
 

@@ -229,6 +229,23 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
+def read_value(text: str, where: str) -> Any:
+    """Return the value of a key as YAML reads it: ``512``, ``1e-3``, ``true``, ``[1, 2]``, a word.
+
+    Raises:
+        ConfigError: It has a list or mapping that does not end, or more of them than a file may;
+            the error names ``where``.
+    """
+    try:
+        return _plain_data(text)
+    except ConfigError as error:
+        raise _inside(where, error) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            "the value is not YAML", code="file-not-yaml", where=where, value=text
+        ) from error
+
+
 def _plain_data(text: str) -> Any:
     """Return the data of a YAML text, within the limits of a file."""
     loader = _UniqueKeyLoader(text)

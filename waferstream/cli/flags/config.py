@@ -5,18 +5,9 @@ Names, short forms and defaults are those of the vendor's command line.
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, Literal
 
-from waferstream.cli.flags.flag import (
-    NUMBER,
-    SWITCH,
-    WORDS,
-    Flag,
-    key_flag,
-    key_value,
-    levels,
-    setting,
-)
+from waferstream.cli.flags.flag import Flag, key_flag, key_values, levels, settings
 from waferstream.config.overrides import (
     BACKEND,
     CALLBACKS,
@@ -29,8 +20,7 @@ from waferstream.config.overrides import (
 )
 from waferstream.config.sections.backend import DeviceType
 
-_LABELS = {**WORDS, "type": key_value, "metavar": "KEY=VALUE"}
-_SETTINGS = {**WORDS, "type": setting, "metavar": "KEY=VALUE"}
+_KEY_VALUES: dict[str, Any] = {"kind": list[str], "metavar": "KEY=VALUE"}
 
 CONFIG_FLAGS: tuple[Flag, ...] = (
     key_flag(
@@ -38,7 +28,7 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         "device",
         "device: CSX is emulated, CPU and GPU run plain PyTorch (default: CSX)",
         positional=True,
-        options={"nargs": "?", "choices": get_args(DeviceType), "default": None},
+        kind=DeviceType,
         key="backend_type",
     ),
     key_flag(
@@ -56,13 +46,13 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         CHECKPOINT,
         "disable_strict_checkpoint_loading",
         "allow missing and unexpected weights in the checkpoint",
-        options=SWITCH,
+        kind=bool,
     ),
     key_flag(
         CHECKPOINT,
         "allow_changes",
         "go on from a checkpoint of a run on another model or other data",
-        options=SWITCH,
+        kind=bool,
     ),
     key_flag(
         (*CALLBACKS, "LoadCheckpointStates"),
@@ -74,35 +64,32 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         ("fit", "train_dataloader"),
         "batch_size",
         "samples of a training step, over all systems together",
-        options=NUMBER,
+        kind=int,
     ),
-    key_flag(LOOP, "max_steps", "train up to this step", options=NUMBER),
-    key_flag(LOOP, "num_steps", "train this many steps from the start of the run", options=NUMBER),
-    key_flag(LOOP, "num_epochs", "train this many epochs", options=NUMBER),
-    key_flag(LOOP, "eval_steps", "batches per evaluation (default: all)", options=NUMBER),
-    key_flag(
-        BACKEND, "compile_only", "compile in full, then stop", options=SWITCH, excludes="stop"
-    ),
+    key_flag(LOOP, "max_steps", "train up to this step", kind=int),
+    key_flag(LOOP, "num_steps", "train this many steps from the start of the run", kind=int),
+    key_flag(LOOP, "num_epochs", "train this many epochs", kind=int),
+    key_flag(LOOP, "eval_steps", "batches per evaluation (default: all)", kind=int),
+    key_flag(BACKEND, "compile_only", "compile in full, then stop", kind=bool),
     key_flag(
         BACKEND,
         "validate_only",
         "check that every op has a kernel, then stop",
-        options=SWITCH,
-        excludes="stop",
+        kind=bool,
     ),
-    key_flag(CLUSTER, "num_csx", "CS systems for the job (default: 1)", options=NUMBER),
+    key_flag(CLUSTER, "num_csx", "CS systems for the job (default: 1)", kind=int),
     key_flag(
         CLUSTER,
         "num_workers_per_csx",
         "input workers per system; 0 uses one local process, and the emulated clock assumes "
         "machine.input.workers_per_system of cluster.yaml (default: 1)",
-        options=NUMBER,
+        kind=int,
     ),
     key_flag(
         CLUSTER,
         "num_wgt_servers",
         "weight servers; 0 takes the number of cluster.yaml (default: 0)",
-        options=NUMBER,
+        kind=int,
         key="max_wgt_servers",
     ),
     key_flag(BACKEND, "compile_dir", "folder that keeps compile artifacts between runs", short="c"),
@@ -110,22 +97,23 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         CLUSTER,
         "job_labels",
         "labels of the job, saved with its configuration",
-        options=_LABELS,
-        collect=dict,
+        **_KEY_VALUES,
+        collect=key_values,
         how="merge",
     ),
     key_flag(
         CLUSTER,
         "job_priority",
         "place of the job in the queue of cluster.yaml (runtime.queue), p1 first (default: p2)",
-        options={"choices": ("p1", "p2", "p3")},
+        kind=Literal["p1", "p2", "p3"],
     ),
     key_flag(
         LOGGING,
         "wsc_log_level",
         "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf); roles "
         "write files below the run folder",
-        options={**WORDS, "metavar": "LEVEL"},
+        kind=list[str],
+        metavar="LEVEL",
         collect=levels,
         how="merge",
     ),
@@ -134,17 +122,19 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         "mount_dirs",
         "folders of the job, before those of the params file (disable_mount_check: false checks "
         "them)",
-        options={**WORDS, "metavar": "DIR"},
+        kind=list[str],
+        metavar="DIR",
         how="prepend",
     ),
     key_flag(
         CLUSTER,
         "python_paths",
         "folders that user code is imported from, before those of the params file",
-        options={**WORDS, "metavar": "DIR"},
+        kind=list[str],
+        metavar="DIR",
         how="prepend",
     ),
-    key_flag(CLUSTER, "job_time_sec", "stop the run after this many seconds", options=NUMBER),
+    key_flag(CLUSTER, "job_time_sec", "stop the run after this many seconds", kind=int),
     key_flag(
         CLUSTER,
         "mgmt_address",
@@ -159,17 +149,23 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         CLUSTER,
         "disable_version_check",
         "skip the version check between client and appliance",
-        options=SWITCH,
+        kind=bool,
     ),
 )
 
 COMMAND_FLAGS: tuple[Flag, ...] = (
-    Flag("params", "YAML file with model, optimizer, data and loop", positional=True),
+    Flag(
+        "params",
+        "YAML file with model, optimizer, data and loop",
+        positional=True,
+        required=True,
+        metavar="PARAMS",
+    ),
     key_flag(
         BACKEND,
         "target_device",
         "device: CSX is emulated, CPU and GPU run plain PyTorch (default: CSX)",
-        options={"choices": get_args(DeviceType)},
+        kind=DeviceType,
         key="backend_type",
     ),
 )
@@ -180,7 +176,7 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
         CLUSTER,
         "num_act_servers",
         "at most this many activation servers per system; 0 lets the cluster choose (default: 0)",
-        options=NUMBER,
+        kind=int,
         key="max_act_per_csx",
     ),
     key_flag(CLUSTER, "mgmt_namespace", "namespace of the cluster"),
@@ -189,8 +185,8 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
         GLOBAL_FLAGS,
         "debug_args",
         "debug settings, as a.b.c=value",
-        options=_SETTINGS,
-        collect=dict,
+        **_KEY_VALUES,
+        collect=settings,
         how="merge",
         key="csx.debug.debug_args",
     ),
@@ -201,8 +197,8 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
         GLOBAL_FLAGS,
         "ini",
         "settings for compile and execution",
-        options=_SETTINGS,
-        collect=dict,
+        **_KEY_VALUES,
+        collect=settings,
         how="merge",
         key="csx.debug.ini",
     ),

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from inspect import Parameter
+from typing import Annotated, Any, Literal
+
+import typer
 
 from waferstream.config.overrides import KeyPath
 from waferstream.config.sections.init import levels_by_role
-from waferstream.core.units import parse_count
 
-SWITCH = {"action": "store_true"}
-NUMBER = {"type": int}
-WORDS = {"nargs": "+", "action": "extend"}
-"""Options of ``add_argument``: no value; a number; several words, also in several places."""
+_TAG = re.compile(r"\[(?=[a-z#/@])", re.IGNORECASE)
+"""What rich would read as markup, if no backslash were before it."""
 
 
 @dataclass(frozen=True)
 class Flag:
     """One command-line flag.
 
-    ``options`` are keyword arguments of ``add_argument``; ``collect`` converts the value that
-    argparse has read. A flag without ``paths`` controls the run, not the configuration.
+    ``collect`` converts the value that was read. A flag without ``paths`` controls the run, not the
+    configuration.
     """
 
     name: str
     help: str
+    kind: Any = str
+    """Type of its value: ``bool`` of a switch, ``list[str]`` of a flag that takes several words."""
     short: str | None = None
     positional: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    required: bool = False
+    metavar: str | None = None
     collect: Callable[[Any], Any] = lambda value: value
     paths: tuple[KeyPath, ...] = ()
     how: Literal["set", "prepend", "merge"] = "set"
-    excludes: str | None = None
-    """Group of mutually exclusive flags."""
 
     @property
     def spelling(self) -> tuple[str, ...]:
@@ -42,6 +44,37 @@ class Flag:
         if self.positional:
             return (self.name,)
         return (f"-{self.short}", f"--{self.name}") if self.short else (f"--{self.name}",)
+
+    def parameter(self, panel: str, *, hidden: bool) -> Parameter:
+        """Return the flag as a parameter of a function that Typer makes a command of.
+
+        Args:
+            panel: Title of its group in the help.
+            hidden: Whether the help leaves it out.
+        """
+        more: dict[str, Any] = {
+            "help": _TAG.sub(r"\\\g<0>", self.help),
+            "metavar": self.metavar,
+            "show_default": False,
+        }
+        of_form: Any = (
+            typer.Argument(**more)
+            if self.positional
+            else typer.Option(*self.spelling, hidden=hidden, rich_help_panel=panel, **more)
+        )
+        kind, default = (bool, False) if self.kind is bool else (self.kind | None, None)
+        return Parameter(
+            self.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if self.required else default,
+            annotation=Annotated[kind, of_form],
+        )
+
+
+def words_of(known: Iterable[str]) -> dict[str, Any]:
+    """Return type and conversion of a flag that takes several words, each of them a known one."""
+    choice: Any = StrEnum("Choice", [(word, word) for word in known])  # type: ignore[misc]
+    return {"kind": list[choice], "collect": lambda words: tuple(map(str, words))}
 
 
 def key_flag(
@@ -63,26 +96,22 @@ def parse_scalar(text: str) -> bool | int | float | str:
     return text
 
 
-def count(text: str) -> float:
-    """Parse a number that may end with K, M, B or T; raise ArgumentTypeError for any other text."""
-    try:
-        return parse_count(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} must be a number, as in 300B or 300e9") from None
-
-
 def key_value(text: str) -> tuple[str, str]:
-    """Split ``key=value``; raise ArgumentTypeError for any other text."""
+    """Split ``key=value``; raise ValueError for any other text."""
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise ArgumentTypeError(f"{text!r} must be key=value")
+        raise ValueError(f"{text!r} must be key=value")
     return key, value
 
 
-def setting(text: str) -> tuple[str, bool | int | float | str]:
-    """Split ``key=value`` and parse the value as a scalar."""
-    key, value = key_value(text)
-    return key, parse_scalar(value)
+def key_values(words: Sequence[str]) -> dict[str, str]:
+    """Return the values of words ``key=value`` by key."""
+    return dict(map(key_value, words))
+
+
+def settings(words: Sequence[str]) -> dict[str, bool | int | float | str]:
+    """Return the values of words ``key=value`` by key, each parsed as a scalar."""
+    return {key: parse_scalar(value) for key, value in map(key_value, words)}
 
 
 def levels(words: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,81 @@
+"""Every command is found, explained on one screen, and imported only when it is called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from waferstream.cli.app import COMMANDS, root
+from waferstream.cli.flags.forms import FORMS
+from waferstream.cli.main import main
+
+SCREEN = 50
+"""Lines of a terminal."""
+
+
+def ended(*words: str) -> object:
+    with pytest.raises(SystemExit) as caught:
+        main(list(words))
+    return caught.value.code
+
+
+def test_help_names_every_command_that_people_look_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("--help") == 0
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) <= SCREEN
+    for name, entry in COMMANDS.items():
+        assert entry.hidden or (name in printed and entry.help.partition(";")[0] in printed), name
+
+
+@pytest.mark.parametrize("name", ["train", "eval", "simulate", "trace"])
+def test_help_of_a_run_is_one_screen_with_an_example(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert ended(name, "--help") == 0
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) <= SCREEN
+    assert f"waferstream {name} params.yaml" in printed
+
+
+def test_every_form_has_an_entry() -> None:
+    assert FORMS.keys() <= COMMANDS.keys()
+    assert root().commands.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["tran", "p.yaml"], "Did you mean 'train'"),
+        (["train", "p.yaml", "--num-cs=2"], "did you mean --num_csx?"),
+        ([], "name a command"),
+    ],
+)
+def test_wrong_word_is_refused_with_the_nearest(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(*words) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_names_may_have_hyphens(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of commands and of flags."""
+    assert main(["data-processor", "list"]) == 0
+    assert ended("validate-all", "p.yaml", "--num-csx=two") == 2
+    assert "'two'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--help", "train --help", "train nowhere.yaml --modle.x=1"])
+def test_answer_that_needs_no_torch_imports_none(words: str, tmp_path: Path) -> None:
+    program = (
+        "import sys; from waferstream.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('torch', 'ray', 'matplotlib') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.endswith("[]\n")

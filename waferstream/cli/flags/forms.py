@@ -1,0 +1,126 @@
+"""The commands that run a params file, and the flags that each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
+from waferstream.cli.flags.flag import Flag
+from waferstream.cli.flags.run import RUN_FLAGS, SIMULATION_FLAGS, WAFER_TRACE
+
+Groups = Mapping[str, tuple[Flag, ...]]
+"""Flags by the title of their group in the help."""
+
+ALL_FLAGS: Groups = {
+    "run and simulation": RUN_FLAGS,
+    "configuration (overrides the params file)": CONFIG_FLAGS,
+    "flags of the real machine (accepted, no effect here)": REAL_MACHINE_FLAGS,
+}
+
+_OF_FIRST_WORDS = {"params", "mode", "device"}
+"""Flags of ``run.py`` that a command states otherwise."""
+
+_OF_RUNS = {"fault", "min_num_csx", "session", "detach", "compile_only", "validate_only"}
+"""Flags without effect on a simulation."""
+
+_SHOWN_ALWAYS = {"params", "model_dir", "cluster", "num_csx", "batch_size", "json", "debug"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to type a run: its first words, and what is left out or implied."""
+
+    name: str
+    help: str
+    example: str = ""
+    says: Mapping[str, Any] = field(default_factory=dict)
+    """Values of flags that the name of the command gives."""
+    without: frozenset[str] = frozenset()
+    """Flags that it does not take."""
+    first: tuple[Flag, ...] = COMMAND_FLAGS
+    shown: frozenset[str] | None = None
+    """Flags in its help, beside those of all; None for every flag."""
+
+    @property
+    def groups(self) -> Groups:
+        """The flags that it takes."""
+        if not self.first:
+            return ALL_FLAGS
+        without = self.without | self.says.keys() | _OF_FIRST_WORDS
+        rest = {
+            title: tuple(flag for flag in flags if flag.name not in without)
+            for title, flags in ALL_FLAGS.items()
+        }
+        return {"what to run": self.first, **rest}
+
+    @property
+    def flags(self) -> Iterator[Flag]:
+        """All flags that it takes."""
+        for flags in self.groups.values():
+            yield from flags
+
+    def shows(self, flag: Flag) -> bool:
+        """Return whether its help has a flag."""
+        return self.shown is None or flag.name in self.shown | _SHOWN_ALWAYS
+
+
+_SIMULATION = frozenset({"simulate", "wafer_trace", *(flag.name for flag in SIMULATION_FLAGS)})
+_TRAINING = frozenset(
+    {"max_steps", "num_steps", "checkpoint_path", "compile_only", "validate_only"}
+)
+_PREDICTION = frozenset(
+    {"sweep", "weak_scaling", "system", "machine", "token_budget", "explain", "trace"}
+)
+_EVALUATION = frozenset({"checkpoint_path", "eval_steps"})
+
+FORMS: Mapping[str, Form] = {
+    form.name: form
+    for form in (
+        Form(
+            "run", "Run a params file as run.py does, with all flags of the real machine.", first=()
+        ),
+        Form(
+            "train",
+            "Train the model of a params file; evaluate it where the file has data for that.",
+            "waferstream train params.yaml --num_csx 4 --model.hidden_size 512",
+            says={"mode": "train_and_eval"},
+            without=_SIMULATION,
+            shown=_TRAINING | {"local", "trace"},
+        ),
+        Form(
+            "eval",
+            "Evaluate a trained model on the validation data of a params file.",
+            "waferstream eval params.yaml --checkpoint_path model_dir/checkpoint_120.mdl",
+            says={"mode": "eval"},
+            without=_SIMULATION,
+            shown=_EVALUATION | {"local", "trace"},
+        ),
+        Form(
+            "simulate",
+            "Predict the time of training, without training: step, causes, energy, cost.",
+            "waferstream simulate params.yaml --sweep 1-64:x2 --machine.swarmx.fan_out 4",
+            says={"simulate": True},
+            without=frozenset({"wafer_trace", *_OF_RUNS}),
+            shown=_PREDICTION,
+        ),
+        Form(
+            "trace",
+            "Draw and animate one kernel of a layer on the simulated wafer.",
+            "waferstream trace params.yaml decoder.0:softmax@4x6",
+            first=(*COMMAND_FLAGS, WAFER_TRACE),
+            without=frozenset({"wafer_trace", "trace", "trace_limit", *_OF_RUNS, *_SIMULATION}),
+            shown=frozenset({"wafer_trace"}),
+        ),
+        Form(
+            "fit",
+            "Train and evaluate, as the vendor's command does.",
+            says={"mode": "train_and_eval"},
+        ),
+        Form("validate", "Evaluate, as the vendor's command does.", says={"mode": "eval"}),
+        Form(
+            "validate_all", "Evaluate each checkpoint on each data set.", says={"mode": "eval_all"}
+        ),
+    )
+}

@@ -1,0 +1,1 @@
+"""What all commands share, above Typer: help, values, errors, output and completion."""

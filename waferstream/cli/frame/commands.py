@@ -1,0 +1,192 @@
+"""Commands and groups of commands, as Typer builds them from typed functions."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from pydantic import ValidationError
+from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
+
+from waferstream.cli.frame.output import ask_for_json, ask_for_no_pager
+from waferstream.cli.frame.words import WrongCommandLine, is_flag, one_value_each, underscored
+
+SETTINGS: Mapping[str, Any] = {
+    "token_normalize_func": underscored,
+    "help_option_names": ["-h", "--help"],
+}
+"""Settings of the context of the outermost command; those below inherit them."""
+
+
+WORDS = "waferstream.words"
+"""Name in the context of a command of all words that were typed."""
+
+
+class _Copy(io.StringIO):
+    """Text that is kept, for a writer that asks whether a terminal shows it."""
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+def _print(
+    json: Annotated[
+        bool, typer.Option("--json", help="print JSON", callback=ask_for_json, expose_value=False)
+    ] = False,
+    no_pager: Annotated[
+        bool,
+        typer.Option(
+            "-P",
+            "--no-pager",
+            help="print tables at once",
+            callback=ask_for_no_pager,
+            expose_value=False,
+        ),
+    ] = False,
+) -> None:
+    """Declare the flags of every command that prints."""
+
+
+@cache
+def _printing_flags() -> tuple[Any, ...]:
+    app = typer.Typer(add_completion=False)
+    app.command()(_print)
+    return tuple(get_command(app).params)
+
+
+class Command(TyperCommand):
+    """A command. Flags that take several values take them in one go, too: ``--x 1 2``."""
+
+    has_printing_flags = True
+
+    def __init__(self, *args: Any, params: Sequence[Any] = (), **settings: Any) -> None:
+        own = _printing_flags() if self.has_printing_flags else ()
+        super().__init__(*args, params=[*params, *own], **settings)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command into ``ctx.params``."""
+        try:
+            flags = dict.fromkeys(ctx.help_option_names, 0)
+            for option in self.params:
+                if isinstance(option, TyperOption):
+                    number = 0 if option.is_flag else -1 if option.multiple else 1
+                    flags |= dict.fromkeys(option.opts, number)
+                    flags |= {
+                        f"--{underscored(o[2:])}": number for o in option.opts if o[:2] == "--"
+                    }
+            words = list(one_value_each(args, flags))
+        except WrongCommandLine as error:
+            ctx.fail(str(error))
+        return super().parse_args(ctx, words)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the command."""
+        formatter.write(_help(self, ctx))
+
+
+class Program(Command):
+    """A command that runs a program: what follows it are the program's own words."""
+
+    allow_interspersed_args = False
+    has_printing_flags = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words before the program's own; a module after ``-m`` is a program, too."""
+        place = 0
+        while place < len(args) and is_flag(args[place]) and args[place] not in ("-m", "--"):
+            place += 1 if "=" in args[place] or args[place] in ctx.help_option_names else 2
+        end = place + (2 if args[place : place + 1] == ["-m"] else 0)
+        own = ["--", *args[end:]] if args[end:] else []
+        return super().parse_args(ctx, [*args[:end], *own])
+
+
+class Group(TyperGroup):
+    """A group of commands, which are named with hyphens or underscores."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  (as of Typer's)
+        """Return the command of a name; None if there is none."""
+        names = {underscored(name): command for name, command in self.commands.items()}
+        return names.get(underscored(cmd_name))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the group."""
+        formatter.write(_help(self, ctx))
+
+
+def _help(command: TyperCommand | TyperGroup, ctx: Any) -> str:
+    """Return a help page; whoever prints it meets what is wrong with standard output."""
+    from typer.rich_utils import rich_format_help  # noqa: PLC0415  (slow)
+
+    with redirect_stdout(_Copy()) as page:
+        rich_format_help(obj=command, ctx=ctx, markup_mode="rich")
+    return page.getvalue()
+
+
+class App(typer.Typer):
+    """Commands that typed functions declare; every command takes ``--json``."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"cls": Group, "add_completion": False, **settings})
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        """Return a decorator that declares a command; its docstring is its help.
+
+        Args:
+            name: Name of the command; that of the function if it is None.
+            settings: As of ``typer.Typer.command``; ``example`` is a command line to show.
+        """
+        if example := settings.pop("example", None):
+            settings["epilog"] = f"Example: {example}"
+        return super().command(name, **{"cls": Command, **settings})
+
+    def built(self) -> Any:
+        """Return the command, or the group of commands."""
+        return get_command(self)
+
+
+def parse(command: Any, words: Sequence[str], home: Path) -> Any:
+    """Return the context of the command that words call, with its values; call nothing.
+
+    Args:
+        command: The outermost command.
+        words: What follows its name; ``ctx.meta`` keeps them under WORDS.
+        home: Folder that is searched for cluster.yaml after the current one: ``ctx.obj``.
+
+    Raises:
+        SystemExit: code 2 for wrong words, code 0 after ``--help``.
+    """
+    try:
+        ctx = command.make_context("waferstream", list(words), obj=home, **SETTINGS)
+        ctx.meta[WORDS] = tuple(words)
+        while isinstance(ctx.command, TyperGroup):
+            rest = [*ctx._protected_args, *ctx.args]
+            if not rest:
+                ctx.fail("name a command")
+            name, found, rest = ctx.command.resolve_command(ctx, rest)
+            ctx = cast("Any", found).make_context(name, rest, parent=ctx)
+        return ctx
+    except typer.Exit as done:
+        raise SystemExit(done.exit_code) from None
+    except typer.TyperException as error:
+        raise refused(error) from None
+
+
+def refused(error: typer.TyperException) -> SystemExit:
+    """Print why words are wrong; return the end of the process with exit code 2."""
+    ctx = getattr(error, "ctx", None)
+    path = "waferstream"
+    if ctx is not None:
+        path = ctx.command_path.removesuffix(" run")
+        print(ctx.get_usage(), file=sys.stderr)
+    message = error.format_message().replace("Value error, ", "")
+    if isinstance(error.__cause__, ValidationError):
+        message += f"; got {error.__cause__.errors()[0]['input']!r}"
+    print(f"{path}: error: {message}", file=sys.stderr)
+    return SystemExit(2)
