@@ -25,7 +25,7 @@ from waferstream.config.phases import load_params
 from waferstream.core.errors import WaferStreamError
 from waferstream.core.units import counted
 from waferstream.host.files import write_json
-from waferstream.machine.cost import layouts_on
+from waferstream.machine.cost import layouts_of
 from waferstream.machine.kernels.collectives import reduce
 from waferstream.machine.kernels.resident import gradient_block
 from waferstream.machine.kernels.streaming import service
@@ -91,7 +91,7 @@ def measure(params_file: Path, sweep: str, repeats: int) -> Measurement:
         capture_s = perf_counter() - start_s
     measured: list[tuple[float, float]] = []
     for _ in range(repeats):
-        for cached in (layouts_on, reduce, gradient_block, service):
+        for cached in (layouts_of, reduce, gradient_block, service):
             cached.cache_clear()
         study = study_of(params, cluster, captured, num_servers=1)
         start_s, start_cpu_s = perf_counter(), process_time()

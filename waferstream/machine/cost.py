@@ -28,6 +28,7 @@ from waferstream.core.program.segment import OpWork
 from waferstream.core.units import PS_PER_S
 from waferstream.machine.densities import DENSE, Densities, op_densities
 from waferstream.machine.hardware import WaferSpec
+from waferstream.machine.hardware.fabric import FabricSpec
 from waferstream.machine.kernels import Cycles, Grid
 from waferstream.machine.kernels.op_costs import CostFunction, cost_function_of
 
@@ -151,6 +152,17 @@ def _on_best_grid(
     return best.grid, best_cycles
 
 
+class Efficiencies(NamedTuple):
+    """Cycles of the closed forms over those taken, of attention and of all other kernels."""
+
+    attention: float
+    others: float
+
+    def of(self, function: CostFunction) -> float:
+        """Return the efficiency of a kernel."""
+        return self.attention if function.is_attention else self.others
+
+
 class Layout:
     """Cycles of ops on one grid, divided by the efficiency of their kind.
 
@@ -158,9 +170,9 @@ class Layout:
     of these, so results are kept.
     """
 
-    def __init__(self, grid: Grid, wafer: WaferSpec, dtype: str) -> None:
+    def __init__(self, grid: Grid, efficiencies: Efficiencies, dtype: str) -> None:
         self.grid = grid
-        self._wafer = wafer
+        self._efficiencies = efficiencies
         self._dtype = dtype
         self._known: dict[CostFunction, Cycles] = {}
 
@@ -169,22 +181,24 @@ class Layout:
         seen = function.on(self.grid)
         cycles = self._known.get(seen)
         if cycles is None:
-            wafer = self._wafer
-            efficiency = (
-                wafer.attention_efficiency if function.is_attention else wafer.kernel_efficiency
-            )
+            efficiency = self._efficiencies.of(function)
             cycles = seen.cycles(self.grid, self._dtype) * (1 / efficiency)
             self._known[seen] = cycles
         return cycles
 
 
-@lru_cache(maxsize=16)
 def layouts_on(wafer: WaferSpec, dtype: str) -> Sequence[Layout]:
     """Return the layouts to choose from; they keep the cycles of all ops costed so far."""
-    columns = wafer.fabric.columns
-    replicas_per_row = range(1, min(MOST_REPLICAS_PER_ROW, columns) + 1)
-    grids = (Grid(wafer.fabric, columns // count) for count in replicas_per_row)
-    return [Layout(grid, wafer, dtype) for grid in grids]
+    efficiencies = Efficiencies(wafer.attention_efficiency, wafer.kernel_efficiency)
+    return layouts_of(wafer.fabric, efficiencies, dtype)
+
+
+@lru_cache(maxsize=16)
+def layouts_of(fabric: FabricSpec, efficiencies: Efficiencies, dtype: str) -> Sequence[Layout]:
+    """Return the layouts of a grid at any clock: they count cycles."""
+    replicas_per_row = range(1, min(MOST_REPLICAS_PER_ROW, fabric.columns) + 1)
+    grids = (Grid(fabric, fabric.columns // count) for count in replicas_per_row)
+    return [Layout(grid, efficiencies, dtype) for grid in grids]
 
 
 def _segment_cost(ops: Iterable[Cycles], wafer: WaferSpec) -> SegmentCost:

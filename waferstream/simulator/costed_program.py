@@ -55,11 +55,13 @@ class CostedProgram:
         loading: Loading = UNKNOWN_LOADING,
         sparsity: StepSparsity = DENSE_STEP,
         sparse: Sequence[WeightSparsity] = (),
+        sram_plan: SramPlan | None = None,
     ) -> CostedProgram:
         """Cost a program on machines of one kind, for any number of systems.
 
         Zeros of sparse weights neither stream nor compute; ``sparse`` are the weights that have
-        masks, whose largest density in the run decides the room in MemoryX.
+        masks, whose largest density in the run decides the room in MemoryX. ``sram_plan`` is that
+        of the program, where it is known.
 
         Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
         """
@@ -73,7 +75,7 @@ class CostedProgram:
             update=update,
             waits_for_all=waits_for_all,
             plan=plan,
-            paged=paged_bytes(program, SramPlan.of(program, machine).pages),
+            paged=paged_bytes(program, (sram_plan or SramPlan.of(program, machine)).pages),
             sparsity=sparsity,
         )
 

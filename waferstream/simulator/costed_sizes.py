@@ -7,7 +7,7 @@ scaled from size to size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -26,52 +26,37 @@ from waferstream.machine.sram.space import Life, lives
 from waferstream.simulator.costed_program import CostedProgram
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Recomputed:
     """What the micro-batch sizes share for which the same segments are recomputed.
 
-    ``sram_plan`` and ``costed`` are at any of these sizes; ``costed`` is there from the first size
-    on that is costed.
+    ``sram_plan`` is at any of these sizes.
     """
 
     program: ScalableProgram
     sram_plan: SramPlan
-    costed: CostedProgram | None = None
 
 
-class CostedSizes:
-    """A step on the wafers of one machine at any micro-batch size; each result is kept.
+class PlannedSizes:
+    """Programs and SRAM plans of a step at any micro-batch size, on wafers of one memory.
 
-    ``costed_program_of`` costs a program; it fits the wafer, unless ``allows_overflow``. The caches
-    of this class are ``sram_plan`` and ``costed``, by micro-batch size, and ``_recomputed``, by
-    recomputed segments.
+    Each result is kept: ``sram_plan`` by micro-batch size, ``recomputed`` by the number of
+    recomputed segments. A plan fits the wafer, unless ``allows_overflow``.
     """
 
     def __init__(
-        self,
-        program: ScalableProgram,
-        machine: MachineSpec,
-        costed_program_of: Callable[[Program], CostedProgram],
-        *,
-        allows_overflow: bool = False,
+        self, program: ScalableProgram, machine: MachineSpec, *, allows_overflow: bool = False
     ) -> None:
         self._program = program
         self._machine = machine
-        self._costed_program_of = costed_program_of
         self._allows_overflow = allows_overflow
         self.sram_plan = cache(self._sram_plan_at)
-        self.costed = cache(self._costed_at)
-        self._recomputed = cache(self._recomputing)
+        self.recomputed = cache(self._recomputing)
 
     @cached_property
     def smallest(self) -> Program:
         """The step at the smaller captured size, without recompute."""
         return self._program.smallest
-
-    @property
-    def largest_micro_batch(self) -> int:
-        """Largest micro-batch that fits, all recomputed and away that can be; 0 if none does."""
-        return self.largest_sizes[-1]
 
     @cached_property
     def largest_sizes(self) -> tuple[int, int, int]:
@@ -82,7 +67,7 @@ class CostedSizes:
     @property
     def fullest(self) -> SramPlan:
         """The plan of the largest micro-batch, or of one sample where none fits."""
-        shared = self._recomputed(len(self._capacities) - 1)
+        shared = self.recomputed(len(self._capacities) - 1)
         most = max(1, shared.sram_plan.paging.largest)
         return shared.sram_plan.with_program(shared.program.at(most, 1))
 
@@ -91,20 +76,11 @@ class CostedSizes:
 
         Raises ApplianceResourceExhausted if it does not fit the wafer, and may not overflow it.
         """
-        shared = self._recomputed(num_recomputed(self._capacities, micro_batch_size))
+        shared = self.recomputed(num_recomputed(self._capacities, micro_batch_size))
         sram_plan = shared.sram_plan.with_program(shared.program.at(micro_batch_size, 1))
         if not self._allows_overflow:
             check_fits(sram_plan)
         return sram_plan
-
-    def _costed_at(self, micro_batch_size: int) -> CostedProgram:
-        """Cost the step of a single micro-batch; errors as of ``sram_plan``."""
-        sram_plan = self.sram_plan(micro_batch_size)
-        shared = self._recomputed(len(sram_plan.recomputed))
-        if shared.costed is None:
-            shared.costed = self._costed_program_of(sram_plan.program)
-            return shared.costed
-        return shared.costed.with_program(sram_plan.program, self._machine, sram_plan.pages)
 
     def _recomputing(self, count: int) -> _Recomputed:
         """Recompute the first ``count`` segments of those that can be."""
@@ -127,3 +103,45 @@ class CostedSizes:
     def _internals(self) -> Mapping[int, Sequence[Life]]:
         """Internals by forward segment; they are given per sample, so no size changes them."""
         return internals_of(self.smallest, lives(self.smallest))
+
+
+PlanCache = dict[Hashable, PlannedSizes]
+"""The plans of one step by what decides them: simulators on several machines may share it."""
+
+
+def memory_key(machine: MachineSpec) -> Hashable:
+    """Return what of a machine decides SRAM plans: all of a system but its clock, and its servers.
+
+    Plans count bytes, and the time in which a link fills a buffer; none of it is in cycles.
+    """
+    return machine.system.model_copy(update={"clock_hz": 1}), machine.activations
+
+
+class CostedSizes:
+    """A planned step on one machine at any micro-batch size, with its costs; each is kept.
+
+    ``costed_program_of`` costs the program of a plan. The costed program of the first size is there
+    for all sizes for which the same segments are recomputed.
+    """
+
+    def __init__(
+        self,
+        plans: PlannedSizes,
+        machine: MachineSpec,
+        costed_program_of: Callable[[SramPlan], CostedProgram],
+    ) -> None:
+        self.plans = plans
+        self._machine = machine
+        self._costed_program_of = costed_program_of
+        self._by_recomputed: dict[int, CostedProgram] = {}
+        self.costed = cache(self._costed_at)
+
+    def _costed_at(self, micro_batch_size: int) -> CostedProgram:
+        """Cost the step of a single micro-batch; errors as of ``sram_plan``."""
+        sram_plan = self.plans.sram_plan(micro_batch_size)
+        recomputed = len(sram_plan.recomputed)
+        like = self._by_recomputed.get(recomputed)
+        if like is None:
+            like = self._by_recomputed[recomputed] = self._costed_program_of(sram_plan)
+            return like
+        return like.with_program(sram_plan.program, self._machine, sram_plan.pages)

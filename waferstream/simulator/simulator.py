@@ -37,7 +37,12 @@ from waferstream.machine.stalls import StreamCheck
 from waferstream.machine.timeline import State
 from waferstream.simulator.cluster_timing import ClusterTiming, RoundCache
 from waferstream.simulator.costed_program import DENSE_STEP, CostedProgram
-from waferstream.simulator.costed_sizes import CostedSizes
+from waferstream.simulator.costed_sizes import (
+    CostedSizes,
+    PlanCache,
+    PlannedSizes,
+    memory_key,
+)
 from waferstream.simulator.periodicity import run_until_periodic
 from waferstream.simulator.stream_checks import checked_streams
 
@@ -79,7 +84,8 @@ class Simulator:
     single sample where none share a loss; without it, that step follows from ``program``. With
     ``allows_overflow``, a micro-batch that has no room is predicted as if it had.
     Predictions share two caches: settled steps by micro-batch size, rounds and tree depth (with
-    jitter: systems), and the effects of rounds. Costs and SRAM plans are cached by ``CostedSizes``.
+    jitter: systems), and the effects of rounds. Costs are cached by ``CostedSizes``, SRAM plans in
+    ``plans``, which simulators of one step on several machines may share.
     """
 
     program: ScalableProgram
@@ -92,6 +98,7 @@ class Simulator:
     sparse: Sequence[WeightSparsity] = ()
     one_group: Program | None = None
     allows_overflow: bool = False
+    plans: PlanCache = field(default_factory=dict, repr=False, compare=False)
     _settled: dict[tuple[int, int, int], _Settled] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -159,7 +166,7 @@ class Simulator:
     @cached_property
     def _sample_flops(self) -> int:
         """Operations of matrix products and attention for one sample."""
-        smallest = self._sizes.smallest
+        smallest = self._sizes.plans.smallest
         flops = (w.flops for s in smallest.segments for w in s.work if w.kind in ARITHMETIC_KINDS)
         return sum(flops) // smallest.micro_batch_size
 
@@ -173,24 +180,24 @@ class Simulator:
     @property
     def largest_micro_batch(self) -> int:
         """Largest micro-batch that fits with all recomputed that can be; 0 if none does."""
-        return self._sizes.largest_micro_batch
+        return self._sizes.plans.largest_sizes[-1]
 
     @property
     def largest_micro_batches(self) -> tuple[int, int, int]:
         """The same with nothing recomputed, with all, and with inputs on activation servers."""
-        return self._sizes.largest_sizes
+        return self._sizes.plans.largest_sizes
 
     @property
     def largest_plan(self) -> SramPlan:
         """The SRAM plan of the largest micro-batch."""
-        return self._sizes.fullest
+        return self._sizes.plans.fullest
 
     def sram_plan(self, micro_batch_size: int) -> SramPlan:
         """Return the SRAM plan of one micro-batch, with what is recomputed for it.
 
         Raises ApplianceResourceExhausted if it does not fit the wafer, and may not overflow it.
         """
-        return self._sizes_at(micro_batch_size).sram_plan(micro_batch_size)
+        return self._sizes_at(micro_batch_size).plans.sram_plan(micro_batch_size)
 
     def cluster_timing(
         self, costed: CostedProgram, num_csx: int, record: Record | None = None
@@ -226,11 +233,15 @@ class Simulator:
         return self._sizes_of(ScalableProgram.at_one_size(self.one_group))
 
     def _sizes_of(self, program: ScalableProgram) -> CostedSizes:
-        return CostedSizes(
-            program, self.machine, self._costed_program_of, allows_overflow=self.allows_overflow
-        )
+        key = (memory_key(self.machine), program is self.program, self.allows_overflow)
+        if key not in self.plans:
+            self.plans[key] = PlannedSizes(
+                program, self.machine, allows_overflow=self.allows_overflow
+            )
+        return CostedSizes(self.plans[key], self.machine, self._costed_program_of)
 
-    def _costed_program_of(self, program: Program) -> CostedProgram:
+    def _costed_program_of(self, sram_plan: SramPlan) -> CostedProgram:
+        program = sram_plan.program
         return CostedProgram.of(
             program,
             plan_streams(program, self.num_servers),
@@ -240,6 +251,7 @@ class Simulator:
             loading=self.loading,
             sparsity=self.sparsity,
             sparse=self.sparse,
+            sram_plan=sram_plan,
         )
 
 

@@ -100,16 +100,27 @@ def _layers(sram_plan: SramPlan, grid: Grid) -> Iterator[LayerReport]:
     for layer, segments in by_layer.items():
         forward = [segment for segment in segments if segment.phase == "forward"]
         products = [work for segment in segments for work in segment.work if _is_streamed(work)]
+        columns, rows = _extent(products, grid)
         yield LayerReport(
             layer=layer,
             weight_bytes=sum(_weight_bytes(program, segment) for segment in forward),
             stash_bytes=sum(stash.get(segment.index, 0) for segment in forward),
             working_bytes=max(working[segment.index].of(samples) for segment in segments),
             is_recomputed=any(segment.index in sram_plan.recomputed for segment in forward),
-            columns=max((_columns(work, grid) for work in products), default=0),
-            rows=max((_rows(work, grid) for work in products), default=0),
+            columns=columns,
+            rows=rows,
             utilisation=_utilisation(products, grid),
         )
+
+
+def product_extent(segment: Segment, grid: Grid) -> tuple[int, int]:
+    """Return on how many columns and rows the activations of a segment's products lie."""
+    return _extent([work for work in segment.work if _is_streamed(work)], grid)
+
+
+def _extent(products: Sequence[OpWork], grid: Grid) -> tuple[int, int]:
+    columns = max((_columns(work, grid) for work in products), default=0)
+    return columns, max((_rows(work, grid) for work in products), default=0)
 
 
 def _weight_bytes(program: Program, segment: Segment) -> int:

@@ -11,12 +11,12 @@ from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.compiled import Compiled
 from waferstream.compiler.derivation.scale import ScalableProgram, capture_both
 from waferstream.core.errors import ApplianceResourceExhausted
-from waferstream.core.program.program import Program
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.sram import SramPlan
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.simulator.costed_program import CostedProgram
-from waferstream.simulator.costed_sizes import CostedSizes
+from waferstream.simulator.costed_sizes import CostedSizes, PlannedSizes, memory_key
 
 MACHINE = MachineSpec()
 
@@ -34,30 +34,32 @@ def program() -> ScalableProgram:
     return capture_both(compiled_at)
 
 
-def costed_program_of(program: Program) -> CostedProgram:
-    return CostedProgram.of(program, plan_streams(program, 1), MACHINE)
+def costed_program_of(plan: SramPlan) -> CostedProgram:
+    streams = plan_streams(plan.program, 1)
+    return CostedProgram.of(plan.program, streams, MACHINE, sram_plan=plan)
 
 
 @pytest.fixture
 def step(program: ScalableProgram) -> CostedSizes:
-    return CostedSizes(program, MACHINE, costed_program_of)
+    return CostedSizes(PlannedSizes(program, MACHINE), MACHINE, costed_program_of)
 
 
 def test_the_largest_micro_batch_is_the_last_that_fits(step: CostedSizes) -> None:
     """One sample more is refused, with any recomputation."""
-    largest = step.largest_micro_batch
-    sram_plan = step.sram_plan(largest)
+    largest = step.plans.largest_sizes[-1]
+    sram_plan = step.plans.sram_plan(largest)
     assert sram_plan.program.micro_batch_size == largest
     assert sram_plan.recomputed
     with pytest.raises(ApplianceResourceExhausted):
-        step.sram_plan(largest + 1)
+        step.plans.sram_plan(largest + 1)
 
 
 def test_micro_batch_that_may_overflow_is_costed(program: ScalableProgram) -> None:
     """With all recomputed that can be, as for the largest that fits."""
-    step = CostedSizes(program, MACHINE, costed_program_of, allows_overflow=True)
-    largest = step.largest_micro_batch
-    at_most, beyond = step.sram_plan(largest), step.sram_plan(2 * largest)
+    plans = PlannedSizes(program, MACHINE, allows_overflow=True)
+    step = CostedSizes(plans, MACHINE, costed_program_of)
+    largest = step.plans.largest_sizes[-1]
+    at_most, beyond = step.plans.sram_plan(largest), step.plans.sram_plan(2 * largest)
     assert at_most.overflow is None
     assert beyond.overflow is not None
     assert beyond.overflow.sram_bytes > 0
@@ -67,23 +69,25 @@ def test_micro_batch_that_may_overflow_is_costed(program: ScalableProgram) -> No
 
 def test_little_is_recomputed_where_little_is_needed(step: CostedSizes) -> None:
     """A single sample needs nothing, and no smaller size needs more than a larger one."""
-    sizes = [1, step.largest_micro_batch // 2, step.largest_micro_batch]
-    counts = [len(step.sram_plan(size).recomputed) for size in sizes]
+    sizes = [1, step.plans.largest_sizes[-1] // 2, step.plans.largest_sizes[-1]]
+    counts = [len(step.plans.sram_plan(size).recomputed) for size in sizes]
     assert counts[0] == 0
     assert counts == sorted(counts)
 
 
 def test_a_scaled_costed_program_is_the_one_made_afresh(step: CostedSizes) -> None:
     """It does not depend on earlier sizes, with the same or other segments recomputed."""
-    largest = step.largest_micro_batch
+    largest = step.plans.largest_sizes[-1]
     for size in (largest, 1, 2, largest - 1, 3):
         found = step.costed(size)
-        fresh = costed_program_of(step.sram_plan(size).program)
+        alone = step.plans.sram_plan(size).program
+        fresh = CostedProgram.of(alone, plan_streams(alone, 1), MACHINE)
         assert found.program.micro_batch_size == size
-        assert (found.costs, found.load_ps, found.schedule) == (
+        assert (found.costs, found.load_ps, found.schedule, found.paged) == (
             fresh.costs,
             fresh.load_ps,
             fresh.schedule,
+            fresh.paged,
         )
 
 
@@ -91,11 +95,30 @@ def test_what_was_made_is_kept(program: ScalableProgram) -> None:
     """Asking again makes nothing; sizes that recompute the same share one costed made."""
     made: list[int] = []
 
-    def noting(program: Program) -> CostedProgram:
-        made.append(program.micro_batch_size)
-        return costed_program_of(program)
+    def noting(plan: SramPlan) -> CostedProgram:
+        made.append(plan.program.micro_batch_size)
+        return costed_program_of(plan)
 
-    step = CostedSizes(program, MACHINE, noting)
+    step = CostedSizes(PlannedSizes(program, MACHINE), MACHINE, noting)
     assert step.costed(1) is step.costed(1)
     step.costed(2)
     assert made == [1]
+
+
+def test_machines_of_one_memory_share_plans() -> None:
+    """A clock and the rates of MemoryX and SwarmX change no plan; the link of a system does."""
+    faster = {"clock_hz": 2 * MACHINE.system.clock_hz}
+    wider = {"io_bandwidth_bytes_per_s": 2 * MACHINE.system.io_bandwidth_bytes_per_s}
+    keys = {
+        name: memory_key(
+            MACHINE.model_copy(update={part: getattr(MACHINE, part).model_copy(update=new)})
+        )
+        for name, part, new in (
+            ("same", "system", {}),
+            ("clock", "system", faster),
+            ("tree", "swarmx", {"fan_out": 2}),
+            ("link", "system", wider),
+        )
+    }
+    assert keys["same"] == keys["clock"] == keys["tree"]
+    assert keys["same"] != keys["link"]
