@@ -28,7 +28,7 @@ from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
 from waferstream.compiler.derivation.depth import CAPTURED_LAYERS
 from waferstream.compiler.derivation.scale import ScalableProgram, captured_sizes
-from waferstream.compiler.derivation.stacks import Stacks
+from waferstream.compiler.derivation.stacks import Shape, Stacks
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.callbacks import Lora
 from waferstream.config.sections.init import DataLoaderConfig
@@ -105,7 +105,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
         "Capturing the step at %d and at %d samples. A large model takes some seconds, once.",
         *sizes,
     )
-    small, large = _capture(init, backend, batch, sizes)
+    small, large = capture_at(init, backend, batch, sizes)
     captured = captured_step(small, large, type(backend.model).__name__)
     store_captured(captured, path)
     return captured
@@ -119,7 +119,7 @@ def with_one_group(step: CapturedStep, params: Params, backend: Backend) -> Capt
     assert fit is not None, "checked when the step was captured"
     batch, size = example_batch(init, fit.train_dataloader), group_of_samples(init.model.dump())
     log.info("Capturing the step at %d as well, since that is the micro-batch", size)
-    (one,) = _capture(init, backend, batch, (size,))
+    (one,) = capture_at(init, backend, batch, (size,))
     whole = replace(step, one_group=one.program)
     store_captured(whole, _cache_file(params.trainer, backend, batch))
     return whole
@@ -205,7 +205,9 @@ class AtSize(NamedTuple):
     optimizer: OptimizerSpec | None
 
 
-def _capture(init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]) -> list[AtSize]:
+def capture_at(
+    init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
+) -> list[AtSize]:
     """Capture the step at each of the micro-batch sizes, with few layers if they are equal."""
     deepened = _capture_deepened(init, backend, batch, sizes)
     return deepened or _capture_at(init, backend, batch, sizes)
@@ -230,15 +232,67 @@ def compile_at(step: TracedStep, batch: Any, sizes: Sequence[int]) -> list[AtSiz
     return [AtSize(compiled.program, optimizer) for compiled, optimizer in compiled_steps]
 
 
+@dataclass(frozen=True)
+class ShallowStep:
+    """A step captured with a few layers at several sizes, which stand for any number of them."""
+
+    captured: tuple[AtSize, ...]
+    stacks: Stacks
+
+    def deepened(self, shapes: Mapping[str, Shape]) -> list[AtSize] | None:
+        """Return the step of a model that differs in its number of layers, at each of the sizes.
+
+        None if it does not follow from what was captured.
+
+        Args:
+            shapes: Shapes of all parameters of the model.
+        """
+        stacks = self.stacks.with_depths(shapes)
+        if stacks is None:
+            return None
+        found = [
+            AtSize(deep, _optimizer_of_all_layers(optimizer, stacks))
+            for program, optimizer in self.captured
+            if (deep := stacks.deepened_to(program, shapes)) is not None
+        ]
+        return found if len(found) == len(self.captured) else None
+
+
 def _capture_deepened(
     init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
 ) -> list[AtSize] | None:
     """Capture a few layers and replicate the middle ones; None for few layers or unequal ones."""
-    model = _config(init)
-    if model is None:
+    if _config(init) is None:
         return None
+    shapes = shapes_of(init)
+    shallow = capture_shallow(init, backend, batch, sizes, shapes)
+    return None if shallow is None else shallow.deepened(shapes)
+
+
+def shapes_of(init: InitConfig) -> dict[str, Shape]:
+    """Return the shapes of all parameters of the model of a configuration."""
     with torch.device("meta"):
-        shapes = {name: tuple(p.shape) for name, p in make_model(init).named_parameters()}
+        return {name: tuple(p.shape) for name, p in make_model(init).named_parameters()}
+
+
+def capture_shallow(
+    init: InitConfig,
+    backend: Backend,
+    batch: Any,
+    sizes: Sequence[int],
+    shapes: Mapping[str, Shape],
+) -> ShallowStep | None:
+    """Capture a few layers of a registered model; None for few layers or unequal ones.
+
+    Args:
+        init: The configuration.
+        backend: The backend to capture on.
+        batch: A few samples.
+        sizes: Micro-batch sizes.
+        shapes: Shapes of all parameters of the model.
+    """
+    model = _config(init)
+    assert model is not None, "only of a registered model it is known where its layers lie"
     for units in _UNITS:
         few, more = (_with_layers(init, n * model.layers_of_unit) for n in (units, units + 1))
         if more.model == init.model:
@@ -249,10 +303,7 @@ def _capture_deepened(
         stacks = Stacks.checked(*programs, shapes, units, model.layers_of_unit)
         if stacks is not None:
             others = _capture_at(few, backend, batch, sizes[1:]) if sizes[1:] else []
-            return [
-                AtSize(stacks.deepened(p), _optimizer_of_all_layers(o, stacks))
-                for p, o in (shallow, *others)
-            ]
+            return ShallowStep((shallow, *others), stacks)
     log.info("The layers are not equal, so all of them are captured")
     return None
 

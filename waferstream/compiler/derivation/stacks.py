@@ -126,10 +126,31 @@ class Stacks:
         except UnequalLayersError:
             return None
         found, by_one = replace(found, growth=growth), replace(by_one, growth=growth)
-        parameters = {spec.name: spec.shape for spec in found.deepened(program).parameters}
-        return (
-            found if parameters == shapes and is_like(by_one.deepened(program), one_more) else None
-        )
+        is_whole = found.deepened_to(program, shapes) is not None
+        return found if is_whole and is_like(by_one.deepened(program), one_more) else None
+
+    def with_depths(self, shapes: Mapping[str, Shape]) -> Stacks | None:
+        """Return the stacks of a model that differs in its numbers of layers alone.
+
+        None if it has fewer than were captured, or not as many as take turns.
+
+        Args:
+            shapes: Shapes of all its parameters.
+        """
+        depths = _depths(shapes)
+        if any(
+            depths.get(each.prefix, 0) < each.captured * each.period
+            or depths[each.prefix] % each.period
+            for each in self.stacks
+        ):
+            return None
+        stacks = (replace(each, num_layers=depths[each.prefix]) for each in self.stacks)
+        return replace(self, stacks=tuple(stacks))
+
+    def deepened_to(self, program: Program, shapes: Mapping[str, Shape]) -> Program | None:
+        """Return the program with all layers, None if its parameters are not of these shapes."""
+        deep = self.deepened(program)
+        return deep if {spec.name: spec.shape for spec in deep.parameters} == shapes else None
 
     def deepened(self, program: Program) -> Program:
         """Return the program with all layers of all stacks."""
