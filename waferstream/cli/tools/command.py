@@ -34,6 +34,7 @@ TOOLS: Mapping[str, str] = {
     "certificates": "waferstream.cli.tools.certificates",
     "tco": "waferstream.cli.tools.tco",
     "study": "waferstream.cli.tools.study",
+    "explore": "waferstream.cli.tools.explore",
 }
 """Group of commands to the module that holds them, in its variable COMMANDS.
 

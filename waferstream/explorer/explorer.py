@@ -1,0 +1,257 @@
+"""From settings to an answer: a pure function over the simulator, without a page or a server."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from appliance.spec import ClusterSpec, load_cluster
+from swarmx.topology import Tree
+from waferstream.config.params import Params
+from waferstream.config.phases import load_params
+from waferstream.core.errors import ConfigError
+from waferstream.explorer.answer import Answer, Gpus, Point, Refused, Stall, Wafer
+from waferstream.explorer.command import command_of
+from waferstream.explorer.knobs import SYSTEMS, knobs_of
+from waferstream.explorer.settings import Configured, Files, checked
+from waferstream.explorer.steps import CapturedSteps
+from waferstream.machine.intervals import Interval, step_interval
+from waferstream.machine.intervals.interval import AnyInterval
+from waferstream.machine.kernels import Grid
+from waferstream.machine.sram import SramPlan, code_bytes
+from waferstream.machine.sram.report import product_extent
+from waferstream.machine.stalls import check_streams
+from waferstream.reports.curve.result import CurvePoint, GpuComparison
+from waferstream.reports.machine.use import NUMBER, group_layers, link_load
+from waferstream.scaling.gpus import compare_with_gpus
+from waferstream.simulation.study import Study, study_of
+
+CLUSTER_FILE = Path("cluster.yaml")
+
+_KEPT_ANSWERS = 4096
+_KEPT_COMPARISONS = 256
+
+
+class Explorer:
+    """One params file on one machine, with knobs.
+
+    Raises:
+        ConfigError: The file does not train.
+    """
+
+    def __init__(self, params: Params, cluster: ClusterSpec, name: str) -> None:
+        """Take the files; ``name`` is how a command names the first."""
+        if params.trainer.fit is None:
+            raise ConfigError(
+                "the params file must have a section trainer.fit",
+                code="simulation-without-training",
+                where="trainer.fit",
+                value="missing",
+                rule="what is explored is a training step",
+            )
+        self.params, self.cluster, self.name = params, cluster, name
+        self.knobs = knobs_of(params, cluster)
+        self._files = Files(params, cluster)
+        self._steps = CapturedSteps(params, cluster)
+        self._answered = lru_cache(_KEPT_ANSWERS)(self._answer)
+        self._compared = lru_cache(_KEPT_COMPARISONS)(self._compare)
+
+    @classmethod
+    def of_files(cls, params: Path, cluster: Path | None) -> Explorer:
+        """Read the files; without one of a machine it is cluster.yaml of this folder, if any.
+
+        Raises:
+            ConfigError: One of them is wrong.
+        """
+        found = cluster or (CLUSTER_FILE if CLUSTER_FILE.exists() else None)
+        machine = ClusterSpec() if found is None else load_cluster(found)
+        return cls(load_params(params), machine, str(params))
+
+    @property
+    def label(self) -> str:
+        """The name of the model."""
+        return self.params.trainer.init.model.label(self._steps.of(self.params).step.model_class)
+
+    def answer(self, settings: Mapping[str, Any]) -> Answer:
+        """Return what the simulator says for some settings; a knob left out is at rest.
+
+        Raises:
+            ConfigError: There is no such knob, or its value is not allowed.
+            WaferStreamError: The step cannot be captured, or does not fit the machine.
+        """
+        return self._answered(tuple(sorted(checked(settings, self.knobs).items())))
+
+    def prepare(self, ended: Event) -> None:
+        """Capture what the stops of the knobs need, so that none of them has to wait.
+
+        Nothing more is captured once it has ``ended``.
+        """
+        for knob in self.knobs:
+            for stop in knob.stops:
+                if not ended.is_set():
+                    self._steps.of(self._configured({knob.name: stop}).params)
+        gc.collect()
+        gc.freeze()  # captured steps are for ever, and looking through them takes tenths of seconds
+
+    def _configured(self, settings: Mapping[str, Any]) -> Configured:
+        return self._files.with_settings(checked(settings, self.knobs), self.knobs)
+
+    def _answer(self, items: tuple[tuple[str, float], ...]) -> Answer:
+        settings = dict(items)
+        configured = self._files.with_settings(settings, self.knobs)
+        study = self._study(configured)
+        possible, refused = study.possible_curve(self._counts(int(settings[SYSTEMS])))
+        program = study.costed(possible[0].num_csx).program
+        parameters = sum(spec.num_elements for spec in program.parameters)
+        bands, note = _bands(study, possible)
+        sizes = sorted({study.micro_batch_size(point.num_csx) for point in possible})
+        gpus = self._compared(
+            tuple(item for item in items if item[0] in ("batch", "sequence", "layers")), parameters
+        )
+        return Answer(
+            parameters=parameters,
+            points=tuple(
+                _point(study, point, band) for point, band in zip(possible, bands, strict=True)
+            ),
+            refused=tuple(Refused(each.num_csx, each.reason, each.code) for each in refused),
+            band_note=note,
+            wafers={size: _wafer(study.simulator.sram_plan(size)) for size in sizes},
+            stalls={size: _stalls(study, size) for size in sizes},
+            gpus=_gpus(gpus, reads_tokens=study.tokens_per_sample is not None),
+            gpu_note=gpus.note,
+            yaml=configured.yaml,
+            command=command_of(self.name, int(settings[SYSTEMS]), configured.changes),
+        )
+
+    def _counts(self, systems: int) -> list[int]:
+        stops = next(knob.stops for knob in self.knobs if knob.name == SYSTEMS)
+        return sorted({*map(int, stops), systems})
+
+    def _study(self, configured: Configured) -> Study:
+        params, cluster = configured.params, configured.cluster
+        stated = params.trainer.init.backend.cluster_config.max_wgt_servers
+        servers = stated or cluster.machine.memoryx.weight_servers
+        kept = self._steps.of(params)
+        study = study_of(params, cluster, kept.step, servers)
+        return replace(study, simulator=replace(study.simulator, plans=kept.plans))
+
+    def _compare(self, items: tuple[tuple[str, float], ...], parameters: int) -> GpuComparison:
+        params = self._configured(dict(items)).params
+        return compare_with_gpus(params, parameters, self.cluster.machine.power)
+
+
+def _bands(
+    study: Study, points: Sequence[CurvePoint]
+) -> tuple[list[tuple[float, float] | None], str]:
+    """Return the factors of each point's intervals, and a note where they are of another machine.
+
+    Nobody has measured a machine with other numbers: its band is that of the published one.
+    """
+    machine = study.simulator.machine
+    program = study.costed(points[0].num_csx).program
+
+    def found(spec: Any) -> list[AnyInterval]:
+        batches = ((study.batch(point.num_csx), point.num_csx) for point in points)
+        return [step_interval(spec, program, batch, count) for batch, count in batches]
+
+    own = found(machine)
+    unknown = next((each for each in own if not isinstance(each, Interval)), None)
+    shown = own if unknown is None else found(machine.published)
+    note = "" if unknown is None else f"{unknown.reason[0].upper()}{unknown.reason[1:]}. "
+    factors = [(e.half, e.nine_tenths) if isinstance(e, Interval) else None for e in shown]
+    if note and all(factors):
+        note += f"The band is that of a {machine.system.name} as published."
+    return factors, note
+
+
+def _point(study: Study, point: CurvePoint, band: tuple[float, float] | None) -> Point:
+    prediction, energy = point.prediction, point.energy
+    assert prediction is not None, "of a simulated point"
+    assert energy is not None
+    machine, count = study.simulator.machine, point.num_csx
+    load = link_load(study.costed(count), machine, count, point.emulated.step_ps)
+    levels = Counter(switch.level for switch in Tree(count, machine.swarmx.fan_out).switches)
+    per_million = energy.per_million_tokens or energy.per_million_samples
+    shares = point.emulated.attribution_ps.shares()
+    return Point(
+        systems=count,
+        micro_batch=study.micro_batch_size(count),
+        rounds=prediction.num_rounds,
+        samples_per_s=point.emulated.samples_per_s,
+        tokens_per_s=prediction.tokens_per_s,
+        step_ps=point.emulated.step_ps,
+        efficiency=point.efficiency,
+        utilisation=prediction.utilisation,
+        causes={cause: share for cause, share in shares.items() if share},
+        band=band,
+        kw=energy.power_kw,
+        kwh_per_million=per_million.kwh,
+        swarmx_nodes=prediction.swarmx_nodes,
+        switches=tuple(levels[level] for level in sorted(levels)),
+        down=load.down,
+        up=load.up,
+    )
+
+
+def _wafer(plan: SramPlan) -> Wafer:
+    program, peak, fabric = plan.program, plan.peak, plan.wafer.fabric
+    samples, at = program.micro_batch_size, program.segments[plan.peak.segment]
+    grid = Grid.whole(fabric)
+    repeated = [segment for segment in program.segments if NUMBER.search(segment.layer)]
+    extents = {s.layer: product_extent(s, grid) for s in repeated or program.segments}
+    layer = max(extents, key=lambda name: extents[name])
+    return Wafer(
+        columns=fabric.columns,
+        rows=fabric.rows,
+        used=extents[layer],
+        layer=layer,
+        recomputed=len(plan.recomputed),
+        capacity_bytes=plan.wafer.sram_bytes,
+        pieces={
+            "code": code_bytes(plan.wafer),
+            "kept for the backward pass": peak.stash.of(samples),
+            "working set": peak.working.of(samples),
+            "streams": plan.buffers[peak.segment],
+        },
+        peak=f"{at.layer} {at.phase}",
+    )
+
+
+def _stalls(study: Study, size: int) -> tuple[Stall, ...]:
+    """Return the no-stall condition of the layers, without the search for a share of zeros."""
+    simulator = study.simulator
+    costed = simulator.costed(size, size)
+    checks = check_streams(
+        costed.program, costed.schedule, costed.costs, simulator.machine, costed.densities,
+        costed.paged,
+    )  # fmt: skip
+    return tuple(
+        Stall(
+            group.layers, group.check.phase, group.count, group.stream_ps, group.check.compute_ps,
+            group.check.bound, group.remedy,
+        )
+        for group in group_layers(checks, size, simulator.largest_micro_batch)
+    )  # fmt: skip
+
+
+def _gpus(comparison: GpuComparison, *, reads_tokens: bool) -> tuple[Gpus, ...]:
+    """Return the fastest parallelism at each number of each kind of GPU."""
+    best: dict[str, dict[int, tuple[float, float | None]]] = {}
+    for curve in comparison.curves:
+        found = best.setdefault(curve.gpu, {})
+        for point, interval in zip(curve.points, curve.intervals, strict=True):
+            rate = point.tokens_per_s if reads_tokens else point.samples_per_s
+            if point.fits and rate > found.get(point.gpus, (0.0, None))[0]:
+                factor = interval.nine_tenths if isinstance(interval, Interval) else None
+                found[point.gpus] = rate, factor
+    return tuple(
+        Gpus(name, tuple((gpus, *found[gpus]) for gpus in sorted(found)))
+        for name, found in best.items()
+        if found
+    )
