@@ -119,7 +119,7 @@ def energy_use(
     num_csx: int,
     swarmx_nodes: int,
     timed: TimedSteps,
-    tokens_per_sample: int | None,
+    tokens_per_sample: float | None,
     num_steps: int | None = None,
 ) -> EnergyUse:
     """Return the energy of training.
@@ -129,7 +129,7 @@ def energy_use(
         num_csx: Number of systems.
         swarmx_nodes: Number of nodes between them and MemoryX.
         timed: Emulated steps, at least one.
-        tokens_per_sample: Tokens of a sample; None for a model that does not read tokens.
+        tokens_per_sample: Mean tokens of a sample; None for a model that does not read tokens.
         num_steps: Steps of the whole run; by default those of ``timed``.
     """
     share, hire_usd = compute_share(timed, num_csx), num_csx * machine.power.system_hour_usd

@@ -38,13 +38,13 @@ from waferstream.preparation.written import (
     NUM_DOCUMENTS,
     NUM_SEQUENCES,
     NUM_TOKENS,
-    Packing,
     files_of,
     packing_of,
     part_name,
     read_manifest,
 )
 from waferstream.workload.data_files import find_files
+from waferstream.workload.packing import Packing
 
 Told = Callable[[int, int], None]
 """Called with the files that are done, and all."""

@@ -4,55 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import h5py
 
 from waferstream.core.errors import DataError
-from waferstream.core.units import counted
 from waferstream.workload.data_files import find_files
+from waferstream.workload.packing import Packing
 
 MANIFEST = "data_params.json"
 NUM_SEQUENCES, NUM_DOCUMENTS, NUM_TOKENS = "n_examples", "num_documents", "num_tokens"
 """Attributes of a file; the first is the vendor's."""
-
-
-@dataclass(frozen=True)
-class Packing:
-    """How full sequences are."""
-
-    num_sequences: int
-    num_documents: int
-    num_tokens: int
-    """Places that hold a document's token."""
-    length: int
-    """Places of a sequence; 0 of a corpus, which is cut when it is read."""
-
-    @property
-    def share(self) -> float:
-        """Share of the places that hold a token; 1 of a corpus."""
-        places = self.num_sequences * self.length
-        return self.num_tokens / places if places else 1.0
-
-    @property
-    def cost_of_padding(self) -> float:
-        """How many times as many sequences there would be with one document in each."""
-        return self.num_documents / max(self.num_sequences, 1)
-
-    def text(self) -> str:
-        """Return one line about documents and sequences."""
-        documents = counted(self.num_documents, "document")
-        if not self.length:
-            return f"{documents}, {counted(self.num_tokens, 'token')}"
-        line = (
-            f"{documents} in {counted(self.num_sequences, 'sequence')} of {self.length:,}: "
-            f"{self.share:.1%} of the places hold tokens"
-        )
-        if self.cost_of_padding <= 1:
-            return line
-        return f"{line}; one document in each would take {self.cost_of_padding:.1f} times as many"
 
 
 def part_name(number: int) -> str:

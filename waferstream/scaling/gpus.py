@@ -23,6 +23,7 @@ from waferstream.machine.hardware import PowerSpec
 from waferstream.machine.intervals import interval_of
 from waferstream.machine.intervals.setting import training_setting
 from waferstream.reports.curve.result import GpuComparison, GpuCurve
+from waferstream.workload.data import packing_of
 from waferstream.workload.models import known_config
 
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100, DGX_B200)
@@ -75,8 +76,10 @@ def compare_with_gpus(
     batch = params.trainer.fit.train_dataloader.batch_size
     counts = gpu_counts(MOST_GPUS if weak else batch)
     total, each = (None, batch) if weak else (batch, None)
+    packing = packing_of(params.trainer.fit.train_dataloader.dump(), "trainer.fit.train_dataloader")
+    share = 1.0 if packing is None else packing.share
     curves = tuple(
-        _curve(workload, cluster, CurvePolicy(total, each, kinds=(kind,)), counts, site)
+        _curve(workload, cluster, CurvePolicy(total, each, kinds=(kind,)), counts, site, share)
         for cluster in CLUSTERS
         for kind in KINDS
     )
@@ -91,11 +94,17 @@ def _curve(
     policy: CurvePolicy,
     counts: Sequence[int],
     site: PowerSpec,
+    share: float,
 ) -> GpuCurve:
-    """Return the curve of one kind of parallelism, with its intervals and footprints."""
+    """Return the curve of one kind of parallelism, with its intervals and footprints.
+
+    ``share`` is that of the places of a sequence that hold a token.
+    """
     points = tuple(gpu_curve(workload, cluster, policy, counts))
     footprints = tuple(
-        gpu_hour(cluster, point.gpus, site).times(_MILLION / point.tokens_per_s / SECONDS_PER_HOUR)
+        gpu_hour(cluster, point.gpus, site).times(
+            _MILLION / (share * point.tokens_per_s) / SECONDS_PER_HOUR
+        )
         if point.fits
         else None
         for point in points

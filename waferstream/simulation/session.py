@@ -206,6 +206,7 @@ def simulate_study(
         batch_size=study.batch_size,
         weak=study.weak,
         tokens_per_sample=study.tokens_per_sample,
+        packing=study.packing,
         micro_batch=study.policy.label,
         points=points,
         refused=refused,

@@ -40,8 +40,9 @@ from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulator.costed_program import CostedProgram
 from waferstream.simulator.exploration import explore, fastest
 from waferstream.simulator.simulator import Prediction, Simulator
-from waferstream.workload.data import data_processor
+from waferstream.workload.data import data_processor, packing_of
 from waferstream.workload.models import group_of_samples
+from waferstream.workload.packing import Packing
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Study:
     """Samples that share a loss, which no micro-batch may cut."""
     num_steps: int | None = None
     """Steps of the run; None where the configuration does not say."""
+    packing: Packing | None = None
+    """How full the sequences are; None where every place counts as a token."""
 
     def batch(self, num_csx: int) -> int:
         """Return the samples of a step over all systems."""
@@ -173,15 +176,19 @@ class Study:
                 swarmx_nodes=nodes,
                 steps_ps=prediction.steps_ps,
             ),
-            energy=energy_use(
-                machine, num_csx, nodes, timed, self.tokens_per_sample, self.num_steps
-            ),
+            energy=energy_use(machine, num_csx, nodes, timed, self._mean_tokens, self.num_steps),
         )
 
     def _tokens_per_s(self, prediction: Prediction) -> float | None:
-        if self.tokens_per_sample is None:
-            return None
-        return prediction.samples_per_s * self.tokens_per_sample
+        tokens = self._mean_tokens
+        return None if tokens is None else prediction.samples_per_s * tokens
+
+    @property
+    def _mean_tokens(self) -> float | None:
+        """Tokens of a sample without padding; None for a model that does not read tokens."""
+        if self.tokens_per_sample is None or self.packing is None:
+            return self.tokens_per_sample
+        return self.tokens_per_sample * self.packing.share
 
     def costed(self, num_csx: int) -> CostedProgram:
         """Return the step with its costs, as the timing model executes it."""
@@ -281,6 +288,7 @@ def study_of(
         step.model_class,
         group_of_samples(params.trainer.init.model.dump(), "trainer.init.model"),
         params.trainer.init.loop.num_steps or params.trainer.init.loop.max_steps,
+        packing_of(params.trainer.fit.train_dataloader.dump(), "trainer.fit.train_dataloader"),
     )
 
 

@@ -21,6 +21,7 @@ from waferstream.core.errors import ConfigError, DataError
 from waferstream.core.plugins import Plugins
 from waferstream.core.program.program import UNKNOWN_LOADING, LoaderKind, Loading
 from waferstream.workload import user_classes
+from waferstream.workload.packing import Packing
 
 Batch = dict[str, torch.Tensor]
 """Contiguous tensors by name, the batch in the first dimension.
@@ -82,6 +83,10 @@ class DataProcessor(Config):
         """Return the files that hold the samples; DataError if they are missing or broken."""
         return UNKNOWN_LOADING.num_files
 
+    def packing(self) -> Packing | None:
+        """Return how full the sequences are, None if the samples do not say."""
+        return None
+
     @abstractmethod
     def source(self) -> BatchSource:
         """Open the dataset. Raises DataError if it is missing, broken or too short."""
@@ -131,6 +136,13 @@ def check_section(config: Mapping[str, Any], where: str) -> None:
         user_classes.checked_class(config, where)
     else:
         data_processor(config, where)
+
+
+def packing_of(config: Mapping[str, Any], where: str) -> Packing | None:
+    """Return how full the sequences of a dataloader section are, None if nothing says it."""
+    if user_classes.CLASS in config:
+        return None
+    return data_processor(config, where).packing()
 
 
 def build_source(config: Mapping[str, Any], where: str) -> Any:

@@ -30,8 +30,10 @@ from modelzoo.data.source import EarlierKey, OrderedBatches, Samples
 from waferstream.core.config import Config, before
 from waferstream.core.errors import DataError
 from waferstream.core.program.program import LoaderKind
+from waferstream.preparation.written import packing_of
 from waferstream.workload.data import Batch, BatchSource, DataProcessor
 from waferstream.workload.data_files import find_files
+from waferstream.workload.packing import Packing
 
 Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
 """Folders of ``*.h5`` files, files, or globs."""
@@ -179,6 +181,15 @@ class GptHDF5MapDataProcessor(DataProcessor):
 
     def count_files(self) -> int:
         return sum(map(len, self._paths(str)))
+
+    def packing(self) -> Packing | None:
+        """Return how full the sequences of prepared files are, if all of them are read alike."""
+        if self.mixture is not None or self.data_subset or self.data_transforms:
+            return None
+        try:
+            return packing_of([path for paths in self._paths(str) for path in paths])
+        except DataError:  # a simulation needs no data
+            return None
 
     def source(self) -> BatchSource:
         return self.ordered()

@@ -15,7 +15,8 @@ from waferstream.core.config import dump_yaml, load_yaml, validate
 from waferstream.preparation.preparing import prepare
 from waferstream.preparation.recipe import Recipe
 from waferstream.preparation.viewing import read_sequence
-from waferstream.preparation.written import Packing, files_of, packing_of
+from waferstream.preparation.written import files_of, packing_of
+from waferstream.workload.packing import Packing
 
 _LONGEST_TEXT = 100
 """Characters of a document that a table shows; ``--json`` has all."""

@@ -33,6 +33,7 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
                     compared
     zeros           null unless measured: weights, samples, products [{layer, share, part}]
     weak            whether batch_size is that of each system
+    packing         num_sequences, num_documents, num_tokens, length; null where nothing says it
     configuration   machine of a simulation; params, cluster, num_csx and steps of an experiment
 """
 
@@ -53,6 +54,7 @@ from waferstream.reports.activation_zeros import ActivationZeros
 from waferstream.reports.economics import TrainingBill
 from waferstream.reports.machine.use import LayerGroup
 from waferstream.reports.run.summary import Emulated, Measured, ModelSummary
+from waferstream.workload.packing import Packing
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,8 @@ class CurveResult:
     """Numbers of systems of a sweep on which the step cannot run."""
     weak: bool = False
     """Whether every system gets a batch, so that the batch of a step grows with the systems."""
+    packing: Packing | None = None
+    """How full the sequences are; None where every place counts as a token."""
 
     @property
     def label(self) -> str:

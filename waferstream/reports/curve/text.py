@@ -196,6 +196,8 @@ def footnotes(result: CurveResult) -> list[str]:
         + "; ".join(f"{cause}, {CAUSES[cause]}" for cause in _visible_causes(result))
         + ".",
     ]
+    if result.packing is not None:
+        notes.append(result.packing.report())
     if result.training is not None:
         notes.append(
             "Measured samples/s: on this host, whose cores all emulated systems share, so it need "

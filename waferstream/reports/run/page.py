@@ -170,6 +170,7 @@ def _rates_section(summary: RunSummary) -> Section:
                     **_ranges(summary.interval, made.samples_per_s),
                     "Measured": f"{format_rate(measured.samples_per_s)} samples/s "
                     f"in {measured.seconds:.2f} s",
+                    **({"Sequences": summary.packing.report()} if summary.packing else {}),
                     **_start_up(summary.start_up),
                     **({"Stragglers": _stragglers(summary)} if summary.stragglers else {}),
                     **({"Waits for links": _link_waits(summary)} if summary.link_waits else {}),

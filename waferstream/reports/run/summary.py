@@ -15,6 +15,7 @@ from waferstream.machine.intervals import AnyInterval
 from waferstream.machine.program_report import ProgramReport
 from waferstream.machine.start_up import StartUp
 from waferstream.reports.host import Host
+from waferstream.workload.packing import Packing
 
 SUMMARY_NAME = "run_summary.json"
 
@@ -84,7 +85,8 @@ class RunSummary:
     ``stragglers`` has the systems that were slow in real time, each with the steps;
     ``link_waits`` has the links between hosts, each with the seconds for which roles waited for it;
     ``programs`` has what was compiled or validated where nothing was executed;
-    ``regions`` has the PEs that computed each layer, where ``runtime.engine`` names the wafer.
+    ``regions`` has the PEs that computed each layer, where ``runtime.engine`` names the wafer;
+    ``packing`` says how full the sequences of the training are.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -113,6 +115,7 @@ class RunSummary:
     link_waits: Mapping[str, float] = field(default_factory=dict)
     programs: tuple[ProgramReport, ...] = ()
     regions: tuple[LayerRegion, ...] = ()
+    packing: Packing | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain data."""

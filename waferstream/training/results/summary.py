@@ -31,6 +31,8 @@ from waferstream.training.observers.history import History
 from waferstream.training.results.run_folder import RunFolder
 from waferstream.training.trainer import Outcome
 from waferstream.version import VERSION
+from waferstream.workload.data import packing_of
+from waferstream.workload.packing import Packing
 
 log = logging.getLogger("waferstream")
 
@@ -56,6 +58,7 @@ def summarize(
     parameters = sum(parameter.numel() for parameter in model.parameters())
     is_trained = history.timed.last is not None
     num_csx = init.backend.cluster_config.num_csx
+    packing = packing_of(data.dump(), "trainer.fit.train_dataloader") if data else None
     return RunSummary(
         status="completed",
         mode=mode,
@@ -75,7 +78,7 @@ def summarize(
         measured=_measured(history) if is_trained else None,
         emulated=Emulated.of(history.timed) if is_trained else None,
         interval=_interval(history, cluster.machine, num_csx, session.execution.training),
-        energy=_energy(history, cluster.machine, num_csx, session.execution.training),
+        energy=_energy(history, cluster.machine, num_csx, session.execution.training, packing),
         start_up=session.execution.start_up,
         stragglers=dict(history.stragglers),
         link_waits=dict(history.link_waits),
@@ -83,6 +86,7 @@ def summarize(
         regions=_regions(
             init, cluster.runtime.engine, session.execution.training, outcome.last_step
         ),
+        packing=packing if is_trained else None,
     )
 
 
@@ -96,13 +100,20 @@ def _interval(
 
 
 def _energy(
-    history: History, machine: MachineSpec, num_csx: int, training: Installation | None
+    history: History,
+    machine: MachineSpec,
+    num_csx: int,
+    training: Installation | None,
+    packing: Packing | None,
 ) -> EnergyUse | None:
     """Return the energy of the emulated steps; None where nothing was emulated."""
     if history.timed.last is None or training is None:
         return None
     nodes = swarmx_nodes(machine.swarmx, num_csx)
-    return energy_use(machine, num_csx, nodes, history.timed, training.program.tokens_per_sample)
+    tokens: float | None = training.program.tokens_per_sample
+    if tokens is not None and packing is not None:
+        tokens *= packing.share
+    return energy_use(machine, num_csx, nodes, history.timed, tokens)
 
 
 def _measured(history: History) -> Measured:
@@ -149,6 +160,8 @@ def log_throughput(history: History, machine: MachineSpec, summary: RunSummary) 
         if history.timed.last.attribution.shares()["overhead"] > 0.5:
             log.info("%s", OVERHEAD_NOTE)
         log.info(prediction(machine, summary.num_csx, history.timed.last))
+    if summary.packing is not None:
+        log.info("%s", summary.packing.report())
     if summary.energy is not None:
         power, *parts = energy_facts(summary.energy, summary.start_up).items()
         named = "; ".join(f"{name[0].lower()}{name[1:]} {text}" for name, text in parts)

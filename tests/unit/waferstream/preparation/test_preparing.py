@@ -16,8 +16,9 @@ from waferstream.core.errors import ConfigError, DataError
 from waferstream.preparation.preparing import prepare
 from waferstream.preparation.recipe import Layout, Recipe
 from waferstream.preparation.viewing import read_sequence
-from waferstream.preparation.written import MANIFEST, Packing
-from waferstream.workload.data import Batch
+from waferstream.preparation.written import MANIFEST
+from waferstream.workload.data import Batch, packing_of
+from waferstream.workload.packing import Packing
 
 TEXTS = ["a short one", "another, which is longer than that", "x", "fourth " * 9, "the last"]
 
@@ -94,6 +95,18 @@ def test_packed_documents_are_read_with_their_spans(lines: Path) -> None:
     assert int(batch["attention_mask"].sum()) == packing.num_tokens
     starts = batch["attention_mask"].bool() & (batch["position_ids"] == 0)
     assert int(starts.sum()) == packing.num_documents
+
+
+def test_data_processor_says_how_full_its_sequences_are(lines: Path) -> None:
+    """Where it reads all of them alike."""
+    made = recipe(lines, layout="padded")
+    keys = {"data_processor": "GptHDF5MapDataProcessor", "batch_size": 1}
+    section = {**keys, "data_dir": str(made.output_dir)}
+    assert packing_of(section, "data") is None
+    assert prepare(made) == packing_of(section, "data")
+    assert packing_of({**section, "data_subset": "0.0-0.5"}, "data") is None
+    mixture = [{"data_dir": str(made.output_dir), "weight": 1}]
+    assert packing_of({**keys, "mixture": mixture}, "data") is None
 
 
 @pytest.mark.parametrize("layout", ["joined", "padded", "corpus"])

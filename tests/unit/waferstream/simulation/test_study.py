@@ -26,6 +26,7 @@ from waferstream.numerics.precision import StreamPrecision
 from waferstream.reports.curve.result import CurvePoint, PredictedStep
 from waferstream.simulation.study import Study
 from waferstream.simulator.simulator import Simulator
+from waferstream.workload.packing import Packing
 
 BATCH = 48
 
@@ -303,3 +304,17 @@ def test_use_of_a_point_has_the_bytes_that_the_links_carry(study: Study) -> None
         assert busy_ps == num_bytes * 10_000
         assert busy_ps <= step_ps
     assert load.down == pytest.approx(load.down_bytes * 10_000 / point.emulated.step_ps)
+
+
+def test_tokens_of_padding_do_not_count(study: Study) -> None:
+    """Neither in the rate nor in the energy of a million tokens."""
+    half = replace(study, packing=Packing(10, 12, 10 * 64, 128))
+    (full,), (found,) = study.curve((2,)), half.curve((2,))
+    rates = [predicted(point).tokens_per_s for point in (full, found)]
+    assert rates == [found.emulated.samples_per_s * 128, found.emulated.samples_per_s * 64]
+    assert full.energy is not None
+    assert found.energy is not None
+    assert full.energy.per_million_tokens is not None
+    assert found.energy.per_million_tokens is not None
+    assert found.energy.per_million_tokens.kwh == 2 * full.energy.per_million_tokens.kwh
+    assert found.energy.step == full.energy.step
