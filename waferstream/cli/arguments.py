@@ -72,6 +72,11 @@ class Arguments:
     """Values of keys that were typed by their paths."""
 
     @property
+    def num_parameters(self) -> float | None:
+        """The most parameters of the model that ``--shrink`` makes; None without it."""
+        return self.typed.get("shrink")
+
+    @property
     def trains_or_evaluates(self) -> bool:
         """Whether a cluster, or a device, runs the model."""
         return self.simulation is None and self.wafer_trace is None

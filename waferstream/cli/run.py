@@ -96,7 +96,7 @@ def _submit(appliance: Address, phases: Sequence[Params], arguments: Arguments) 
 
 def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
     """Read the params file, and check that it has what the mode needs."""
-    phases = load_phases(arguments.params, arguments.overrides())
+    phases = _shrunk(load_phases(arguments.params, arguments.overrides()), arguments)
     check_phases(phases, arguments.mode)
     if arguments.trains_or_evaluates:
         for params in phases:
@@ -110,6 +110,19 @@ def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
             value=device,
         )
     return phases
+
+
+def _shrunk(phases: tuple[Params, ...], arguments: Arguments) -> tuple[Params, ...]:
+    """Return the phases at the size of ``--shrink``, and print what differs; or as they are."""
+    if arguments.num_parameters is None:
+        return phases
+    from waferstream.config.shrinking.shrink import differences, shrunk  # noqa: PLC0415  (torch)
+
+    small = tuple(shrunk(params, arguments.num_parameters) for params in phases)
+    with _text_beside_json(arguments):
+        for before, after in zip(phases, small, strict=True):
+            print("\n".join(differences(before.dump(), after.dump())), flush=True)
+    return small
 
 
 def _result(

@@ -68,7 +68,7 @@ class Form:
 
 _SIMULATION = frozenset({"simulate", "wafer_trace", *(flag.name for flag in SIMULATION_FLAGS)})
 _TRAINING = frozenset(
-    {"max_steps", "num_steps", "checkpoint_path", "compile_only", "validate_only"}
+    {"max_steps", "num_steps", "checkpoint_path", "compile_only", "validate_only", "shrink"}
 )
 _PREDICTION = frozenset(
     {"sweep", "weak_scaling", "system", "machine", "token_budget", "explain", "trace"}

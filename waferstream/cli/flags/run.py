@@ -146,6 +146,12 @@ RUN_FLAGS: tuple[Flag, ...] = (
         "--simulate; text goes to standard error",
         kind=bool,
     ),
+    Flag(
+        "shrink",
+        "scale the model down to so many parameters at most, such as 2M, with small batches, and "
+        "random data where this host lacks those of the file; prints what differs",
+        collect=parse_count,
+    ),
     Flag("debug", "show the stack trace of errors", kind=bool),
     Flag("traceback", "the same as --debug", kind=bool),
 )

@@ -1,0 +1,1 @@
+"""Small versions of a params file: every size is scaled, every other key stays."""
