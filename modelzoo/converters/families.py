@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelzoo.converters.expert_families import GPT_OSS, MIXTRAL, QWEN3_MOE
+from modelzoo.converters.falcon_families import FALCON, STARCODER
 from modelzoo.converters.family import Family
 from modelzoo.converters.gemma_families import GEMMA2, GEMMA3
-from modelzoo.converters.gpt_families import BLOOM, GPT2, GPT_NEOX, GPTJ
+from modelzoo.converters.gpt_families import BLOOM, BTLM, GPT2, GPT_NEOX, GPTJ, JAIS
 from modelzoo.converters.llama_families import LLAMA, MISTRAL, PHI3, QWEN2, QWEN3
 from modelzoo.converters.weights import Weights
 from waferstream.core.errors import ConfigError
@@ -97,6 +98,10 @@ DECODERS: Mapping[str, Family] = {
         GEMMA2,
         GEMMA3,
         GPT_OSS,
+        FALCON,
+        STARCODER,
+        JAIS,
+        BTLM,
     )
 }
 """Families by ``model_type``."""

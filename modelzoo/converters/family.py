@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,14 @@ from waferstream.workload.models import model_config
 Keys = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
-_COMPUTED = (".rotary_emb.inv_freq", ".attn.bias", ".attention.bias", ".masked_bias")
+_COMPUTED = (
+    ".rotary_emb.inv_freq",
+    ".rotary_embeddings.inv_freq",
+    ".attn.bias",
+    ".attention.bias",
+    ".masked_bias",
+    ".position_ids",
+)
 """Ends of the names of masks and rotations, which files of earlier releases have."""
 
 
@@ -49,6 +57,12 @@ class Family:
     """Returns their keys that a complete section of ours spells otherwise."""
     unpacked: Callable[[Weights], Weights] = dict
     """Returns weights of which none is packed, as a file may have them."""
+    duplicates: Mapping[str, str] = field(default_factory=dict)
+    """Further names of their weights, which a file may have, and the name of each."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Patterns in names of other releases, and what stands in their place in the rules."""
+    unread: tuple[str, ...] = ()
+    """Starts of names of parts that our model may lack, since its scores do not depend on them."""
 
     def section(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the complete model section for a config.json.
@@ -64,7 +78,7 @@ class Family:
         section = {"name": self.name, **self.implied}
         section |= {ours: config[key] for ours, key in self.keys.items() if key in config}
         try:
-            if section.get("filter_size") is None:
+            if "hidden_size" in section and section.get("filter_size") is None:
                 section["filter_size"] = 4 * section["hidden_size"]
             noted = NotedReads(config)
             section |= self.further_ours(noted)
@@ -114,6 +128,10 @@ class Family:
         """
         plain = self.unpacked(weights)
         plain = {name: each for name, each in plain.items() if not name.endswith(_COMPUTED)}
+        plain = {self._of_today(name): each for name, each in plain.items()}
+        for other, name in self.duplicates.items():
+            if other in plain:
+                plain.setdefault(name, plain.pop(other))
         body, *_ = firsts = [each.theirs.partition(".")[0] for each in self.rules]
         if any(name.startswith(f"{body}.") for name in plain):
             return plain
@@ -122,13 +140,26 @@ class Family:
             for name, each in plain.items()
         }
 
+    def _of_today(self, name: str) -> str:
+        """Return the name of a weight as the rules have it."""
+        for early, today in ((".gamma", ".weight"), (".beta", ".bias")):
+            if name.endswith(f"LayerNorm{early}"):
+                name = name.removesuffix(early) + today
+        for early, today in self.renamed:
+            name = re.sub(early, today, name)
+        return name
+
     def matched(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights that our model has (``weights.matched``)."""
         return matched(self.rules, self._plain(weights), section)
 
     def to_ours(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights of our model (``weights.to_ours``)."""
-        return to_ours(self.rules, self._plain(weights), section)
+        plain = self._plain(weights)
+        if self.unread:
+            read = self.matched(weights, section)
+            plain = {n: w for n, w in plain.items() if n in read or not n.startswith(self.unread)}
+        return to_ours(self.rules, plain, section)
 
     def to_theirs(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
         """Return the weights of transformers' model (``weights.to_theirs``)."""

@@ -1,8 +1,9 @@
-"""Families with layer norms: GPT-2, GPT-J, GPT-NeoX, BLOOM."""
+"""Families with layer norms: GPT-2, GPT-J, GPT-NeoX, BLOOM, Jais, BTLM."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,16 @@ from modelzoo.converters.weights import rule
 _GELU = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
 
 
-def _nonlinearity(key: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def nonlinearity(key: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our key of an activation that theirs states under a key; ConfigError for others."""
     found = config.get(key, "gelu_new")
     if found not in _GELU:
         require(config, key, "gelu_new")
     return {"nonlinearity": _GELU[found]}
 
 
-def _activation(section: Mapping[str, Any]) -> dict[str, Any]:
+def activation_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return their key of the activation of a section."""
     return {"activation_function": section["nonlinearity"]}
 
 
@@ -80,8 +83,8 @@ GPT2 = Family(
         "attention_module": "aiayn_attention",
     },
     required={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
-    further_ours=partial(_nonlinearity, "activation_function"),
-    further_theirs=_activation,
+    further_ours=partial(nonlinearity, "activation_function"),
+    further_theirs=activation_configuration,
 )
 
 GPTJ = Family(
@@ -121,8 +124,8 @@ GPTJ = Family(
     },
     required={"scale_attn_weights": True},
     defaults={"n_positions": 2048, "rotary_dim": 64, "tie_word_embeddings": False},
-    further_ours=partial(_nonlinearity, "activation_function"),
-    further_theirs=_activation,
+    further_ours=partial(nonlinearity, "activation_function"),
+    further_theirs=activation_configuration,
 )
 
 
@@ -133,7 +136,7 @@ def _neox_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     part = rope.get("partial_rotary_factor", config.get("rotary_pct", 0.25))
     head = config["hidden_size"] // config["num_attention_heads"]
     keys = {"rotary_dim": int(head * part), "rope_theta": rope["rope_theta"]}
-    return {**keys, **_nonlinearity("hidden_act", config)}
+    return {**keys, **nonlinearity("hidden_act", config)}
 
 
 def _neox_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,3 +235,72 @@ BLOOM = Family(
     },
     required={"apply_residual_connection_post_layernorm": False, "pretraining_tp": 1},
 )
+
+
+def _alibi_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of Jais that are spelt otherwise: its scales, as muP of release 2.2 states them.
+
+    Raises:
+        ConfigError: Distances are scaled as a sequence grows.
+    """
+    scaling = config.get("alibi_scaling") or {}
+    require(scaling, "train_seq_len", None)
+    require({"type": scaling.get("type", "linear")}, "type", "linear")
+    return {
+        "output_logits_scale": config["mup_output_alpha"] * config["mup_width_scale"],
+        "scale_qk_dot_by_d": config["mup_scale_qk_dot_by_d"],
+        "embeddings_scale": config["mup_embeddings_scale"],
+        "pos_scaling_factor": float(scaling.get("factor", 1.0)),
+    }
+
+
+def _alibi_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return their keys of a section; all of the scale of scores is that of the width."""
+    factor = section["pos_scaling_factor"]
+    return {
+        "mup_output_alpha": 1.0,
+        "mup_width_scale": section["output_logits_scale"] or 1.0,
+        "mup_scale_qk_dot_by_d": bool(section["scale_qk_dot_by_d"]),
+        "mup_embeddings_scale": section["embeddings_scale"],
+        "alibi_scaling": None if factor == 1.0 else {"type": "linear", "factor": factor},
+    }
+
+
+JAIS = replace(
+    GPT2,
+    model_type="jais",
+    architecture="JAISLMHeadModel",
+    name="jais",
+    rules=(
+        *(each for each in GPT2.rules if ".wpe." not in each.theirs),
+        rule(
+            "transformer.h.{i}.mlp.c_fc2.{p}",
+            "decoder.{i}.feed_forward.gate.{p}",
+            is_transposed=True,
+        ),
+    ),
+    implied={**GPT2.implied, "position_embedding_type": "alibi", "nonlinearity": "swiglu"},
+    required={
+        **GPT2.required,
+        "activation_function": "swiglu",
+        "position_embedding_type": "alibi",
+        "add_cross_attention": False,
+    },
+    defaults={
+        "n_positions": 1024,
+        "tie_word_embeddings": True,
+        "activation_function": "gelu_new",
+        "position_embedding_type": "learned",
+        "mup_output_alpha": 1.0,
+        "mup_width_scale": 1.0,
+        "mup_embeddings_scale": 1.0,
+        "mup_scale_qk_dot_by_d": False,
+        "alibi_scaling": None,
+    },
+    further_ours=_alibi_keys,
+    further_theirs=_alibi_configuration,
+    unread=("transformer.relative_pe.",),
+)
+"""Its code is not in transformers but beside its weights, as that of BTLM, which is alike."""
+
+BTLM = replace(JAIS, model_type="btlm", architecture="BTLMLMHeadModel", name="btlm")

@@ -42,7 +42,7 @@ def rope_keys(rope: Mapping[str, Any]) -> dict[str, Any]:
     return {**keys, "pos_scaling_extra_args": extra}
 
 
-def _rope_of(section: Mapping[str, Any]) -> dict[str, Any]:
+def rope_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return their parameters of the rotation."""
     rope = {"rope_theta": section["rope_theta"], "rope_type": "default"}
     kind, factor = section["pos_scaling_type"], section["pos_scaling_factor"]
@@ -84,7 +84,7 @@ def llama_configuration(section: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "num_key_value_heads": extra.get("num_kv_groups", section["num_heads"]),
         "head_dim": width // section["num_heads"],
-        "rope_parameters": _rope_of(section),
+        "rope_parameters": rope_configuration(section),
     }
 
 

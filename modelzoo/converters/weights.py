@@ -40,6 +40,8 @@ class Rule:
     """Their shape, where ours has fewer dimensions: sizes, keys of the section, -1 for the rest."""
     channels_last: bool = False
     """Whether the pixels of a patch have their channels one after the other; of ``shape``."""
+    only: tuple[str, Any] | None = None
+    """A key of the section, and the value that it must have: other models lack the weight."""
     ends_with_first: bool = False
     """Whether their last row is our first."""
     part: tuple[str | int, ...] = ()
@@ -56,7 +58,7 @@ def matched(
 ) -> Weights:
     """Return the weights of transformers that our model of a section has."""
     known = parameter_names(section)
-    pairs = _pairs(rules, known)
+    pairs = _pairs(rules, known, section)
     names = {name for theirs, ours, _ in pairs for name in _names(theirs, known.shape(ours[0]))}
     return {name: weight for name, weight in weights.items() if name in names}
 
@@ -73,7 +75,7 @@ def to_ours(
     known = parameter_names(section)
     found: Weights = {}
     used: set[str] = set()
-    for theirs, ours, each in _pairs(rules, known):
+    for theirs, ours, each in _pairs(rules, known, section):
         own = [known.shape(name) for name in ours]
         if ours[0] in known.tied:
             used |= {*_names(theirs, own[0])}
@@ -190,7 +192,7 @@ def to_theirs(
     known = parameter_names(section)
     found: Weights = {}
     used: set[str] = {*known.tied}
-    for theirs, ours, each in _pairs(rules, known):
+    for theirs, ours, each in _pairs(rules, known, section):
         sources = [known.tied.get(name, name) for name in ours]
         tensor = _joined([_known(weights, name) for name in sources], each, section)
         used |= {*sources}
@@ -239,9 +241,13 @@ def _sizes(shape: Sequence[int | str], section: Mapping[str, Any]) -> list[int]:
     return found
 
 
-def _pairs(rules: Sequence[Rule], known: ParameterNames) -> Iterator[tuple[str, list[str], Rule]]:
+def _pairs(
+    rules: Sequence[Rule], known: ParameterNames, section: Mapping[str, Any]
+) -> Iterator[tuple[str, list[str], Rule]]:
     """Yield their name, our names and the rule of every weight that our model has."""
     for each in rules:
+        if each.only is not None and section[each.only[0]] != each.only[1]:
+            continue
         for i in count():
             is_there = False
             for p in ("weight", "bias") if "{p}" in each.theirs else ("",):

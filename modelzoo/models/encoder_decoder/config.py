@@ -15,7 +15,7 @@ from modelzoo.models.blocks.transformer_config import (
 )
 from waferstream.workload.model_config import Feature, ModelConfig
 
-Activation = Literal["relu", "gelu", "reglu", "geglu", "swiglu"]
+Activation = Literal["relu", "gelu", "reglu", "geglu", "geglu_new", "swiglu"]
 
 
 class StackConfig(TransformerConfig):
