@@ -68,6 +68,7 @@ from cstorch.current import (
     current_torch_device,
     use_cs,
 )
+from cstorch.handover import Handover, hand_over
 from cstorch.simulation import simulate
 from cstorch.storage import load, save
 from cstorch.tensors import (
@@ -97,6 +98,7 @@ __all__ = [
     "Backend",
     "CSConfig",
     "ClusterConfig",
+    "Handover",
     "Trainer",
     "__version__",
     "add_debug_name",
@@ -115,6 +117,7 @@ __all__ = [
     "full",
     "full_like",
     "get_debug_name",
+    "hand_over",
     "load",
     "make_constant",
     "metrics",

@@ -57,7 +57,7 @@ def _metadata() -> frozenset[Any]:
     return frozenset(found)
 
 
-_METADATA = _metadata()
+METADATA = _metadata()
 _DATA = torch.Tensor.data
 _ALIASES = frozenset({torch.Tensor.detach, torch.detach, _DATA.__get__})  # type: ignore[attr-defined]
 _OVERWRITES = frozenset({torch.Tensor.copy_, _DATA.__set__})  # type: ignore[attr-defined]
@@ -170,7 +170,7 @@ class _RemoteFunctions:
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func not in _METADATA and func not in _ALIASES:
+        if func not in METADATA and func not in _ALIASES:
             target, *others = args or (kwargs.pop("tensor", None),)  # torch.nn.init passes names
             args = (target, *others)
             if isinstance(target, _RemoteFunctions) and target._remote.defer(func, args, kwargs):

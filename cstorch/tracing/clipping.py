@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from cstorch.recording.recorder import Recorder
 from waferstream.core.errors import ApplianceCompilationError
 
 
+class ClipRecorder(Protocol):
+    """What hears how gradients are clipped."""
+
+    def clip_norm(self, max_norm: float) -> None:
+        """Note that gradients are clipped by their norm."""
+
+    def clip_value(self, max_value: float) -> None:
+        """Note that gradients are clipped by their values."""
+
+
 @contextmanager
-def recorded_clipping(model: nn.Module, recorder: Recorder) -> Iterator[None]:
+def recorded_clipping(model: nn.Module, recorder: ClipRecorder) -> Iterator[None]:
     """Record calls of torch's clipping functions, as MemoryX holds the gradients of ``model``."""
 
     def clip_norm(

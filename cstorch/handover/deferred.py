@@ -1,0 +1,132 @@
+"""A tensor whose value is known after the step: what a handed-over model returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch.utils import _pytree as pytree
+
+from cstorch.remote.tensor import METADATA
+from waferstream.compiler.capture.capture_errors import calling_line
+from waferstream.core.errors import ApplianceCompilationError
+
+_T: Any = torch.Tensor
+
+_HOOKS = frozenset({_T.register_hook, _T.retain_grad, _T.register_post_accumulate_grad_hook})
+_READING = (
+    "item tolist numpy is_nonzero unique __array__ __bool__ __complex__ __contains__ __float__"
+    " __index__ __int__ __iter__"
+)
+_READS = frozenset(getattr(_T, name) for name in _READING.split()) | {
+    torch.equal,
+    torch.allclose,
+    torch.is_nonzero,
+}
+_BACKWARD = frozenset({_T.backward, torch.autograd.backward})
+
+
+class Noting(Protocol):
+    """The tape of a step, as its tensors see it."""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the step has run, so that its results have values."""
+
+    def value(self, number: int) -> torch.Tensor:
+        """Return the value of a result; ApplianceCompilationError if it was not kept."""
+
+    def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Note a call of a torch function on results; return deferred results of it."""
+
+    def backward(self, loss: Deferred) -> None:
+        """Note the backward pass from a loss."""
+
+
+class Deferred(torch.Tensor):
+    """A result of a step that has not run yet. Afterwards it is like the tensor of its value."""
+
+    tape: Noting
+    number: int
+    outline: torch.Tensor
+    """A fake tensor with the same shape, type and gradient."""
+
+    @staticmethod
+    def __new__(cls: type[Deferred], tape: Noting, number: int, outline: torch.Tensor) -> Deferred:
+        made: Deferred = torch.Tensor._make_wrapper_subclass(
+            cls, outline.shape, dtype=outline.dtype, requires_grad=outline.requires_grad
+        )
+        made.tape, made.number, made.outline = tape, number, outline
+        return made
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in METADATA and func not in _HOOKS:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        pending = [x for x in pytree.tree_leaves((args, kwargs)) if is_pending(x)]
+        if not pending:
+            args, kwargs = known((args, kwargs))
+            return func(*args, **kwargs)
+        if func in _READS:
+            raise read_too_early(func.__name__)
+        if func in _BACKWARD:
+            pending[0].tape.backward(pending[0])
+            return None
+        args, kwargs = known((args, kwargs))
+        return pending[0].tape.note(func, args, kwargs)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # called with all of them
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        raise read_too_early(str(func))
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        if self.tape.has_run:
+            return repr(self.tape.value(self.number))
+        return f"<tensor {tuple(self.shape)} of a step that has not run yet>"
+
+    def __format__(self, spec: str) -> str:
+        return format(_value(self), spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        return _value(self).clone()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _value(self).__reduce_ex__(protocol)
+
+
+def is_pending(value: object) -> bool:
+    """Return whether a value is a result of a step that has not run yet."""
+    return isinstance(value, Deferred) and not value.tape.has_run
+
+
+def known(tree: Any) -> Any:
+    """Replace results of steps that have run by their values."""
+    return pytree.tree_map_only(
+        Deferred, lambda x: x.tape.value(x.number) if x.tape.has_run else x, tree
+    )
+
+
+def _value(deferred: Deferred) -> torch.Tensor:
+    if is_pending(deferred):
+        raise read_too_early("print")
+    return deferred.tape.value(deferred.number)
+
+
+def read_too_early(what: str) -> ApplianceCompilationError:
+    """Return the error for a value that is read before its step has run."""
+    return ApplianceCompilationError(
+        "a result of the model is read before its step has run",
+        code="deferred-read",
+        where=calling_line(),
+        value=what,
+        rule="the whole step, forward to update, runs when optimizer.step() is called",
+        remedy="read it after optimizer.step(); what decides what a step computes must not depend"
+        " on values of tensors",
+    )

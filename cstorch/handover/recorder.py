@@ -1,0 +1,226 @@
+"""The tape of one step of a loop: calls of the model, ops on what it returns, backward passes."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from cstorch.handover.deferred import Deferred, is_pending
+from cstorch.handover.outlines import Outlines
+from cstorch.handover.tape import (
+    Fixed,
+    Input,
+    NotedCall,
+    Result,
+    Step,
+    Written,
+    current_autocast,
+    noted,
+)
+from cstorch.tracing.call import outline
+from waferstream.compiler.capture.capture_errors import calling_line
+from waferstream.core.errors import ApplianceCompilationError
+
+LARGEST_KEPT_BYTES = 16 * 1024 * 1024
+"""Results beyond this size do not come back from the cluster: logits of a language model."""
+
+_LARGEST_FIXED = 4096
+"""Elements of a tensor that is no part of the batch."""
+
+
+class Tape:
+    """The calls of a step, up to ``optimizer.step()``."""
+
+    def __init__(self, outlines: Outlines, started: Callable[[], None]) -> None:
+        self.inputs: list[torch.Tensor] = []
+        self.has_run = False
+        self._outlines, self._started = outlines, started
+        self._calls: list[NotedCall] = []
+        self._after: list[NotedCall] = []
+        self._losses: list[int] = []
+        self._clips: list[tuple[str, float]] = []
+        self._results: list[weakref.ref[Deferred]] = []
+        self._values: Mapping[int, torch.Tensor] = {}
+        self._rows: int | None = None
+
+    def call_model(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Note a call of the model; return what it returns, with deferred tensors."""
+        return self._add(forward, args, kwargs, self._outlines.of_model(forward, args, kwargs))
+
+    def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        return self._add(function, args, kwargs, self._outlines.of_call(function, args, kwargs))
+
+    def backward(self, loss: Deferred) -> None:
+        if self._losses:
+            raise ApplianceCompilationError(
+                "gradients of several backward passes are added up",
+                code="handed-over-accumulation",
+                where=calling_line(),
+                rule="the cluster cuts a batch of any size in micro-batches, and adds them up",
+                remedy="let the loader yield the whole batch, with gradient accumulation of 1",
+            )
+        self._losses.append(loss.number)
+        self._started()
+
+    def clip_norm(self, max_norm: float) -> None:
+        """Note that gradients are clipped by their norm."""
+        if max_norm < math.inf:  # with an infinite limit programs ask for the norm alone
+            self._clips.append(("norm", float(max_norm)))
+
+    def clip_value(self, max_value: float) -> None:
+        """Note that gradients are clipped by their values."""
+        self._clips.append(("value", float(max_value)))
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether there was a backward pass."""
+        return bool(self._losses)
+
+    def step(self) -> Step:
+        """Return what the loop has done, apart from what is done here after the step.
+
+        That is what the gradient does not depend on, and reads more than the batch: sums over
+        steps, which would make each step another one.
+        """
+        needed, own = self._of_gradient(), set(range(len(self._results)))
+        calls = []
+        for call in self._calls:
+            if call.results.isdisjoint(needed) and not (call.is_of_batch and call.reads <= own):
+                own -= call.results
+                self._after.append(call)
+            else:
+                calls.append(call)
+        read = {number for call in self._after for number in call.reads}
+        kept = [i for i in sorted(own) if i in read or _is_kept(self._results[i]())]
+        shapes = tuple(outline(tensor) for tensor in self.inputs)
+        return Step(calls, self._losses, self._clips, tuple(kept), shapes)
+
+    def _of_gradient(self) -> set[int]:
+        """Return the results of the calls on which the gradient depends."""
+        needed = set(self._losses)
+        for call in reversed(self._calls):
+            if not call.results.isdisjoint(needed):
+                needed |= call.reads | call.results
+                if any(isinstance(leaf, Written) for leaf in call.leaves):
+                    raise _written(call)
+        return needed
+
+    def finish(self, values: dict[int, torch.Tensor]) -> None:
+        """Give the results that are kept their values, and do what is left to do."""
+        for call in self._after:
+            values |= zip(sorted(call.results), call.run(self.inputs, values), strict=True)
+        self.has_run, self._values = True, values
+        self._calls, self._after = [], []
+        self.inputs.clear()
+
+    def value(self, number: int) -> torch.Tensor:
+        if number not in self._values:
+            raise ApplianceCompilationError(
+                "a large result of a step was not kept",
+                code="deferred-not-kept",
+                where=calling_line(),
+                rule=f"results of up to {LARGEST_KEPT_BYTES >> 20} MiB come back from the cluster",
+                remedy="reduce it before optimizer.step(), for example to an accuracy",
+            )
+        return self._values[number]
+
+    def _add(self, function: Callable[..., Any], args: Any, kwargs: Any, returned: Any) -> Any:
+        leaves, structure = pytree.tree_flatten((args, kwargs))
+        noted_leaves = list(map(self._argument, leaves))
+        if _writes(function) and not isinstance(noted_leaves[0], Result):
+            noted_leaves[0] = Written(leaves[0])
+        own, tree = pytree.tree_flatten(returned)
+        deferred = [self._deferred(x) if isinstance(x, torch.Tensor) else x for x in own]
+        results = frozenset(x.number for x in deferred if isinstance(x, Deferred))
+        self._calls.append(
+            NotedCall(function, tuple(noted_leaves), structure, current_autocast(), results)
+        )
+        return pytree.tree_unflatten(deferred, tree)
+
+    def _deferred(self, tensor: torch.Tensor) -> Deferred:
+        made = Deferred(self, len(self._results), tensor)
+        self._results.append(weakref.ref(made))
+        return made
+
+    def _argument(self, leaf: object) -> object:
+        if is_pending(leaf):
+            assert isinstance(leaf, Deferred)
+            if leaf.tape is not self:
+                raise _of_another_step()
+            return Result(leaf.number)
+        if not isinstance(leaf, torch.Tensor):
+            return noted(leaf)
+        if leaf.requires_grad:
+            raise _outside_model()
+        if leaf.ndim and self._rows in (None, leaf.shape[0]):
+            return self._input(leaf)
+        if leaf.numel() > _LARGEST_FIXED:
+            raise _not_of_batch(leaf, self._rows)
+        return Fixed(leaf)
+
+    def _input(self, tensor: torch.Tensor) -> Input:
+        self._rows = tensor.shape[0]
+        for number, known in enumerate(self.inputs):
+            if known is tensor:
+                return Input(number)
+        self.inputs.append(tensor)
+        return Input(len(self.inputs) - 1)
+
+
+def _is_kept(result: Deferred | None) -> bool:
+    """Return whether a loop still holds a result, which is not too large."""
+    return result is not None and result.numel() * result.element_size() <= LARGEST_KEPT_BYTES
+
+
+def _writes(function: Callable[..., Any]) -> bool:
+    """Return whether a torch function writes to its first argument."""
+    name = getattr(function, "__name__", "")
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _written(call: NotedCall) -> ApplianceCompilationError:
+    return ApplianceCompilationError(
+        "a loss depends on a tensor of the loop that the step writes to",
+        code="deferred-written",
+        where=calling_line(),
+        value=getattr(call.function, "__name__", str(call.function)),
+        rule="what a gradient depends on is computed on the cluster",
+        remedy="make a new tensor (total = total + loss)",
+    )
+
+
+def _of_another_step() -> ApplianceCompilationError:
+    return ApplianceCompilationError(
+        "a result is used of an earlier step that has not run",
+        code="deferred-of-earlier-step",
+        where=calling_line(),
+        rule="a step runs when optimizer.step() is called, and not where it has failed",
+        remedy="call the model again",
+    )
+
+
+def _outside_model() -> ApplianceCompilationError:
+    return ApplianceCompilationError(
+        "a loss depends on weights that were used outside of the model's forward",
+        code="weight-outside-forward",
+        where=calling_line(),
+        rule="the model's forward is what streams weights; gradients elsewhere would be lost",
+        remedy="compute it in forward, and return it as a part of the output",
+    )
+
+
+def _not_of_batch(tensor: torch.Tensor, rows: int | None) -> ApplianceCompilationError:
+    return ApplianceCompilationError(
+        "a tensor of a step is neither of the batch nor a small constant",
+        code="tensor-not-of-batch",
+        where=calling_line(),
+        value=f"shape {tuple(tensor.shape)}",
+        rule=f"dimension 0 of a tensor of the batch is its size, {rows}; "
+        f"others have at most {_LARGEST_FIXED} elements",
+        remedy="make it a buffer of the model, or give it a row for each sample",
+    )
