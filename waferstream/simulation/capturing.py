@@ -30,7 +30,7 @@ class Capture:
         self,
         params: Params,
         cluster: ClusterSpec,
-        counts: Sequence[int],
+        counts: Sequence[int] | None,
         request: SimulationRequest = PLAIN_REQUEST,
     ) -> Study:
         """Return the study of the step on a cluster, for these numbers of systems.
@@ -39,7 +39,7 @@ class Capture:
             params: The captured configuration, or one that differs in what is not captured: the
                 batch and how it is cut.
             cluster: The cluster with the machine.
-            counts: Numbers of systems.
+            counts: Numbers of systems; None where micro-batches of any size are tried.
             request: What the command asks for.
 
         Raises:
@@ -48,7 +48,8 @@ class Capture:
         stated = self._backend.cluster_config.max_wgt_servers
         num_servers = stated or cluster.machine.memoryx.weight_servers
         study = study_of(params, cluster, self._step, num_servers, request)
-        if self._step.one_group is None and any(map(study.takes_one_group, counts)):
+        takes_one = counts is None or any(map(study.takes_one_group, counts))
+        if takes_one and self._step.one_group is None:
             self._step = with_one_group(self._step, self._params, self._backend)
             study = study_of(params, cluster, self._step, num_servers, request)
         return replace(study, simulator=self._shared(study.simulator))

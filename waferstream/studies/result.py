@@ -151,9 +151,9 @@ def rate_of(point: CurvePoint) -> float:
     return point.prediction.tokens_per_s
 
 
-def check_output(path: Path) -> Path:
-    """Return a path whose suffix names a format; ConfigError for another one."""
-    known = (*SUFFIXES, *PICTURES)
+def check_output(path: Path, *, pictures: bool = True) -> Path:
+    """Return a path whose suffix names a format, of rows or picture; ConfigError for another."""
+    known = (*SUFFIXES, *PICTURES) if pictures else SUFFIXES
     if path.suffix in known:
         return path
     raise ConfigError(

@@ -1,14 +1,15 @@
-"""A study as text: what is told before it runs, and its rows."""
+"""Studies and searches as text: what is told before they run, and what they found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from waferstream.core.units import folded, format_ps, format_rate, format_short
+from waferstream.core.units import aligned, folded, format_ps, format_rate, format_short
 from waferstream.machine.intervals import Interval
 from waferstream.reports.amounts import format_duration, format_energy
 from waferstream.reports.curve.result import CurvePoint, RefusedPoint
 from waferstream.reports.intervals import INTERVAL_NOTE, evidence_of
+from waferstream.studies.candidates import Candidate, SearchResult
 from waferstream.studies.grid import Grid
 from waferstream.studies.result import StudyResult, StudyRow, rate_of
 
@@ -91,3 +92,67 @@ def _refusals(result: StudyResult) -> list[str]:
 
 def _said(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def search_text(result: SearchResult, most: int = 5) -> str:
+    """Return what a search found: the best candidates, how to set the first, and what was tried.
+
+    Args:
+        result: The search.
+        most: Candidates to name; those that differ in the micro-batch alone count once.
+    """
+    goal, best = result.goal, result.candidates[0]
+    rows: list[tuple[str, ...]] = [("", goal.objective, *_CANDIDATE)]
+    for rank, each in enumerate(result.distinct(most), start=1):
+        rows.append((f"{rank}", f"{goal.value(each.bill):,.4g} {goal.unit}", *_candidate(each)))
+    low, high = goal.range_of(best)
+    known = "" if low is None or high is None else f" (90 %: {low:,.4g} to {high:,.4g})"
+    return "\n".join(
+        [
+            f"Least {goal.objective} for {format_short(best.bill.tokens)} tokens: "
+            f"{goal.value(best.bill):,.4g} {goal.unit}{known}",
+            "",
+            *aligned(rows),
+            "",
+            f"--num_csx {best.point.num_csx} --batch_size {best.batch_size} "
+            f"--micro_batch_size {best.point.micro_batch_size} sets the first.",
+            *_coverage(result),
+        ]
+    )
+
+
+_CANDIDATE = ("system", "systems", "batch", "micro-batch", "streams", "training", "energy", "USD")
+
+
+def _candidate(each: Candidate) -> tuple[str, ...]:
+    point, footprint = each.point, each.bill.footprint
+    assert point.prediction is not None, "a search simulates"
+    machine = ", ".join(f"{name} {value}" for name, value in each.values.items())
+    return (
+        machine or each.machine,
+        f"{point.num_csx:,}",
+        f"{each.batch_size:,}",
+        f"{point.micro_batch_size:,}",
+        f"{point.prediction.num_rounds:,}",
+        format_duration(each.bill.duration_s),
+        format_energy(footprint.kwh),
+        format_short(footprint.usd),
+    )
+
+
+def _coverage(result: SearchResult) -> list[str]:
+    """Return how much was tried, what was not, and what no search here knows."""
+    tried = f"{result.tried:,} of {result.possible:,} candidates tried in {result.total_s:.1f} s"
+    how = (
+        "all of them"
+        if result.is_exhaustive
+        else "NOT exhaustive: powers of two of systems first, then all around the best"
+    )
+    out = {**result.refused, **{f"beyond the limit of {k}": n for k, n in result.exceeded.items()}}
+    left = ", ".join(f"{count:,} {reason}" for reason, count in out.items())
+    return [
+        f"{tried}: {how}.",
+        *([f"Left out: {left}."] if left else []),
+        "Streams: how often the weights stream in a step. Start-up is not counted. That another "
+        "batch may need other numbers of tokens is not modelled.",
+    ]

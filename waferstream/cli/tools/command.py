@@ -35,6 +35,7 @@ TOOLS: Mapping[str, str] = {
     "tco": "waferstream.cli.tools.tco",
     "study": "waferstream.cli.tools.study",
     "explore": "waferstream.cli.tools.explore",
+    "search": "waferstream.cli.tools.search",
 }
 """Group of commands to the module that holds them, in its variable COMMANDS.
 

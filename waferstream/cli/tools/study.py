@@ -29,6 +29,12 @@ PRICES: tuple[Argument, ...] = (
     argument("--system_hour_price", type=float, help="USD of an hour of one system"),
     argument("--kwh_price", type=float, help="USD of a kilowatt-hour"),
 )
+OUT = argument(
+    "--out",
+    action="append",
+    type=Path,
+    help="file to write: .csv, .parquet, .json; of a study .pdf, .svg, .png; may be repeated",
+)
 
 
 def grid_of(typed: list[tuple[str, str]] | None) -> Grid:
@@ -46,7 +52,7 @@ def grid_of(typed: list[tuple[str, str]] | None) -> Grid:
     return Grid.parse(dict(pairs))
 
 
-def _pair(text: str) -> tuple[str, str]:
+def key_values(text: str) -> tuple[str, str]:
     """Split ``KEY=VALUES``."""
     key, equals, values = text.partition("=")
     if not (key and equals):
@@ -98,7 +104,7 @@ COMMANDS = (
             argument(
                 "--over",
                 action="append",
-                type=_pair,
+                type=key_values,
                 metavar="KEY=VALUES",
                 help="key that varies: machine.swarmx.fan_out=2,3 model.hidden_size=768-2048:+256 "
                 "num_csx=1-64:x2; batch_size, micro_batch_size, system, scaling are short names",
@@ -107,12 +113,7 @@ COMMANDS = (
                 "--token_budget", type=parse_count, help="add days, energy and cost of 300B tokens"
             ),
             *PRICES,
-            argument(
-                "--out",
-                action="append",
-                type=Path,
-                help="file to write: .csv, .parquet, .json, .pdf, .svg, .png; may be repeated",
-            ),
+            OUT,
             argument(
                 "--width", choices=WIDTHS, default="page", help="of a picture (default: page)"
             ),

@@ -84,6 +84,7 @@ CASES = {
     "certificates make": "{new}/certificates --host=a",
     "tco": "examples/tco.yaml --page={new}/tco.html",
     "study": "{params} --over=num_csx=1,2",
+    "search": "{params} --budget=1e6 --num_csx=1,2 --batch_size=8",
 }
 """Words of every command, with the places of the fixture."""
 

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure, SubFigure
 
 from tests.support.errors import raises
 from tests.support.reports.pictures import drawn
-from waferstream.core.config import dump_yaml
 from waferstream.core.errors import ConfigError
 from waferstream.reports.curve.result import CurvePoint
 from waferstream.studies.grid import Grid
@@ -28,40 +27,6 @@ GRID = Grid.of(
         "num_csx": [1, 2, 8],
     }
 )
-
-
-@pytest.fixture(scope="module")
-def params_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network of two layers on made-up digits."""
-    path = tmp_path_factory.mktemp("study") / "params.yaml"
-    params = {
-        "trainer": {
-            "init": {
-                "model": {
-                    "name": "gpt2",
-                    "vocab_size": 64,
-                    "max_position_embeddings": 16,
-                    "hidden_size": 32,
-                    "num_hidden_layers": 2,
-                    "num_heads": 2,
-                    "filter_size": 64,
-                },
-                "optimizer": {"SGD": {"lr": 0.1}},
-                "loop": {"max_steps": 1},
-                "model_dir": str(path.parent / "model_dir"),
-            },
-            "fit": {
-                "train_dataloader": {
-                    "data_processor": "DummyDataProcessor",
-                    "batch_size": 16,
-                    "max_sequence_length": 16,
-                    "vocab_size": 64,
-                }
-            },
-        }
-    }
-    path.write_text(dump_yaml(params), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
