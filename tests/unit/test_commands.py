@@ -11,9 +11,12 @@ import pytest
 
 from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
 from waferstream.cli.accounts import accounts_parser
+from waferstream.cli.app import COMMANDS as COMMANDS_OF_PROGRAM
+from waferstream.cli.app import context_of
 from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.check import parse_check
 from waferstream.cli.execute import parse_exec
+from waferstream.cli.flags.forms import FORMS
 from waferstream.cli.management import COMMAND as MANAGEMENT
 from waferstream.cli.management import management_parser
 from waferstream.cli.serving import COMMANDS as SERVING
@@ -62,6 +65,8 @@ def check_command_line(words: list[str]) -> None:
         serving_parser(words[0]).parse_args(words[1:])
     elif words[0] == "check":
         parse_check(words[1:], ROOT)
+    elif words[0] in COMMANDS_OF_PROGRAM and words[0] not in FORMS:
+        context_of(words, ROOT)
     elif words != ["--version"]:
         parse_arguments(words, ROOT)
 

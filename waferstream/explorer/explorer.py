@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
+import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from appliance.spec import ClusterSpec, load_cluster
@@ -19,7 +18,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.explorer.answer import Answer, Gpus, Point, Refused, Stall, Wafer
 from waferstream.explorer.command import command_of
 from waferstream.explorer.knobs import SYSTEMS, knobs_of
-from waferstream.explorer.settings import Configured, Files, checked
+from waferstream.explorer.settings import Configured, Files, Settings, checked
 from waferstream.explorer.steps import CapturedSteps
 from waferstream.machine.intervals import Interval, step_interval
 from waferstream.machine.intervals.interval import AnyInterval
@@ -45,8 +44,8 @@ class Explorer:
         ConfigError: The file does not train.
     """
 
-    def __init__(self, params: Params, cluster: ClusterSpec, name: str) -> None:
-        """Take the files; ``name`` is how a command names the first."""
+    def __init__(self, params: Params, cluster: ClusterSpec, files: str) -> None:
+        """Take the contents of files; ``files`` is how a command names them."""
         if params.trainer.fit is None:
             raise ConfigError(
                 "the params file must have a section trainer.fit",
@@ -55,9 +54,9 @@ class Explorer:
                 value="missing",
                 rule="what is explored is a training step",
             )
-        self.params, self.cluster, self.name = params, cluster, name
+        self.params, self.cluster, self.files = params, cluster, files
         self.knobs = knobs_of(params, cluster)
-        self._files = Files(params, cluster)
+        self._configurations = Files(params, cluster)
         self._steps = CapturedSteps(params, cluster)
         self._answered = lru_cache(_KEPT_ANSWERS)(self._answer)
         self._compared = lru_cache(_KEPT_COMPARISONS)(self._compare)
@@ -71,7 +70,8 @@ class Explorer:
         """
         found = cluster or (CLUSTER_FILE if CLUSTER_FILE.exists() else None)
         machine = ClusterSpec() if found is None else load_cluster(found)
-        return cls(load_params(params), machine, str(params))
+        words = [str(params), *([] if cluster is None else ["--cluster", str(cluster)])]
+        return cls(load_params(params), machine, shlex.join(words))
 
     @property
     def label(self) -> str:
@@ -87,24 +87,18 @@ class Explorer:
         """
         return self._answered(tuple(sorted(checked(settings, self.knobs).items())))
 
-    def prepare(self, ended: Event) -> None:
-        """Capture what the stops of the knobs need, so that none of them has to wait.
-
-        Nothing more is captured once it has ``ended``.
-        """
+    @property
+    def single_moves(self) -> Iterator[Settings]:
+        """Settings with one knob moved to one of its stops."""
         for knob in self.knobs:
-            for stop in knob.stops:
-                if not ended.is_set():
-                    self._steps.of(self._configured({knob.name: stop}).params)
-        gc.collect()
-        gc.freeze()  # captured steps are for ever, and looking through them takes tenths of seconds
+            yield from ({knob.name: stop} for stop in knob.stops if stop != knob.value)
 
     def _configured(self, settings: Mapping[str, Any]) -> Configured:
-        return self._files.with_settings(checked(settings, self.knobs), self.knobs)
+        return self._configurations.with_settings(checked(settings, self.knobs), self.knobs)
 
     def _answer(self, items: tuple[tuple[str, float], ...]) -> Answer:
         settings = dict(items)
-        configured = self._files.with_settings(settings, self.knobs)
+        configured = self._configurations.with_settings(settings, self.knobs)
         study = self._study(configured)
         possible, refused = study.possible_curve(self._counts(int(settings[SYSTEMS])))
         program = study.costed(possible[0].num_csx).program
@@ -126,7 +120,7 @@ class Explorer:
             gpus=_gpus(gpus, reads_tokens=study.tokens_per_sample is not None),
             gpu_note=gpus.note,
             yaml=configured.yaml,
-            command=command_of(self.name, int(settings[SYSTEMS]), configured.changes),
+            command=command_of(self.files, int(settings[SYSTEMS]), configured.changes),
         )
 
     def _counts(self, systems: int) -> list[int]:

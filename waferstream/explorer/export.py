@@ -32,7 +32,7 @@ def settings_of(knobs: Sequence[Knob]) -> Iterator[Settings]:
             yield from map(dict, product(*chosen))
 
 
-def export(explorer: Explorer, path: Path) -> None:
+def write_page(explorer: Explorer, path: Path) -> None:
     """Write the page of a file with its answers to all settings that it offers.
 
     Raises:

@@ -46,7 +46,7 @@ def page_of(
     knobs = [_shown(knob, is_coarse=is_export) for knob in explorer.knobs]
     page = _Page(
         title=f"{explorer.label} on {machine.name or machine.system.name}",
-        subtitle=f"{format_count(at_rest.parameters)} parameters, {explorer.name}",
+        subtitle=f"{format_count(at_rest.parameters)} parameters, {explorer.files}",
         footer=f"WaferStream {VERSION}. Predictions of an emulator; docs/fidelity.md says how far "
         "to trust them.",
         data={

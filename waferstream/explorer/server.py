@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
@@ -25,7 +27,7 @@ BODY_BYTES = 1 << 16
 
 
 class Server:
-    """Answers one question at a time; steps for the sliders' stops are captured meanwhile.
+    """Answers one question at a time; what a single slider asks is answered ahead meanwhile.
 
     Raises:
         ConfigError: The port is in use.
@@ -66,7 +68,7 @@ class Server:
     def serve(self) -> None:
         """Answer until the process is interrupted."""
         ended = Event()
-        preparing = Thread(target=self._explorer.prepare, args=(ended,), name="prepare")
+        preparing = Thread(target=self._answer_ahead, args=(ended,), name="answers ahead")
         preparing.start()
         try:
             self._http.serve_forever(poll_interval=0.1)
@@ -74,6 +76,18 @@ class Server:
             ended.set()
             self._http.server_close()
             preparing.join()
+
+    def _answer_ahead(self, ended: Event) -> None:
+        """Answer what a single slider asks until all is known, or the server has ended."""
+        for settings in self._explorer.single_moves:
+            with self._answering:
+                pass  # questions come first
+            if ended.is_set():
+                return
+            with suppress(WaferStreamError):  # whoever asks is told
+                self._explorer.answer(settings)
+        gc.collect()
+        gc.freeze()  # captured steps stay, and looking through them takes tenths of a second
 
     def close(self) -> None:
         """Let ``serve`` of another thread return."""

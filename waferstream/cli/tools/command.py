@@ -34,7 +34,6 @@ TOOLS: Mapping[str, str] = {
     "certificates": "waferstream.cli.tools.certificates",
     "tco": "waferstream.cli.tools.tco",
     "study": "waferstream.cli.tools.study",
-    "explore": "waferstream.cli.tools.explore",
     "search": "waferstream.cli.tools.search",
 }
 """Group of commands to the module that holds them, in its variable COMMANDS.

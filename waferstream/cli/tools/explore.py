@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Annotated
 
-from waferstream.cli.tools.command import Command, argument, tell_paths
+import typer
+
+from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.output import tell, tell_paths
 from waferstream.host.terminal import log_to_terminal
 
+app = App()
 
-def _explore(given: argparse.Namespace) -> int:
-    """Serve the page until it is interrupted, or write it to a file."""
+
+@app.command("explore", example="waferstream explore params.yaml")
+def explore(
+    params: Annotated[Path, typer.Argument(help="YAML file with model, optimizer, data and loop")],
+    cluster: Annotated[
+        Path | None,
+        typer.Option(help="YAML file of the machine (default: cluster.yaml in this folder)"),
+    ] = None,
+    port: Annotated[int, typer.Option(help="port of this host; 0 takes a free one")] = 8010,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PAGE.HTML",
+            help="write the page with its answers to a file instead, for a talk or a paper",
+        ),
+    ] = None,
+) -> int:
+    """Open a page on this host, whose sliders move model, batch and machine.
+
+    Curve with its band, causes, wafer, tree, no-stall table and GPUs follow; any setting is copied
+    as a command or as YAML.
+    """
     log_to_terminal("WARNING")
-    # torch
-    from waferstream.explorer.explorer import Explorer  # noqa: PLC0415
-    from waferstream.explorer.export import export  # noqa: PLC0415
+    from waferstream.explorer.explorer import Explorer  # noqa: PLC0415  (torch)
+    from waferstream.explorer.export import write_page  # noqa: PLC0415
     from waferstream.explorer.server import Server  # noqa: PLC0415
 
-    explorer = Explorer.of_files(given.params, given.cluster)
-    if given.export is not None:
-        export(explorer, given.export)
-        return tell_paths(given, given.export)
-    server = Server(explorer, given.port)
-    print(f"Exploring {given.params} at {server.url}", flush=True)
+    explorer = Explorer.of_files(params, cluster)
+    if export is not None:
+        write_page(explorer, export)
+        return tell_paths(export)
+    server = Server(explorer, port)
+    tell(f"Exploring {params} at {server.url}", url=server.url)
     server.serve()
     return 0
-
-
-COMMANDS = (
-    Command(
-        "",
-        "open a page on this host with sliders for systems, batch, model and machine: curve, "
-        "wafer, tree, stalls and GPUs follow. Example: waferstream explore params.yaml",
-        _explore,
-        (
-            argument("params", type=Path, help="YAML file with model, optimizer, data and loop"),
-            argument(
-                "--cluster", type=Path, help="YAML file of the machine (default: cluster.yaml)"
-            ),
-            argument("--port", type=int, default=8010, help="0 takes a free one (default: 8010)"),
-            argument(
-                "--export",
-                type=Path,
-                metavar="PAGE.HTML",
-                help="write the page with its answers to a file instead, for a talk or a paper",
-            ),
-        ),
-    ),
-)

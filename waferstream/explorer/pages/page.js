@@ -6,7 +6,6 @@ const rest = Object.fromEntries(page.knobs.map((knob) => [knob.name, knob.value]
 const MOST_MOVED = 2;
 let settings = { ...rest };
 let order = []; // moved knobs but the systems, the first moved first
-let shown = page.answers[""];
 
 /** A setting as the key of its answer; any number of systems has the same one. */
 const keyOf = (given) => page.knobs.filter(({ name, value }) => name !== "systems" && given[name] !== value)
@@ -132,7 +131,6 @@ function show(answer, start) {
   byId("band-note").textContent = answer.band_note || "Bands hold half, and nine of ten, of measured runs.";
   byId("command").textContent = forSystems(answer.command);
   byId("yaml").textContent = forSystems(answer.yaml);
-  shown = answer;
   if (!point) {
     const refused = answer.refused.find((each) => each.systems === settings.systems);
     return showFault({ what: refused.what, where: "num_csx", value: String(refused.systems), remedy: "fewer systems, a larger batch or smaller micro-batches" });
@@ -153,10 +151,16 @@ function show(answer, start) {
   }));
 }
 
-async function copy(button, text) {
+/** Copy a text; where the browser does not allow that, select it for the reader to copy. */
+async function copy(button, name) {
   const before = button.textContent;
-  await navigator.clipboard.writeText(text);
-  button.textContent = "Copied";
+  try {
+    await navigator.clipboard.writeText(byId(name).textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(byId(name));
+    button.textContent = "Selected";
+  }
   setTimeout(() => { button.textContent = before; }, 1200);
 }
 
@@ -173,8 +177,8 @@ function fromAddress() {
 byId("sliders").replaceChildren(...page.knobs.map(makeKnob));
 byId("knobs").onsubmit = (event) => event.preventDefault();
 byId("reset").onclick = () => { settings = { ...rest }; order = []; move("systems", rest.systems); };
-byId("copy-command").onclick = (event) => copy(event.target, byId("command").textContent);
-byId("copy-yaml").onclick = (event) => copy(event.target, byId("yaml").textContent);
+byId("copy-command").onclick = (event) => copy(event.target, "command");
+byId("copy-yaml").onclick = (event) => copy(event.target, "yaml");
 addEventListener("resize", () => ask(performance.now()));
 fromAddress();
 showKnobs();

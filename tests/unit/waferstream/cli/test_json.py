@@ -88,7 +88,7 @@ CASES = {
 }
 """Words of every command, with the places of the fixture."""
 
-OTHERS = {"ctl export", "ctl login", "cluster serve", "explore"}
+OTHERS = {"ctl export", "ctl login", "cluster serve"}
 """Commands that need a management, or end with a signal."""
 
 GPT2 = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}

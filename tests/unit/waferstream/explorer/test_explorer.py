@@ -12,7 +12,7 @@ from tests.support.runs.explored import tiny_explorer
 from waferstream.core.errors import ConfigError
 from waferstream.explorer.answer import Answer
 from waferstream.explorer.explorer import Explorer
-from waferstream.explorer.export import export, settings_of
+from waferstream.explorer.export import settings_of, write_page
 from waferstream.explorer.page import key_of
 from waferstream.explorer.settings import Files, checked
 from waferstream.simulation.capturing import captured_studies
@@ -93,7 +93,7 @@ def test_exported_page_is_one_file_that_loads_nothing(
 ) -> None:
     few = [each for each in explorer.knobs if each.name in ("systems", "clock", "fan_out")]
     monkeypatch.setattr(explorer, "knobs", tuple(few))
-    export(explorer, tmp_path / "page.html")
+    write_page(explorer, tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     for word in ("http://www.w3.org/2000/svg", "<!doctype html>"):
         assert word in text
