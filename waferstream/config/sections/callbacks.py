@@ -100,7 +100,8 @@ class SummaryTensorListener(_Listener):
 class DumpActivations(Named):
     """Write what every module returns, at log steps, to .npz files of ``buffer_steps`` steps."""
 
-    outdir: Path
+    outdir: Path | None = None
+    """Folder of the files; by default ``act_dumps`` in that of the model."""
     buffer_steps: PositiveInt | None = None
 
 

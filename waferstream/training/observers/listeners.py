@@ -90,7 +90,8 @@ def make_listeners(init: InitConfig, observers: Sequence[Observer]) -> list[Hook
             case callbacks.SummaryTensorListener(listener_name=name, tensor_names=globs):
                 listeners.append(SummaryTensorListener(name, globs, send))
             case callbacks.DumpActivations(outdir=outdir, buffer_steps=buffer_steps):
-                listeners.append(ActivationDump(outdir, buffer_steps))
+                folder = outdir or init.model_dir / "act_dumps"
+                listeners.append(ActivationDump(folder, buffer_steps))
             case callbacks.DumpAvailableTensorNames():
                 listeners.append(TensorNames())
     return listeners

@@ -251,7 +251,7 @@ def test_listeners_of_the_file_hear_training(
     callbacks: list[dict[str, Any]] = [
         {"NormTensorListener": {"listener_name": "norms", **names}},
         {"SummaryTensorListener": {"listener_name": "all", **names}},
-        {"DumpActivations": {"outdir": str(tmp_path / "dumps")}},
+        {"DumpActivations": {}},
         {"LogInputSummaries": {}},
     ]
     flags = write_run(tmp_path, **SHORT, init__callbacks=callbacks)
@@ -265,7 +265,7 @@ def test_listeners_of_the_file_hear_training(
     wanted = {("all", key) for key in ("mean", "std", "min", "max")}
     assert kinds == {("norms", "norm"), *wanted}
     assert any(name.endswith(".bwd/norm") for name in logged)
-    arrays = np.load(tmp_path / "dumps" / "act_dump_2.npz")
+    arrays = np.load(tmp_path / "model_dir" / "act_dumps" / "act_dump_2.npz")
     assert {len(arrays[name]) for name in arrays} == {8}  # the batch, also in the output head
     (inputs,) = (tmp_path / "model_dir").glob("*/cs_events/input")
     batch = {name: np.load(inputs / name / "2.npy") for name in ("input_ids", "labels")}
