@@ -108,19 +108,24 @@ def test_half_dtype_has_a_name_and_a_type(
     backend.shutdown()
 
 
-def test_cbfloat16_leaves_the_wafer_as_fp32_only(backend: cstorch.Backend) -> None:
-    """Another result is refused, or cast where the flag asks for it."""
+@pytest.mark.parametrize("shape", [(), (1,)], ids=["scalar", "vector"])
+def test_cbfloat16_leaves_the_wafer_as_fp32_only(
+    shape: tuple[int, ...], backend: cstorch.Backend
+) -> None:
+    """A scalar is cast, which is exact; another result where the flag asks for it alone."""
     amp.set_half_dtype("cbfloat16")
     model = cstorch.compile(Regression(), backend)
 
     @cstorch.trace
     def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
         loss: torch.Tensor = model(**batch)
-        return (loss * 0 + 1.0009765625).to(amp.get_half_dtype())  # 1 + 2**-10, a tie
+        rounded = (loss * 0 + 1.0009765625).to(amp.get_half_dtype())  # 1 + 2**-10, a tie
+        return rounded.reshape(shape)
 
-    with raises(ApplianceCompilationError, "cbfloat16-result"):
-        losses(step, executor(1))
-    backends.csx.debug.implicit_cast_cb16_to_fp32 = True
+    if shape:
+        with raises(ApplianceCompilationError, "cbfloat16-result"):
+            losses(step, executor(1))
+        return
     (found,) = losses(step, executor(1))
     assert found == 1.0
 
