@@ -24,7 +24,7 @@ from waferstream.cli.flags.flag import Flag
 from waferstream.cli.flags.forms import FORMS
 from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.serving import serving_parser
-from waferstream.cli.tools.command import TOOLS, tool_commands
+from waferstream.cli.tools.command import TOOLS, Argument, tool_commands
 from waferstream.config.schema.files import FileKind, schema_of
 from waferstream.config.schema.keys import ConfigKey, keys_of
 
@@ -130,10 +130,8 @@ def commands_page() -> str:
         parts.append(f"\n## waferstream {group}")
         for command in tool_commands(group):
             words = f"waferstream {group} {command.name}".rstrip()
-            parser = argparse.ArgumentParser(prog=words)
-            command.add_arguments(parser)
             parts += [f"\n### {words}\n", f"{_sentence(command.help)}\n"]
-            parts += _parser(parser)
+            parts += _arguments(command.arguments)
     return "\n".join(parts) + "\n"
 
 
@@ -148,6 +146,19 @@ def _flags(flags: Sequence[Flag]) -> Iterator[str]:
             values, values
         )
         yield f"| {' | '.join(map(_cell, (name, values, flag.help)))} |"
+
+
+def _arguments(arguments: Sequence[Argument]) -> Iterator[str]:
+    """Yield the table of the arguments of a command; every command takes ``--json``."""
+    if arguments:
+        yield "| argument | values | meaning |"
+        yield "|---|---|---|"
+    for each in arguments:
+        name = ", ".join(f"`{word}`" for word in each.words)
+        values = ", ".join(map(str, each.options.get("choices", ())))
+        if not values and each.is_flag and each.kind is not bool:
+            values = {Path: "path", int: "integer", float: "number"}.get(each.kind, "text")
+        yield f"| {' | '.join(map(_cell, (name, values, each.options.get('help', ''))))} |"
 
 
 def _sentence(text: str) -> str:

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from appliance.user_code import USER_CODE
 from benchmarks.fuzz.campaign import Outcome, run_target, shares
 from benchmarks.fuzz.targets import all_targets
-from waferstream.cli.tools.command import table
+from waferstream.cli.frame.output import table
 from waferstream.core.units import GIB
 from waferstream.host.files import write_json
 from waferstream.host.user_state import STATE_FOLDER

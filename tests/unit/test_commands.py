@@ -21,7 +21,7 @@ from waferstream.cli.management import COMMAND as MANAGEMENT
 from waferstream.cli.management import management_parser
 from waferstream.cli.serving import COMMANDS as SERVING
 from waferstream.cli.serving import serving_parser
-from waferstream.cli.tools.command import TOOLS, tool_parser
+from waferstream.cli.tools.command import TOOLS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -54,7 +54,7 @@ COMMANDS = [(path, line) for path in DOCUMENTS for line in commands_of(path)]
 def check_command_line(words: list[str]) -> None:
     """Parse a command line of ``waferstream``; SystemExit where it is wrong."""
     if words[0] in TOOLS:
-        tool_parser(words[0]).parse_args(words[1:])
+        context_of(words)
     elif words[0] == "exec":
         parse_exec(words[1:], ROOT)
     elif words[0] == "serve" and words[1] in OF_ACCOUNTS:

@@ -6,6 +6,7 @@ module of this package; its line here is what makes people find it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.completion import shell_complete
 from typer.core import TyperCommand
+from typer.main import get_install_completion_arguments
 
-from waferstream.cli.frame.commands import App, Group, parse, refused
+from waferstream.cli.frame.commands import NAME, SETTINGS, App, Group, parse, refused
 from waferstream.cli.frame.words import is_flag
 from waferstream.version import VERSION
 
@@ -47,7 +50,7 @@ SERVING = "Ask a trained model"
 APPLIANCE = "Clusters and their users"
 
 _FORM = "waferstream.cli.forms:running_command"
-_TOOL = "waferstream.cli.older:tool_command"
+_TOOL = "waferstream.cli.tools.command:tool_command"
 _ARGPARSE = "waferstream.cli.older:older_command"
 
 COMMANDS: Mapping[str, Entry] = {
@@ -84,6 +87,9 @@ _EPILOG = (
     "waferstream COMMAND --help has an example of each. Words that begin with a flag are those of "
     "run.py and of the real machine (waferstream run --help)."
 )
+
+_COMPLETE = "_WAFERSTREAM_COMPLETE"
+"""Variable in which a shell says what it asks for, when it completes a word."""
 
 _DEVICES = ("CSX", "CPU", "GPU")
 """First words of ``run.py`` that are no flag."""
@@ -125,6 +131,7 @@ def root() -> Any:
     app = App(cls=Root, epilog=_EPILOG, subcommand_metavar="COMMAND ...")
     app.callback()(_waferstream)
     command = app.built()
+    command.params += get_install_completion_arguments()
     command.commands = {
         name: TyperCommand(name, help=each.help, rich_help_panel=each.panel, hidden=each.hidden)
         for name, each in COMMANDS.items()
@@ -147,6 +154,8 @@ def context_of(words: Sequence[str], home: Path = Path()) -> Any:
 
 def call(words: Sequence[str], home: Path) -> int:
     """Do what a command line says; return its exit code; arguments and errors as ``context_of``."""
+    if asked := os.environ.get(_COMPLETE):
+        return shell_complete(root(), {"obj": home, **SETTINGS}, NAME, _COMPLETE, asked)
     context = context_of(words, home)
     try:
         with context:

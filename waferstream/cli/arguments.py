@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import typer
+from typer.core import CompletionItem  # type: ignore[attr-defined]
 
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.forms import FORMS, Form
 from waferstream.cli.flags.run import SIMULATION_FLAGS
 from waferstream.cli.frame.commands import App, Command, parse, refused
 from waferstream.cli.frame.words import WrongCommandLine, split_dotted
-from waferstream.cli.keys import TypedKeys, typed_keys
+from waferstream.cli.keys import TypedKeys, known_keys, typed_keys
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.core.config import validate
@@ -30,7 +31,7 @@ from waferstream.training.trace_request import TraceRequest
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
 
-KEYS = "waferstream.keys"
+KEYS = "keys"
 """Name in the context of a command of its dotted keys."""
 
 
@@ -141,6 +142,13 @@ class FormCommand(Command):
         except WrongCommandLine as error:
             ctx.fail(str(error))
         return super().parse_args(ctx, words)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return what may follow a word: flags; keys, once it has a dot."""
+        if "." not in incomplete:
+            return super().shell_complete(ctx, incomplete)
+        keys = (f"--{key}" for key in known_keys())
+        return [CompletionItem(key) for key in keys if key.startswith(incomplete)]
 
 
 def arguments_of(ctx: Any, words: Sequence[str], cwd: Path | None = None) -> Arguments:

@@ -6,8 +6,9 @@ data loader (``train_dataloader``), or at a section of cluster.yaml (``machine``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, get_args
 
 from appliance.spec import ClusterSpec
 from waferstream.config.overrides import BACKEND, INIT, KeyPath, Override
@@ -31,6 +32,24 @@ class TypedKeys:
 
     params: tuple[Override, ...] = ()
     cluster: tuple[Override, ...] = ()
+
+
+def known_keys() -> Iterator[str]:
+    """Yield the keys that every file may have, each as it is typed; models and data add theirs."""
+    for name, field in ClusterSpec.model_fields.items():
+        yield from _below(name, field.annotation)
+    for name, field in InitConfig.model_fields.items():
+        yield from _below(name, field.annotation)
+
+
+def _below(path: str, kind: Any) -> Iterator[str]:
+    """Yield the keys of a section, or the path of a value."""
+    sections = [kind] if isinstance(kind, type) else get_args(kind)
+    fields = [each.model_fields for each in sections if hasattr(each, "model_fields")]
+    if not fields:
+        yield path
+    for name, field in (pair for each in fields for pair in each.items()):
+        yield from _below(f"{path}.{field.alias or name}", field.annotation)
 
 
 def typed_keys(pairs: Iterable[tuple[str, str]]) -> TypedKeys:

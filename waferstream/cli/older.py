@@ -47,13 +47,6 @@ def older_command(name: str) -> Any:
     return passing(name, runs.get(name, serving))
 
 
-def tool_command(name: str) -> Any:
-    """Return a group of commands of argparse by its name."""
-    from waferstream.cli.tools.command import run_tool  # noqa: PLC0415
-
-    return passing(name, lambda words, _: run_tool(name, words))
-
-
 def _execute(words: Sequence[str], home: Path) -> int:
     from waferstream.cli.execute import check_exec, parse_exec  # noqa: PLC0415
     from waferstream.host.standard_streams import outlasting_readers  # noqa: PLC0415

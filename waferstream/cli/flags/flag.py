@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from inspect import Parameter
 from typing import Annotated, Any, Literal
 
 import typer
 
+from waferstream.cli.frame.commands import literal, many, one_of
 from waferstream.config.overrides import KeyPath
 from waferstream.config.sections.init import levels_by_role
-
-_TAG = re.compile(r"\[(?=[a-z#/@])", re.IGNORECASE)
-"""What rich would read as markup, if no backslash were before it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class Flag:
             hidden: Whether the help leaves it out.
         """
         more: dict[str, Any] = {
-            "help": _TAG.sub(r"\\\g<0>", self.help),
+            "help": literal(self.help),
             "metavar": self.metavar,
             "show_default": False,
         }
@@ -73,8 +69,7 @@ class Flag:
 
 def words_of(known: Iterable[str]) -> dict[str, Any]:
     """Return type and conversion of a flag that takes several words, each of them a known one."""
-    choice: Any = StrEnum("Choice", [(word, word) for word in known])  # type: ignore[misc]
-    return {"kind": list[choice], "collect": lambda words: tuple(map(str, words))}
+    return {"kind": many(one_of(known)), "collect": lambda words: tuple(map(str, words))}
 
 
 def key_flag(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 from pydantic import ValidationError
@@ -16,17 +18,24 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from waferstream.cli.frame.output import ask_for_json, ask_for_no_pager
-from waferstream.cli.frame.words import WrongCommandLine, is_flag, one_value_each, underscored
+from waferstream.cli.frame.words import (
+    Declared,
+    WrongCommandLine,
+    as_declared,
+    is_flag,
+    spelled,
+    underscored,
+)
 
-SETTINGS: Mapping[str, Any] = {
-    "token_normalize_func": underscored,
-    "help_option_names": ["-h", "--help"],
-}
+SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 """Settings of the context of the outermost command; those below inherit them."""
 
+NAME = "waferstream"
 
-WORDS = "waferstream.words"
+WORDS = "words"
 """Name in the context of a command of all words that were typed."""
+
+_TAG = re.compile(r"\[(?=[a-z#/@])", re.IGNORECASE)
 
 
 class _Copy(io.StringIO):
@@ -72,16 +81,13 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the command into ``ctx.params``."""
+        flags = {word: Declared(word, 0) for word in ctx.help_option_names}
+        for option in self.params:
+            if isinstance(option, TyperOption):
+                number = 0 if option.is_flag else -1 if option.multiple else 1
+                flags |= {spelled(word): Declared(word, number) for word in option.opts}
         try:
-            flags = dict.fromkeys(ctx.help_option_names, 0)
-            for option in self.params:
-                if isinstance(option, TyperOption):
-                    number = 0 if option.is_flag else -1 if option.multiple else 1
-                    flags |= dict.fromkeys(option.opts, number)
-                    flags |= {
-                        f"--{underscored(o[2:])}": number for o in option.opts if o[:2] == "--"
-                    }
-            words = list(one_value_each(args, flags))
+            words = args if ctx.resilient_parsing else list(as_declared(args, flags))
         except WrongCommandLine as error:
             ctx.fail(str(error))
         return super().parse_args(ctx, words)
@@ -129,6 +135,24 @@ def _help(command: TyperCommand | TyperGroup, ctx: Any) -> str:
     return page.getvalue()
 
 
+def literal(text: str) -> str:
+    """Return a text of which rich reads nothing as markup."""
+    return _TAG.sub(r"\\\g<0>", text)
+
+
+def one_of(words: Iterable[Any]) -> Any:
+    """Return the type of a word that is one of these."""
+    known = tuple(words)
+    if all(isinstance(word, str) for word in known):
+        return StrEnum("Choice", [(word, word) for word in known])
+    return Literal.__getitem__(known)
+
+
+def many(kind: Any) -> Any:
+    """Return the type of several values of a type."""
+    return list[kind]
+
+
 class App(typer.Typer):
     """Commands that typed functions declare; every command takes ``--json``."""
 
@@ -163,7 +187,7 @@ def parse(command: Any, words: Sequence[str], home: Path) -> Any:
         SystemExit: code 2 for wrong words, code 0 after ``--help``.
     """
     try:
-        ctx = command.make_context("waferstream", list(words), obj=home, **SETTINGS)
+        ctx = command.make_context(NAME, list(words), obj=home, **SETTINGS)
         ctx.meta[WORDS] = tuple(words)
         while isinstance(ctx.command, TyperGroup):
             rest = [*ctx._protected_args, *ctx.args]
@@ -181,7 +205,7 @@ def parse(command: Any, words: Sequence[str], home: Path) -> Any:
 def refused(error: typer.TyperException) -> SystemExit:
     """Print why words are wrong; return the end of the process with exit code 2."""
     ctx = getattr(error, "ctx", None)
-    path = "waferstream"
+    path = NAME
     if ctx is not None:
         path = ctx.command_path.removesuffix(" run")
         print(ctx.get_usage(), file=sys.stderr)

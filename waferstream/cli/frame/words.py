@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from waferstream.core.errors import nearest
 
@@ -51,17 +52,27 @@ def split_dotted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
     return kept, keys
 
 
-def one_value_each(words: Sequence[str], flags: Mapping[str, int]) -> Iterator[str]:
-    """Yield words with a flag before each value of it: ``--x 1 2`` is ``--x 1 --x 2``.
+@dataclass(frozen=True)
+class Declared:
+    """A flag as it is declared, and how many values it takes: 0, 1, or -1 for several."""
+
+    word: str
+    values: int
+
+
+def as_declared(words: Sequence[str], flags: Mapping[str, Declared]) -> Iterator[str]:
+    """Yield words with flags as they are declared, one before each of its values.
+
+    ``--output_dir a`` may be ``--output-dir a``, and ``--x 1 2`` is ``--x 1 --x 2``.
 
     Args:
         words: The words of a command.
-        flags: How many values each flag takes: 0, 1, or -1 for several.
+        flags: Its flags, by their names with underscores.
 
     Raises:
         WrongCommandLine: A flag does not exist, or a value is missing.
     """
-    flag, is_open = "", False  # the last flag, while values may follow; whether one must
+    flag, is_open = None, False  # the last flag, while values may follow; whether one must
     rest = iter(words)
     for word in rest:
         if word == "--":
@@ -70,21 +81,21 @@ def one_value_each(words: Sequence[str], flags: Mapping[str, int]) -> Iterator[s
         elif is_flag(word):
             _check_complete(flag, is_open=is_open)
             name = _known(word, flags)
-            has_value = flags[name] == 0 or (
-                ("=" in word) if word.startswith("--") else word != name
-            )
-            flag, is_open = ("" if has_value else name), not has_value
-            yield word
+            flag = flags[name]
+            value = word[len(name) :]
+            is_open = flag.values != 0 and not value
+            yield flag.word + value
+            flag = flag if is_open else None
         else:
             if flag and not is_open:
-                yield flag
+                yield flag.word
             yield word
-            flag, is_open = (flag if flags.get(flag) == -1 else ""), False
+            flag, is_open = (flag if flag and flag.values < 0 else None), False
     _check_complete(flag, is_open=is_open)
 
 
-def _known(word: str, flags: Mapping[str, int]) -> str:
-    """Return a flag as it is declared; WrongCommandLine for one that is not."""
+def _known(word: str, flags: Mapping[str, Declared]) -> str:
+    """Return the name of a flag with underscores; WrongCommandLine for one that there is not."""
     name = spelled(word)
     if name not in flags:
         guess = nearest(name, flags)
@@ -93,6 +104,6 @@ def _known(word: str, flags: Mapping[str, int]) -> str:
     return name
 
 
-def _check_complete(flag: str, *, is_open: bool) -> None:
-    if is_open:
-        raise WrongCommandLine(f"argument {flag}: expected one argument")
+def _check_complete(flag: Declared | None, *, is_open: bool) -> None:
+    if flag and is_open:
+        raise WrongCommandLine(f"argument {flag.word}: expected one argument")

@@ -9,7 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from swarmx.links.certificates import Credentials, make_authority, make_certificate
-from waferstream.cli.tools.command import Command, argument, print_rows
+from waferstream.cli.frame.output import print_rows, prints_json
+from waferstream.cli.tools.command import Command, argument
 from waferstream.core.errors import ConfigError
 
 _AUTHORITY, _CERTIFICATE, _KEY = "ca.pem", "certificate.pem", "key.pem"
@@ -42,7 +43,7 @@ def _make(given: argparse.Namespace) -> int:
             value=error,
         ) from error
     notes[folder / _AUTHORITY_KEY] = "keep it secret; whoever has it can join"
-    if given.json:
+    if prints_json():
         return print_rows([{"path": path, "note": note} for path, note in notes.items()])
     print(*(f"{path}: {note}" for path, note in notes.items()), sep="\n")
     return 0

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.remote.access import access_path
 from appliance.spec import ClusterSpec, load_cluster
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell
+from waferstream.cli.frame.output import show, tell
+from waferstream.cli.tools.command import Command, argument
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.core.optimizer import OptimizerSpec
@@ -45,7 +46,7 @@ def _plan(given: argparse.Namespace) -> int:
     if activations == "auto":
         activations = given.num_csx if pages else 0
     rows = plan_rows(placement, num_servers, workers, needs, activations)
-    code = show(given, rows)
+    code = show(rows)
     if any(row["FITS"] == "no" for row in rows):
         from appliance.elaboration.host_need import remedy_on_hosts  # noqa: PLC0415  (torch)
 
@@ -177,7 +178,6 @@ _PLAN_FLAGS = (
         help="simulated hosts with CPUs and, if given, GiB of memory each, such as 3x4 or 3x4x256 "
         "(default: those of Ray)",
     ),
-    *TABLE_FLAGS,
 )
 
 PLAN = Command("plan", "show which role would run on which host", _plan, _PLAN_FLAGS)
@@ -194,7 +194,7 @@ def _serve(given: argparse.Namespace) -> int:
         path: Path = given.credentials or access_path(access.address)
         access.write(path)
         try:
-            tell(given, f"{access.address}  credentials: {path}", ADDRESS=access.address, PATH=path)
+            tell(f"{access.address}  credentials: {path}", ADDRESS=access.address, PATH=path)
             sys.stdout.flush()
             host.serve(lambda: given.once and host.is_done)
         finally:

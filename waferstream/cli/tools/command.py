@@ -1,23 +1,26 @@
-"""Commands beside runs: groups of sub-commands on configurations, models, data, checkpoints.
+"""Commands beside runs, as data: a name, arguments, help, and what they do.
 
-A command of a group has a name, arguments and help, and prints its result. The names of groups,
-commands and flags are those of the vendor's entry tool (Model Zoo 2.10, ``cli/main.py``).
+The names of groups, commands and flags are those of the vendor's entry tool (Model Zoo 2.10,
+``cli/main.py``).
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import json
-import pydoc
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from appliance.user_code import importing_from
+from waferstream.cli.frame.commands import App, literal, many, one_of
+from waferstream.cli.frame.output import prints_json
+from waferstream.cli.frame.words import WrongCommandLine, underscored
 
 if TYPE_CHECKING:
     from waferstream.core.config import Config
@@ -44,18 +47,80 @@ A module is imported when its group is called: some of them import torch, which 
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a command: the words and the options of ``add_argument``."""
+    """An argument of a command: its words, and what ``argument`` says of it."""
 
     words: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_flag(self) -> bool:
+        """Whether it is typed by its name."""
+        return self.words[0].startswith("-")
+
+    @property
+    def name(self) -> str:
+        """Its name among the values that a command gets."""
+        longest = max(self.words, key=len)
+        return str(self.options.get("dest", underscored(longest.lstrip("-"))))
+
+    @property
+    def kind(self) -> Any:
+        """The type of its value, as far as Typer reads it; ``value`` does the rest."""
+        if self.options.get("action") == "store_true":
+            return bool
+        kind = self.options.get("type", str)
+        kind = kind if kind in (str, int, float, Path) else str
+        if "choices" in self.options:
+            kind = one_of(self.options["choices"])
+        return many(kind) if self._is_list else kind
+
+    @property
+    def _is_list(self) -> bool:
+        return self.options.get("nargs") in ("+", "*") or self.options.get("action") == "append"
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a command line without it is wrong."""
+        return bool(self.options.get("required", not self.is_flag)) and (
+            self.options.get("nargs") not in ("?", "*")
+        )
+
+    def parameter(self) -> Parameter:
+        """Return it as a parameter of a function that Typer makes a command of."""
+        more: dict[str, Any] = {
+            "help": literal(self.options.get("help", "")),
+            "metavar": self.options.get("metavar"),
+            "show_default": False,
+            "autocompletion": self.options.get("complete"),
+        }
+        own: Any = typer.Option(*self.words, **more) if self.is_flag else typer.Argument(**more)
+        default: Any = Parameter.empty if self.is_required else None
+        kind = self.kind
+        if kind is bool:
+            default = False
+        elif default is None:
+            kind |= None
+        return Parameter(
+            self.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, own]
+        )
+
+    def value(self, typed: Any) -> Any:
+        """Return the value of what was typed; ``WrongCommandLine`` if it has another form."""
+        convert = self.options.get("type", str)
+        if typed is None:
+            default = self.options.get("default", [] if self.options.get("nargs") == "*" else None)
+            return convert(default) if isinstance(default, str) else default
+        if convert in (str, int, float, Path):
+            return typed
+        try:
+            return list(map(convert, typed)) if self._is_list else convert(typed)
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            raise WrongCommandLine(f"argument {self.words[-1]}: {error}") from None
+
 
 def argument(*words: str, **options: Any) -> Argument:
-    """Declare an argument like ``add_argument``."""
+    """Declare an argument, with options as of ``argparse.add_argument``."""
     return Argument(words, options)
-
-
-_JSON = argument("--json", action="store_true", help="print JSON")
 
 
 @dataclass(frozen=True)
@@ -71,77 +136,52 @@ class Command:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What ``run`` is given beside the arguments."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments of the command to its parser."""
-        for each in (*self.arguments, _JSON):
-            parser.add_argument(*each.words, **each.options)
-        parser.set_defaults(run=self.run, **self.settings)
+    def add_to(self, app: App, name: str) -> None:
+        """Add the command to a group, under its last word."""
+
+        def call(ctx: typer.Context, **typed: Any) -> int:
+            try:
+                values = {each.name: each.value(typed[each.name]) for each in self.arguments}
+            except WrongCommandLine as error:
+                ctx.fail(str(error))
+            given = argparse.Namespace(json=prints_json(), **values, **self.settings)
+            folder = (values.get("params") or values.get("config") or Path()).parent
+            with importing_from((folder, Path())):
+                return self.run(given)
+
+        own = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
+        own += [each.parameter() for each in self.arguments]
+        call.__signature__ = Signature(own)  # type: ignore[attr-defined]
+        app.command(name, help=f"{self.help[0].upper()}{self.help[1:]}.")(call)
 
 
-TABLE_FLAGS = (argument("-P", "--no-pager", action="store_true", help="print instead of paging"),)
-"""Flags of a command that ends with ``show``."""
+def tool_command(group: str) -> Any:
+    """Return a group of commands, or the only command of a group, by its name."""
+    commands = tool_commands(group)
+    apps = {"": App()}
+    if not commands[0].name:
+        commands[0].add_to(apps[""], group)
+        return apps[""].built()
+    apps[""].callback()(_group)
+    for command in commands:
+        verb, _, word = command.name.rpartition(" ")
+        if verb not in apps:
+            nouns = [each.name for each in commands if each.name.startswith(f"{verb} ")]
+            apps[verb] = App()
+            apps[verb].callback()(_group)
+            apps[""].add_typer(apps[verb], name=verb, help=", ".join(nouns))
+        command.add_to(apps[verb], word)
+    return apps[""].built()
 
 
-def show(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Print rows with equal keys as a table, paged on a terminal, or as JSON; return 0."""
-    if given.json:
-        return print_rows(rows)
-    text = table(rows)
-    if sys.stdout.isatty() and not given.no_pager:
-        pydoc.pager(text)
-    else:
-        print(text)
-    return 0
+def _group() -> None:
+    """Stand for a group, so that one with a single command is one, too."""
 
 
-def tell(given: argparse.Namespace, text: str, **row: Any) -> int:
-    """Print a line about what was done or found, or its row as JSON; return 0."""
-    if given.json:
-        return print_rows([row])
-    print("\n".join(map(_printable, text.splitlines())))
-    return 0
-
-
-def tell_paths(given: argparse.Namespace, *paths: Path) -> int:
-    """Print the paths of files that were written, one per line or as rows of JSON; return 0."""
-    if given.json:
-        return print_rows([{"path": path} for path in paths])
-    print(*paths, sep="\n")
-    return 0
-
-
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Print rows as JSON; return 0."""
-    print(json.dumps(list(rows), indent=2, default=str))
-    return 0
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows with equal keys as lines with aligned columns, below a line of their keys."""
-    if not rows:
-        return "(none)"
-    cells = [[*rows[0]], *([_text(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    )
-    return "\n".join(lines)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return _printable(", ".join(map(str, value)))
-    return _printable(str(value))
-
-
-def _printable(text: str) -> str:
-    """Return a text without what a terminal would obey, such as in a label of another user."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+def tool_commands(group: str) -> Sequence[Command]:
+    """Return the commands of a group."""
+    commands: Sequence[Command] = import_module(TOOLS[group]).COMMANDS
+    return commands
 
 
 def field_rows(config: type[Config]) -> list[dict[str, Any]]:
@@ -164,43 +204,3 @@ def _type_name(annotation: Any) -> str:
 def first_line(subject: object) -> str:
     """Return the first line of a docstring."""
     return (inspect.getdoc(subject) or "").split("\n")[0]
-
-
-def run_tool(group: str, words: Sequence[str]) -> int:
-    """Run a command of a group and return its exit code.
-
-    Raises:
-        SystemExit: code 2 for a wrong command line, code 0 after ``--help``.
-        WaferStreamError: The command failed.
-    """
-    given = tool_parser(group).parse_args(words)
-    params = getattr(given, "params", None) or getattr(given, "config", None) or Path()
-    with importing_from((params.parent, Path())):
-        code: int = given.run(given)
-    return code
-
-
-def tool_commands(group: str) -> Sequence[Command]:
-    """Return the commands of a group."""
-    commands: Sequence[Command] = import_module(TOOLS[group]).COMMANDS
-    return commands
-
-
-def tool_parser(group: str) -> argparse.ArgumentParser:
-    """Build the argparse parser of a group."""
-    parser = argparse.ArgumentParser(prog=f"waferstream {group}", allow_abbrev=False)
-    commands = tool_commands(group)
-    if not commands[0].name:
-        parser.description = commands[0].help
-        commands[0].add_arguments(parser)
-        return parser
-    choices = {"": parser.add_subparsers(metavar="COMMAND", required=True)}
-    for command in commands:
-        verb, _, word = command.name.rpartition(" ")
-        if verb not in choices:
-            nouns = [each.name for each in commands if each.name.startswith(f"{verb} ")]
-            of_verb = choices[""].add_parser(verb, help=", ".join(nouns), allow_abbrev=False)
-            choices[verb] = of_verb.add_subparsers(metavar="NOUN", required=True)
-        own = choices[verb].add_parser(word, help=command.help, allow_abbrev=False)
-        command.add_arguments(own)
-    return parser

@@ -8,15 +8,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from waferstream.cli.tools.command import (
-    TABLE_FLAGS,
-    Command,
-    argument,
-    print_rows,
-    show,
-    tell,
-    tell_paths,
-)
+from waferstream.cli.frame.output import print_rows, prints_json, show, tell, tell_paths
+from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.config_keys import KEY_COMMANDS
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.params import Params
@@ -73,13 +66,13 @@ def _write(given: argparse.Namespace, text: str, name: str) -> int:
         )
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
-    return tell_paths(given, path)
+    return tell_paths(path)
 
 
 def _validate(given: argparse.Namespace) -> int:
     params = load_params(given.config)
     _check_registered(params)
-    return tell(given, f"{given.config} is valid.", path=given.config, valid=True)
+    return tell(f"{given.config} is valid.", path=given.config, valid=True)
 
 
 def _check_registered(params: Params) -> None:
@@ -97,7 +90,7 @@ def _diff(given: argparse.Namespace) -> int:
     """Print the keys whose values differ between two resolved configurations."""
     left, right = (dict(_leaves(load_params(path).dump())) for path in (given.left, given.right))
     differing = [key for key in {**left, **right} if left.get(key, _NONE) != right.get(key, _NONE)]
-    if given.json:
+    if prints_json():
         sides = (("left", left), ("right", right))
         rows = [
             {"key": key, **{side: found[key] for side, found in sides if key in found}}
@@ -156,7 +149,7 @@ def _stats(given: argparse.Namespace) -> int:
     if order:
         rows.sort(key=lambda row: [row[name] for name in order], reverse=given.descending)
     total = sum(row["parameters"] for row in rows)
-    return show(given, [*rows, {"name": "total", "shape": (), "parameters": total, "percent": 100}])
+    return show([*rows, {"name": "total", "shape": (), "parameters": total, "percent": 100}])
 
 
 def parameter_rows(shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Any]]:
@@ -219,7 +212,6 @@ COMMANDS = (
             argument("params", type=Path, help="params file"),
             argument("--order_by", help=f"columns to sort by: {', '.join(_COLUMNS)}"),
             argument("--descending", action="store_true", help="sort from the largest"),
-            *TABLE_FLAGS,
         ),
     ),
     *KEY_COMMANDS,

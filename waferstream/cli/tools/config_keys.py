@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from appliance.spec import load_cluster
-from waferstream.cli.tools.command import Command, argument, print_rows
+from waferstream.cli.frame.output import print_rows, prints_json
+from waferstream.cli.tools.command import Command, argument
 from waferstream.config.legacy import is_legacy
 from waferstream.config.phases import load_params
 from waferstream.config.schema.files import FileKind, schema_of
@@ -30,7 +31,7 @@ def _explain(given: argparse.Namespace) -> int:
     keys = _merged(find_keys(given.key, all_keys()))
     values = _values(given.file) if given.file is not None else {}
     rows = [{**_row(key), **_value(key, values)} for key in keys]
-    if given.json:
+    if prints_json():
         return print_rows(rows)
     print("\n\n".join(map(_block, rows)))
     return 0

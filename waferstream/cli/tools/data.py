@@ -10,22 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from appliance.input.batches import GlobalBatches, is_read_by_step
-from waferstream.cli.tools.command import (
-    TABLE_FLAGS,
-    Command,
-    argument,
-    field_rows,
-    first_line,
-    show,
-)
+from waferstream.cli.frame.output import show
+from waferstream.cli.tools.command import Command, argument, field_rows, first_line
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.workload.data import DATA_PROCESSORS, build_source, processor_class
 
 
-def _list(given: argparse.Namespace) -> int:
+def _list(_given: argparse.Namespace) -> int:
     return show(
-        given,
         [
             {"name": name, "about": first_line(kind)}
             for name, kind in sorted(DATA_PROCESSORS.items())
@@ -41,11 +34,11 @@ def _info(given: argparse.Namespace) -> int:
         "about": first_line(kind),
         "required": ", ".join(n for n, f in kind.model_fields.items() if f.is_required()),
     }
-    return show(given, [{"field": key, "value": value} for key, value in summary.items()])
+    return show([{"field": key, "value": value} for key, value in summary.items()])
 
 
 def _describe(given: argparse.Namespace) -> int:
-    return show(given, field_rows(processor_class(given.data_processor, "data_processor")))
+    return show(field_rows(processor_class(given.data_processor, "data_processor")))
 
 
 def _benchmark(given: argparse.Namespace) -> int:
@@ -62,7 +55,7 @@ def _benchmark(given: argparse.Namespace) -> int:
         for epoch in range(given.num_epochs):
             steps = range(epoch * distance, epoch * distance + count)
             rows += _epoch(batches, steps, given.sampling_frequency, where, epoch)
-    return show(given, rows)
+    return show(rows)
 
 
 def _epochs_of(source: Any, steps: int | None, where: str) -> tuple[int, int]:
@@ -115,9 +108,9 @@ def _epoch(
 _PROCESSOR = argument("data_processor", help="name of a data processor")
 
 COMMANDS = (
-    Command("list", "list the data processors", _list, TABLE_FLAGS),
-    Command("info", "summarize a data processor", _info, (_PROCESSOR, *TABLE_FLAGS)),
-    Command("describe", "list the keys of a data processor", _describe, (_PROCESSOR, *TABLE_FLAGS)),
+    Command("list", "list the data processors", _list),
+    Command("info", "summarize a data processor", _info, (_PROCESSOR,)),
+    Command("describe", "list the keys of a data processor", _describe, (_PROCESSOR,)),
     Command(
         "benchmark",
         "measure how fast this host reads the data of a params file",
@@ -127,7 +120,6 @@ COMMANDS = (
             argument("--num_epochs", type=int, default=1, help="epochs (default: 1)"),
             argument("--steps_per_epoch", type=int, help="batches per epoch (default: all)"),
             argument("--sampling_frequency", type=int, help="show a row every so many batches"),
-            *TABLE_FLAGS,
         ),
     ),
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, print_rows, show
+from waferstream.cli.frame.output import print_rows, prints_json, show
+from waferstream.cli.tools.command import Command, argument
 from waferstream.machine.published import Comparison, comparisons, machine_named, published_names
 
 
-def _list(given: argparse.Namespace) -> int:
+def _list(_given: argparse.Namespace) -> int:
     rows = []
     for name in published_names():
         machine = machine_named(name)
@@ -21,14 +22,14 @@ def _list(given: argparse.Namespace) -> int:
                 "FLASH": _amount(machine.memoryx.flash_bytes / 1e12, "TB"),
             }
         )
-    return show(given, rows)
+    return show(rows)
 
 
 def _show(given: argparse.Namespace) -> int:
     found = comparisons(given.name)
-    if given.json:
+    if prints_json():
         return print_rows([_row(each) for each in found])
-    return show(given, [_cells(each) for each in found])
+    return show([_cells(each) for each in found])
 
 
 def _row(compared: Comparison) -> dict[str, object]:
@@ -67,8 +68,6 @@ def _amount(value: float, unit: str) -> str:
 _NAME = argument("name", help="a system or a cluster, such as CS-3 or condor-galaxy-1")
 
 COMMANDS = (
-    Command("list", "list the systems and clusters that have a name", _list, TABLE_FLAGS),
-    Command(
-        "show", "print what was published of one, and what it is here", _show, (_NAME, *TABLE_FLAGS)
-    ),
+    Command("list", "list the systems and clusters that have a name", _list),
+    Command("show", "print what was published of one, and what it is here", _show, (_NAME,)),
 )

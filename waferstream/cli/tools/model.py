@@ -6,16 +6,9 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
+from waferstream.cli.frame.output import show, tell_paths
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
-from waferstream.cli.tools.command import (
-    TABLE_FLAGS,
-    Command,
-    argument,
-    field_rows,
-    first_line,
-    show,
-    tell_paths,
-)
+from waferstream.cli.tools.command import Command, argument, field_rows, first_line
 from waferstream.cli.tools.config import stock_files
 from waferstream.config.phases import load_params
 from waferstream.core.config import load_yaml
@@ -23,13 +16,13 @@ from waferstream.training.setup.model import make_model
 from waferstream.workload.models import MODELS, model_family
 
 
-def _list(given: argparse.Namespace) -> int:
+def _list(_given: argparse.Namespace) -> int:
     variants = _variants()
     rows = [
         {"name": name, "class": family.module.__name__, "variants": variants[name]}
         for name, family in sorted(MODELS.items())
     ]
-    return show(given, rows)
+    return show(rows)
 
 
 def _variants() -> dict[str, list[str]]:
@@ -49,11 +42,11 @@ def _info(given: argparse.Namespace) -> int:
         "about": first_line(family.module),
         "variants": ", ".join(_variants()[given.model]),
     }
-    return show(given, [{"field": key, "value": value} for key, value in summary.items()])
+    return show([{"field": key, "value": value} for key, value in summary.items()])
 
 
 def _describe(given: argparse.Namespace) -> int:
-    return show(given, field_rows(model_family(given.model, "model").config))
+    return show(field_rows(model_family(given.model, "model").config))
 
 
 def _init_checkpoint(given: argparse.Namespace) -> int:
@@ -63,15 +56,15 @@ def _init_checkpoint(given: argparse.Namespace) -> int:
     new_file(path, "name another file with -o")
     model = make_model(init)
     write_weights(path, model.state_dict(), {"global_step": 0, "seed": init.seed})
-    return tell_paths(given, path)
+    return tell_paths(path)
 
 
 _MODEL = argument("model", help="name of a model")
 
 COMMANDS = (
-    Command("list", "list the models", _list, TABLE_FLAGS),
-    Command("info", "summarize a model", _info, (_MODEL, *TABLE_FLAGS)),
-    Command("describe", "list the keys of a model", _describe, (_MODEL, *TABLE_FLAGS)),
+    Command("list", "list the models", _list),
+    Command("info", "summarize a model", _info, (_MODEL,)),
+    Command("describe", "list the keys of a model", _describe, (_MODEL,)),
     Command(
         "init_checkpoint",
         "write the initial weights of a params file",

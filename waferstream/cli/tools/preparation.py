@@ -9,7 +9,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, print_rows, show
+from waferstream.cli.frame.output import print_rows, prints_json, show
+from waferstream.cli.tools.command import Command, argument
 from waferstream.config.schema.generator import field_docstrings
 from waferstream.core.config import dump_yaml, load_yaml, validate
 from waferstream.preparation.preparing import prepare
@@ -33,7 +34,7 @@ def _preprocess(given: argparse.Namespace) -> int:
 
         packing = prepare(recipe, told)
     section = _dataloader(recipe)
-    if given.json:
+    if prints_json():
         return print_rows([{**_facts(packing), "dataloader": section}])
     print(
         f"{packing.text()}.\n\nRead it with\n\n{dump_yaml({'train_dataloader': section})}", end=""
@@ -70,14 +71,14 @@ def _view(given: argparse.Namespace) -> int:
     """Show how full the sequences are, and one of them."""
     sequence = read_sequence(given.place, given.sequence, given.tokenizer)
     rows = sequence.tokens() if given.tokens else sequence.documents()
-    if given.json:
+    if prints_json():
         return print_rows(rows)
     packing = packing_of(files_of(given.place))
     if packing is not None:
         print(f"{packing.text()}.")
     print(f"Sequence {sequence.number:,}, in {sequence.file}:\n")
     shown = rows if given.tokens else [{**row, "text": _short(row["text"])} for row in rows]
-    return show(given, shown)
+    return show(shown)
 
 
 def _short(text: str) -> str:
@@ -121,7 +122,6 @@ COMMANDS = (
             argument("--sequence", type=int, default=0, help="which one (default: 0)"),
             argument("--tokens", action="store_true", help="show each token instead"),
             argument("--tokenizer", help="its folder or file (default: the one that wrote it)"),
-            *TABLE_FLAGS,
         ),
     ),
 )

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from waferstream.cli.frame.output import prints_json
 from waferstream.cli.tools.command import Argument, Command, argument
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.errors import ConfigError
@@ -85,7 +86,7 @@ def _study(given: argparse.Namespace) -> int:
     result = run_study(given.params, grid, cluster, request, start_s)
     for path in outputs:
         result.write(path, given.width)
-    if given.json:
+    if prints_json():
         print(json_text({"study": result.origin, "rows": result.records}))
     else:
         print("\n".join([study_text(result, line_width()), *map(str, outputs)]))

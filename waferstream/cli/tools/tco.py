@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from waferstream.cli.frame.output import prints_json
 from waferstream.cli.tools.command import Command, argument
 from waferstream.host.files import json_text, replacing
 from waferstream.reports.page import render
@@ -20,7 +21,7 @@ def _compare(given: argparse.Namespace) -> int:
     if given.page is not None:
         with replacing(given.page) as partial:
             partial.write_text(render(comparison_page(study)), encoding="utf-8")
-    print(json_text(as_json(study)) if given.json else comparison_text(study))
+    print(json_text(as_json(study)) if prints_json() else comparison_text(study))
     return 0
 
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from waferstream.checkpoint.reader import Reader
 from waferstream.checkpoint.writer import reseal
+from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
 from waferstream.cli.tools.checkpoint.convert import COMMANDS as CONVERSIONS
 from waferstream.cli.tools.checkpoint.files import local_path, new_file, write_weights
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell, tell_paths
+from waferstream.cli.tools.command import Command, argument
 from waferstream.config.phases import load_params
 from waferstream.host.files import replacing
 from waferstream.training.checkpoints.pruning import pruned_model
@@ -31,7 +32,7 @@ def _info(given: argparse.Namespace) -> int:
         for key, spec in reader.tensors.items()
     ]
     if given.list_objects:
-        return show(given, rows)
+        return show(rows)
     stat = path.stat()
     summary = {
         "Total checkpoint size": f"{stat.st_size:,} bytes",
@@ -40,7 +41,7 @@ def _info(given: argparse.Namespace) -> int:
         "Tensors": len(rows),
         **reader.objects,
     }
-    return show(given, [{"field": key, "value": value} for key, value in summary.items()])
+    return show([{"field": key, "value": value} for key, value in summary.items()])
 
 
 def _diff(given: argparse.Namespace) -> int:
@@ -58,10 +59,10 @@ def _diff(given: argparse.Namespace) -> int:
         for key in {**left.objects, **right.objects}
         if left.objects.get(key) != right.objects.get(key)
     ]
-    if not rows and not given.json:
+    if not rows and not prints_json():
         print("The checkpoints are equal.")
         return 0
-    show(given, rows)
+    show(rows)
     return 1 if rows else 0
 
 
@@ -81,14 +82,14 @@ def _tensor_difference(left: Reader, right: Reader, key: str, op: str) -> str | 
 
 
 def _copy(given: argparse.Namespace) -> int:
-    return tell_paths(given, _copied(given))
+    return tell_paths(_copied(given))
 
 
 def _move(given: argparse.Namespace) -> int:
     source = local_path(given.source_path)
     target = _copied(given)
     source.unlink()
-    return tell_paths(given, target)
+    return tell_paths(target)
 
 
 def _copied(given: argparse.Namespace) -> Path:
@@ -110,9 +111,9 @@ def _verify(given: argparse.Namespace) -> int:
     reader.verify()
     row = {"path": path, "checksums": reader.has_checksums, "tensors": len(reader.tensors)}
     if not reader.has_checksums:
-        tell(given, f"{path} has no checksums; waferstream checkpoint seal adds them.", **row)
+        tell(f"{path} has no checksums; waferstream checkpoint seal adds them.", **row)
         return 1
-    return tell(given, f"{path} is as it was written: {len(reader.tensors)} tensors", **row)
+    return tell(f"{path} is as it was written: {len(reader.tensors)} tensors", **row)
 
 
 def _seal(given: argparse.Namespace) -> int:
@@ -122,14 +123,14 @@ def _seal(given: argparse.Namespace) -> int:
     with replacing(target, durable=True) as partial:
         shutil.copyfile(source, partial)
         reseal(partial)
-    return tell_paths(given, target)
+    return tell_paths(target)
 
 
 def _delete(given: argparse.Namespace) -> int:
     path = local_path(given.ckpt_path)
     Reader(path)  # refuses what is no complete checkpoint
     path.unlink()
-    return tell(given, f"Deleted checkpoint {path}", path=path)
+    return tell(f"Deleted checkpoint {path}", path=path)
 
 
 def _prune(given: argparse.Namespace) -> int:
@@ -139,7 +140,7 @@ def _prune(given: argparse.Namespace) -> int:
     model = pruned_model(params, source, given.sparsity, given.num_batches)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_weights(target, model.state_dict(), {"global_step": 0})
-    return tell_paths(given, target)
+    return tell_paths(target)
 
 
 def _path(name: str, meaning: str = "checkpoint file") -> Any:
@@ -157,7 +158,6 @@ COMMANDS = (
         (
             _path("ckpt_path"),
             argument("-l", "--list_objects", action="store_true", help="list the tensors"),
-            *TABLE_FLAGS,
         ),
     ),
     Command(
@@ -173,7 +173,6 @@ COMMANDS = (
                 default="equal",
                 help="how values are compared (default: equal)",
             ),
-            *TABLE_FLAGS,
         ),
     ),
     Command("copy", "copy a checkpoint", _copy, _SOURCE_AND_TARGET),

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from waferstream.cli.frame.output import show, tell_paths
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell_paths
+from waferstream.cli.tools.command import Command, argument
 from waferstream.config.phases import load_params
 from waferstream.core.config import dump_yaml
 from waferstream.core.errors import ConfigError
@@ -44,7 +45,7 @@ def _list(given: argparse.Namespace) -> int:
         for name, family in sorted(CONVERSIONS.items())
         if given.model in (None, name)
     ]
-    return show(given, rows)
+    return show(rows)
 
 
 def _convert(given: argparse.Namespace) -> int:
@@ -65,7 +66,7 @@ def _convert(given: argparse.Namespace) -> int:
         written = write_hf(folder, theirs, given.hf_shard_size, given.export_safetensors)
     else:
         written = [_write_ours(given, folder, weights, section)]
-    return tell_paths(given, *written, *configs)
+    return tell_paths(*written, *configs)
 
 
 def _convert_config(given: argparse.Namespace) -> int:
@@ -74,8 +75,8 @@ def _convert_config(given: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if given.tgt_fmt == HF:
         section = load_params(given.config).trainer.init.model.dump()
-        return tell_paths(given, _to_hf_config(family, section, folder))
-    return tell_paths(given, _to_our_config(family, given.config, folder)[1])
+        return tell_paths(_to_hf_config(family, section, folder))
+    return tell_paths(_to_our_config(family, given.config, folder)[1])
 
 
 def _check_formats(given: argparse.Namespace) -> None:
@@ -239,6 +240,6 @@ COMMANDS = (
         "list",
         "list what can be converted",
         _list,
-        (argument("model", nargs="?", help="family of a model"), *TABLE_FLAGS),
+        (argument("model", nargs="?", help="family of a model"),),
     ),
 )

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell
+from waferstream.cli.frame.output import show, tell
+from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
 from waferstream.cli.tools.ctl.host import HostLoad, load_of_this_host
 from waferstream.cli.tools.ctl.tables import Row, labels_text
@@ -115,18 +116,18 @@ def _cluster(given: argparse.Namespace) -> int:
         usage = Usage.of(client)
         is_here = isinstance(client, EmbeddedClient)
     hosts = [host_row(load_of_this_host(), usage.workflows)] if is_here else []
-    return show(given, [*hosts, *system_rows(usage)])
+    return show([*hosts, *system_rows(usage)])
 
 
 def _nodegroups(given: argparse.Namespace) -> int:
     with management(given) as client:
-        return show(given, group_rows(Usage.of(client)))
+        return show(group_rows(Usage.of(client)))
 
 
 def _set_node(given: argparse.Namespace) -> int:
     with management(given) as client:
         client.do(SetNode(name=given.name, state=given.state))
-    return tell(given, f"node/{given.name} is {given.state}", name=given.name, state=given.state)
+    return tell(f"node/{given.name} is {given.state}", name=given.name, state=given.state)
 
 
 _NODE = argument("name", help="a system or MemoryX group of `ctl get cluster`")
@@ -136,13 +137,13 @@ COMMANDS = (
         "get cluster",
         "list the systems, and who holds them",
         _cluster,
-        (*MANAGEMENT_FLAGS, *TABLE_FLAGS),
+        MANAGEMENT_FLAGS,
     ),
     Command(
         "get nodegroups",
         "list the MemoryX groups, and who holds them",
         _nodegroups,
-        (*MANAGEMENT_FLAGS, *TABLE_FLAGS),
+        MANAGEMENT_FLAGS,
     ),
     *(
         Command(f"node {verb}", about, _set_node, (_NODE, *MANAGEMENT_FLAGS), {"state": state})

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from waferstream.cli.tools.command import argument
+from waferstream.core.errors import WaferStreamError
 from waferstream.management.client.client import Client, EmbeddedClient
 from waferstream.management.client.site import ADDRESS, CONFIGURATION, address_of, connect
+from waferstream.management.model.operations import ListWorkflows
 
 MANAGEMENT_FLAGS = (
     argument(
@@ -27,3 +29,16 @@ def management(given: argparse.Namespace) -> Iterator[Client]:
     address = address_of(given.mgmt_address, given.credentials_path)
     with closing(EmbeddedClient() if address is None else connect(address)) as client:
         yield client
+
+
+def names_of_jobs(incomplete: str) -> list[str]:
+    """Return the names of unfinished workflows and of their jobs that begin with a word.
+
+    There are none where nobody answers.
+    """
+    names: list[str] = []
+    given = argparse.Namespace(mgmt_address=None, credentials_path=None)
+    with suppress(OSError, WaferStreamError), management(given) as client:
+        for workflow in client.do(ListWorkflows()):
+            names += [workflow.name, *(job.name for job in workflow.jobs)]
+    return [name for name in names if name.startswith(incomplete)]

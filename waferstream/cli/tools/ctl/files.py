@@ -10,7 +10,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from waferstream.cli.tools.command import Command, argument, tell, tell_paths
+from waferstream.cli.frame.output import prints_json, tell, tell_paths
+from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
 from waferstream.cli.tools.ctl.jobs import NAME
 from waferstream.core.errors import ConfigError
@@ -23,7 +24,7 @@ from waferstream.management.model.workflow import Workflow
 
 def _follow(given: argparse.Namespace) -> int:
     """Print what a job prints until it has ended; return 0 if it has succeeded."""
-    out = (sys.stderr if given.json else sys.stdout).buffer
+    out = (sys.stderr if prints_json() else sys.stdout).buffer
     with management(given) as client:
         for part in client.follow(given.name):
             if isinstance(part, bytes):
@@ -31,7 +32,7 @@ def _follow(given: argparse.Namespace) -> int:
                 out.flush()
         ended = client.do(ReadWorkflow(name=given.name))
     assert ended.result is not None, "it has ended"
-    tell(given, f"{ended.name}: {ended.result}", name=ended.name, result=ended.result)
+    tell(f"{ended.name}: {ended.result}", name=ended.name, result=ended.result)
     return 0 if ended.result is Phase.SUCCEEDED else 1
 
 
@@ -42,7 +43,7 @@ def _log_export(given: argparse.Namespace) -> int:
         workflow = client.do(ReadWorkflow(name=given.name))
         _copy_logs(client, workflow, Path(folder))
         archive = shutil.make_archive(str(given.out / given.name), "gztar", folder)
-    return tell_paths(given, Path(archive))
+    return tell_paths(Path(archive))
 
 
 def _copy_logs(client: Client, workflow: Workflow, folder: Path) -> None:
@@ -79,7 +80,7 @@ def _export(given: argparse.Namespace) -> int:
             )
         folder = given.out or Path(given.name)
         mirror = Mirror(client, given.name, folder, takes_checkpoints=True)
-        return tell_paths(given, *mirror.update(wanted))
+        return tell_paths(*mirror.update(wanted))
 
 
 COMMANDS = (

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.site import site_defaults
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, show, tell
+from waferstream.cli.frame.output import show, tell
+from waferstream.cli.tools.command import Command
 from waferstream.cli.tools.ctl.tables import Row
 from waferstream.core.units import format_bytes
 
@@ -37,13 +38,13 @@ def load_of_this_host() -> HostLoad:
     return HostLoad(socket.gethostname(), cpu, 1 - sizes["MemAvailable"] / sizes["MemTotal"])
 
 
-def _volumes(given: argparse.Namespace) -> int:
+def _volumes(_given: argparse.Namespace) -> int:
     """Show the folders of the site; a job reads the file system of its host anyway."""
     site = site_defaults()
     found = {"/": "file system of the host"}
     found |= {str(path): "mount_dirs of the site" for path in site.mount_dirs}
     found |= {str(path): "python_paths of the site" for path in site.python_paths}
-    return show(given, [_volume(Path(path), about) for path, about in found.items()])
+    return show([_volume(Path(path), about) for path, about in found.items()])
 
 
 def _volume(path: Path, about: str) -> Row:
@@ -56,7 +57,7 @@ def _volume(path: Path, about: str) -> Row:
     }
 
 
-def _worker_cache(given: argparse.Namespace) -> int:
+def _worker_cache(_given: argparse.Namespace) -> int:
     from cstorch import distributed  # noqa: PLC0415  (torch)
 
     root = Path(distributed.WORKER_CACHE_ROOT)
@@ -67,19 +68,19 @@ def _worker_cache(given: argparse.Namespace) -> int:
         "USED": format_bytes(used),
         "LIMIT": format_bytes(max(0, left)),
     }
-    return show(given, [row])
+    return show([row])
 
 
-def _clear_worker_cache(given: argparse.Namespace) -> int:
+def _clear_worker_cache(_given: argparse.Namespace) -> int:
     from cstorch import distributed  # noqa: PLC0415  (torch)
 
     shutil.rmtree(distributed.WORKER_CACHE_ROOT, ignore_errors=True)
     host = socket.gethostname()
-    return tell(given, f"Worker cache cleared on {host}", NAME=host)
+    return tell(f"Worker cache cleared on {host}", NAME=host)
 
 
 COMMANDS = (
-    Command("get volumes", "list the folders that jobs can read", _volumes, TABLE_FLAGS),
-    Command("get worker-cache", "show copies of data on this host", _worker_cache, TABLE_FLAGS),
+    Command("get volumes", "list the folders that jobs can read", _volumes),
+    Command("get worker-cache", "show copies of data on this host", _worker_cache),
     Command("clear-worker-cache", "delete the copies of data on this host", _clear_worker_cache),
 )

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, print_rows, show, tell
-from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
+from waferstream.cli.frame.output import ask_for_no_pager, print_rows, prints_json, show, tell
+from waferstream.cli.tools.command import Command, argument
+from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management, names_of_jobs
 from waferstream.cli.tools.ctl.tables import Row, expected_start, job_rows
 from waferstream.core.config import dump_yaml
 from waferstream.core.errors import ConfigError
@@ -42,7 +43,7 @@ _CLEAR = "\x1b[H\x1b[2J"  # the screen of a terminal
 def _list(given: argparse.Namespace) -> int:
     with management(given) as client:
         if not given.watch:
-            return show(given, _rows(client, given))
+            return show(_rows(client, given))
         return _watch(client, given)
 
 
@@ -56,7 +57,8 @@ def _rows(client: Client, given: argparse.Namespace) -> list[Row]:
 
 def _watch(client: Client, given: argparse.Namespace) -> int:
     """Show the list whenever it changes, until the user interrupts it."""
-    given.no_pager, shown = True, None
+    shown: list[Row] | None = None
+    ask_for_no_pager(True)
     while True:
         rows = _rows(client, given)
         told = [{**row, "AGE": "", "DURATION": ""} for row in rows]
@@ -64,7 +66,7 @@ def _watch(client: Client, given: argparse.Namespace) -> int:
             if sys.stdout.isatty():
                 print(_CLEAR, end="")
             shown = told
-            show(given, rows)
+            show(rows)
             sys.stdout.flush()
         time.sleep(_LOOK_S)
 
@@ -72,10 +74,10 @@ def _watch(client: Client, given: argparse.Namespace) -> int:
 def _get(given: argparse.Namespace) -> int:
     with management(given) as client:
         workflow = client.do(ReadWorkflow(name=given.name))
-        if given.output == "table" and not given.json:
+        if given.output == "table" and not prints_json():
             pages = client.do(ReadVersion()).pages
             rows = job_rows([workflow], {}, time.time(), all_states=True, dashboard=pages)
-            return show(given, [row for row in rows if given.name in row.values()])
+            return show([row for row in rows if given.name in row.values()])
     found = _document(workflow, given.name)
     print(json.dumps(found, indent=2) if given.output != "yaml" else dump_yaml(found).rstrip())
     return 0
@@ -91,7 +93,7 @@ def _document(workflow: Workflow, name: str) -> dict[str, Any]:
 def _explain(given: argparse.Namespace) -> int:
     with management(given) as client:
         found = client.do(Explain(name=given.name))
-    return tell(given, "\n".join(_explanation_lines(found)), **found.model_dump(mode="json"))
+    return tell("\n".join(_explanation_lines(found)), **found.model_dump(mode="json"))
 
 
 def _explanation_lines(found: Explanation) -> list[str]:
@@ -112,9 +114,9 @@ def _cancel(given: argparse.Namespace) -> int:
             workflow = client.do(Cancel(name=name))
             if workflow.submission.process is not None:
                 _interrupt(workflow.submission.process)
-            if not given.json:
+            if not prints_json():
                 print("Job canceled successfully")
-    return print_rows([{"name": name} for name in names]) if given.json else 0
+    return print_rows([{"name": name} for name in names]) if prints_json() else 0
 
 
 def _interrupt(process: Process) -> None:
@@ -144,7 +146,7 @@ def _label(given: argparse.Namespace) -> int:
         raise ConfigError("labels must be given", code="label-form", where=name)
     with management(given) as client:
         kept = client.do(Label(name=name, labels=labels)).submission.labels
-    return tell(given, f"job/{name} was patched", name=name, labels=dict(kept))
+    return tell(f"job/{name} was patched", name=name, labels=dict(kept))
 
 
 def _without_kind(words: list[str]) -> list[str]:
@@ -176,10 +178,12 @@ def _set_priority(given: argparse.Namespace) -> int:
     with management(given) as client:
         client.do(SetPriority(name=given.name, priority=PRIORITIES[given.priority]))
     text = f"successfully updated {given.name} job priority to {given.priority}"
-    return tell(given, text, name=given.name, priority=given.priority)
+    return tell(text, name=given.name, priority=given.priority)
 
 
-NAME = argument("name", help="the job, wsjob-..., or its workflow, wflow-...")
+NAME = argument(
+    "name", help="the job, wsjob-..., or its workflow, wflow-...", complete=names_of_jobs
+)
 
 _LIST_FLAGS = (
     argument("-a", "--all-states", action="store_true", help="also those of the past week"),
@@ -193,7 +197,10 @@ COMMANDS = (
         "get jobs",
         "list unfinished jobs by priority and age",
         _list,
-        (*_LIST_FLAGS, *MANAGEMENT_FLAGS, *TABLE_FLAGS),
+        (
+            *_LIST_FLAGS,
+            *MANAGEMENT_FLAGS,
+        ),
     ),
     Command(
         "get job",
@@ -203,7 +210,6 @@ COMMANDS = (
             NAME,
             argument("-o", "--output", choices=("table", "yaml", "json"), default="table"),
             *MANAGEMENT_FLAGS,
-            *TABLE_FLAGS,
         ),
     ),
     Command(
@@ -216,14 +222,22 @@ COMMANDS = (
         "cancel",
         "end jobs and their programs",
         _cancel,
-        (argument("names", nargs="+", help="jobs or workflows"), *MANAGEMENT_FLAGS),
+        (
+            argument("names", nargs="+", help="jobs or workflows", complete=names_of_jobs),
+            *MANAGEMENT_FLAGS,
+        ),
     ),
     Command(
         "label",
         "add and remove labels",
         _label,
         (
-            argument("words", nargs="+", help="the job; then key=value adds one, key- removes one"),
+            argument(
+                "words",
+                nargs="+",
+                help="the job; then key=value adds one, key- removes one",
+                complete=names_of_jobs,
+            ),
             *MANAGEMENT_FLAGS,
         ),
     ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show, tell
+from waferstream.cli.frame.output import show, tell
+from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.ctl.cluster import Usage
 from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
 from waferstream.cli.tools.ctl.tables import Row
@@ -42,7 +43,7 @@ def _row(session: Session, usage: Usage) -> Row:
 
 def _list(given: argparse.Namespace) -> int:
     with management(given) as client:
-        return show(given, session_rows(Usage.of(client)))
+        return show(session_rows(Usage.of(client)))
 
 
 def _create(given: argparse.Namespace) -> int:
@@ -81,13 +82,13 @@ def _put(given: argparse.Namespace, client: Client, before: Session, done: str) 
     known = {key: value for key, value in typed.items() if value is not None}
     session = Session.model_validate(before.model_dump() | known)
     client.do(PutSession(session=session))
-    return tell(given, f"session/{session.name} was {done}", **session.model_dump(mode="json"))
+    return tell(f"session/{session.name} was {done}", **session.model_dump(mode="json"))
 
 
 def _delete(given: argparse.Namespace) -> int:
     with management(given) as client:
         client.do(DeleteSession(name=given.name))
-    return tell(given, f"session/{given.name} was deleted", name=given.name)
+    return tell(f"session/{given.name} was deleted", name=given.name)
 
 
 _NAME = argument("name", help="the session")
@@ -99,9 +100,7 @@ _SIZE_FLAGS = (
 )
 
 COMMANDS = (
-    Command(
-        "get sessions", "list the sessions and their use", _list, (*MANAGEMENT_FLAGS, *TABLE_FLAGS)
-    ),
+    Command("get sessions", "list the sessions and their use", _list, MANAGEMENT_FLAGS),
     Command("session create", "set systems aside for some users", _create, (_NAME, *_SIZE_FLAGS)),
     Command(
         "session resize", "change a session while its jobs run", _resize, (_NAME, *_SIZE_FLAGS)

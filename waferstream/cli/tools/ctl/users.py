@@ -6,7 +6,8 @@ import argparse
 import getpass
 import sys
 
-from waferstream.cli.tools.command import Command, argument, tell
+from waferstream.cli.frame.output import tell
+from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
 from waferstream.core.errors import ConfigError
 from waferstream.management.client.address import keep_token
@@ -23,13 +24,13 @@ def _add(given: argparse.Namespace) -> int:
     )
     with management(given) as client:
         made = client.do(asked)
-    return tell(given, made.token, user=made.user, token=made.token)
+    return tell(made.token, user=made.user, token=made.token)
 
 
 def _revoke(given: argparse.Namespace) -> int:
     with management(given) as client:
         count = client.do(RevokeUser(name=given.name))
-    return tell(given, f"user/{given.name}: {count} tokens revoked", name=given.name, tokens=count)
+    return tell(f"user/{given.name}: {count} tokens revoked", name=given.name, tokens=count)
 
 
 def _login(given: argparse.Namespace) -> int:
@@ -46,7 +47,7 @@ def _login(given: argparse.Namespace) -> int:
     finally:
         client.close()
     path = keep_token(tried.address, tried.token)
-    return tell(given, f"The token is kept in {path}", address=tried.address, path=str(path))
+    return tell(f"The token is kept in {path}", address=tried.address, path=str(path))
 
 
 _NAME = argument("name", help="the user")

@@ -8,7 +8,8 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from waferstream.cli.tools.command import TABLE_FLAGS, Command, argument, show
+from waferstream.cli.frame.output import show
+from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
 from waferstream.cli.tools.ctl.tables import Row, duration
 from waferstream.core.config import load_yaml, validate
@@ -39,9 +40,9 @@ def _what_if(given: argparse.Namespace) -> int:
     kinds = sorted({each.kind for each in inventory.systems})
     jobs = _jobs(read_trace(given.trace, given.jobs), inventory, kinds, given)
     if given.mean_wait_h is None:
-        return show(given, [_row(outcome(_of_schedule(inventory), jobs))])
+        return show([_row(outcome(_of_schedule(inventory), jobs))])
     tried = fewest_systems(jobs, 3600 * given.mean_wait_h, systems, groups, kinds[0])
-    return show(given, [_row(each) for each in tried])
+    return show([_row(each) for each in tried])
 
 
 def _inventory(given: argparse.Namespace) -> Inventory:
@@ -106,7 +107,6 @@ COMMANDS = (
                 help="find the fewest systems, of the inventory at most, with no longer mean wait",
             ),
             *MANAGEMENT_FLAGS,
-            *TABLE_FLAGS,
         ),
     ),
 )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 
+from waferstream.cli.frame.output import table, tell
 from waferstream.cli.main import main
-from waferstream.cli.tools.command import TOOLS, table, tell
+from waferstream.cli.tools.command import TOOLS
 
 
 @pytest.mark.parametrize("group", TOOLS)
@@ -36,5 +35,5 @@ def test_text_of_others_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture
     hostile = "\x1b[2J\x1b]0;title\x07\n\u202eä"
     (_, line) = table([{"labels": hostile}]).splitlines()
     assert line == r"\x1b[2J\x1b]0;title\x07\n\u202eä"
-    tell(argparse.Namespace(json=False), f"reason: {hostile}")
+    tell(f"reason: {hostile}")
     assert capsys.readouterr().out == "reason: \\x1b[2J\\x1b]0;title\\x07\n\\u202eä\n"

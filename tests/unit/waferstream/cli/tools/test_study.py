@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.errors import raises
-from waferstream.cli.tools.command import run_tool
+from waferstream.cli.app import call
 from waferstream.core.errors import ConfigError
 
 FILE = "modelzoo/params/gpt2_small.yaml"
@@ -15,7 +15,7 @@ FILE = "modelzoo/params/gpt2_small.yaml"
 
 def test_size_is_told_alone(capsys: pytest.CaptureFixture[str]) -> None:
     words = [FILE, "--over", "scaling=strong,weak", "--over", "num_csx=1-64:x2", "--tell"]
-    assert run_tool("study", words) == 0
+    assert call(["study", *words], Path()) == 0
     assert capsys.readouterr().err == "Study: 2 scaling x 7 num_csx = 14 points.\n"
 
 
@@ -32,4 +32,4 @@ def test_size_is_told_alone(capsys: pytest.CaptureFixture[str]) -> None:
 def test_mistakes_are_answered_at_once(words: list[str], code: str, tmp_path: Path) -> None:
     """No file is read: there is none."""
     with raises(ConfigError, code):
-        run_tool("study", [str(tmp_path / "none.yaml"), *words])
+        call(["study", str(tmp_path / "none.yaml"), *words], tmp_path)
