@@ -38,9 +38,11 @@ from waferstream.config.sections.optimizer import (
 )
 from waferstream.config.sections.precision import PrecisionConfig
 from waferstream.config.sections.section import Named, Section, one_or_many
+from waferstream.core.config import before
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.micro_batches import MicroBatchPolicy
 from waferstream.core.sparsity.groups import Groups
+from waferstream.host.stores import local_folder
 
 Kind = TypeVar("Kind", bound=Named)
 Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
@@ -62,7 +64,7 @@ class InitConfig(Section):
 
     backend: BackendConfig = BackendConfig()
     """``device: CSX`` is the short form of ``backend: {backend_type: CSX}``."""
-    model_dir: Path = Path("model_dir")
+    model_dir: Annotated[Path, before(local_folder, Path)] = Path("model_dir")
     model: ModelConfig
     optimizer: OptimizerConfig | None = None
     schedulers: Schedulers = ()

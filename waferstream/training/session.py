@@ -20,6 +20,7 @@ from waferstream.core.config import validate
 from waferstream.core.roles.installation import Installation
 from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
+from waferstream.training.checkpoints.stored import stored
 from waferstream.training.launch import Launch
 from waferstream.training.observers.events import Events
 from waferstream.training.observers.history import History, Recorder
@@ -67,7 +68,10 @@ def run_session(
     torch.set_num_threads(1)  # the cores belong to the cluster
     model_dir = params.trainer.init.model_dir
     outputs = model_dir if mode in _TRAINING else writable_or_temporary(model_dir)
-    with RunFolder(outputs, command, launch.folder_name if launch else None) as folder:
+    with (
+        stored(model_dir, mode),
+        RunFolder(outputs, command, launch.folder_name if launch else None) as folder,
+    ):
         machine = _with_role_logs(cluster or ClusterSpec(), params, folder)
         machine = _with_faults(machine, faults, model_dir)
         session = _Session(params, mode, machine, folder, launch)

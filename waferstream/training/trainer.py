@@ -32,6 +32,7 @@ from waferstream.core.events import Milestone
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.core.hyper_schedules.composed import ShiftedLR
 from waferstream.core.sparsity.groups import check_updates
+from waferstream.host.stores import store_of
 from waferstream.training.callback import Callbacks, make_callbacks
 from waferstream.training.checkpoints.provenance import record_of
 from waferstream.training.checkpoints.restoring import Restorer
@@ -93,7 +94,11 @@ class Trainer:
         survives = self._is_protected
         self._record: Mapping[str, Any] = {}
         self._saver = Saver(
-            self._folder, self.session, self._saves_in_background(), goes_on=survives
+            self._folder,
+            self.session,
+            self._saves_in_background(),
+            goes_on=survives,
+            store=store_of(self._init.model_dir),
         )
         self._scaler = GradScaler()
         self.optimizer: Optimizer | None = None

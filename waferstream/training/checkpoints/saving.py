@@ -17,6 +17,7 @@ from cstorch.session.session import Session
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.reader import Reader
 from waferstream.core.errors import ApplianceNanError, CheckpointError, WaferStreamError
+from waferstream.host.stores import Store
 
 log = logging.getLogger("waferstream")
 
@@ -32,15 +33,22 @@ class Saver:
         in_background: Whether training goes on while a checkpoint is written. One is written at a
             time; its error is raised by the next call.
         goes_on: Whether training goes on without a checkpoint that cannot be written (at once).
+        store: Where each checkpoint is copied to; training goes on where it denies one.
     """
 
     def __init__(
-        self, folder: CheckpointFolder, session: Session, in_background: bool, goes_on: bool
+        self,
+        folder: CheckpointFolder,
+        session: Session,
+        in_background: bool,
+        goes_on: bool,
+        store: Store | None = None,
     ) -> None:
         self._folder = folder
         self._session = session
         self._in_background = in_background
         self._goes_on = goes_on
+        self._store = store
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self.newest: Path | None = None
@@ -136,8 +144,17 @@ class Saver:
     def _note(self, draft: Draft, step: int) -> None:
         self.newest = draft.final
         log.info("Saved checkpoint %s", draft.final)
+        if self._store is not None:
+            self._copy_to(self._store)
         if not_finite := Reader(draft.final).not_finite:
             self._refuse(draft.final, step, not_finite)
+
+    def _copy_to(self, store: Store) -> None:
+        """Copy new files to the store; warn where it denies them."""
+        try:
+            store.push()
+        except CheckpointError as error:
+            log.warning("Training goes on: %s", error)
 
     def _refuse(self, path: Path, step: int, not_finite: Sequence[str]) -> None:
         """Warn of weights that are no numbers; raise ApplianceNanError where losses are checked."""
