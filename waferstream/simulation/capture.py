@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from pydantic import TypeAdapter
@@ -47,6 +47,8 @@ from waferstream.workload.models import group_of_samples, is_of_zoo, known_confi
 
 _UNITS = (3, CAPTURED_LAYERS)
 """Units of layers to capture; three do if the first and last are neighbours like all others."""
+
+Kept = TypeVar("Kept")
 
 log = logging.getLogger("waferstream")
 
@@ -96,7 +98,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
         )
     batch = example_batch(init, fit.train_dataloader)
     path = _cache_file(params.trainer, backend, batch)
-    cached = None if path is None else load_captured(path)
+    cached = _load(_CACHED, path)
     if cached is not None:
         log.info("Captured step loaded from %s", path)
         return cached
@@ -125,29 +127,39 @@ def with_one_group(step: CapturedStep, params: Params, backend: Backend) -> Capt
     return whole
 
 
-def _cache_file(trainer: TrainerConfig, backend: Backend, batch: Any) -> Path | None:
+def _cache_file(
+    trainer: TrainerConfig, backend: Backend, batch: Any, kind: str = "step"
+) -> Path | None:
     """Return the file of a captured step, None if code of the user's decides what is captured."""
     if not _is_ours(trainer):  # other code may change, and is captured in seconds
         return None
     assert backend.session.settings.cache is not None, "a run has a compile_dir"
-    return backend.session.settings.cache.root / f"step_{_digest(trainer.init, batch)}.json"
+    return backend.session.settings.cache.root / f"{kind}_{_digest(trainer.init, batch)}.json"
 
 
 def store_captured(step: CapturedStep, path: Path | None) -> None:
     """Write a step to its file in the cache, if it has one."""
-    if path is None:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as partial:
-        partial.write_bytes(_CACHED.dump_json(step))
+    _store(_CACHED, step, path)
 
 
 def load_captured(path: Path) -> CapturedStep | None:
     """Load a cached step; return None if there is none, or, with a warning, if it is damaged."""
-    if not path.exists():
+    return _load(_CACHED, path)
+
+
+def _store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        partial.write_bytes(kind.dump_json(step))
+
+
+def _load(kind: TypeAdapter[Kept], path: Path | None) -> Kept | None:
+    if path is None or not path.exists():
         return None
     try:
-        return _CACHED.validate_json(path.read_bytes())
+        return kind.validate_json(path.read_bytes())
     except (OSError, ValueError) as error:
         log.warning("Ignoring the damaged file %s: %s", path, str(error).split("\n")[0])
         return None
@@ -256,6 +268,47 @@ class ShallowStep:
             if (deep := stacks.deepened_to(program, shapes)) is not None
         ]
         return found if len(found) == len(self.captured) else None
+
+
+@dataclass(frozen=True)
+class AnyDepth:
+    """The step of a model with any number of layers: at two micro-batch sizes, and at the least."""
+
+    pair: ShallowStep
+    one: ShallowStep
+    model_class: str
+
+    def captured(self, shapes: Mapping[str, Shape]) -> CapturedStep | None:
+        """Return the step of a model with these parameters, None if it does not follow."""
+        pair, one = self.pair.deepened(shapes), self.one.deepened(shapes)
+        if pair is None or one is None:
+            return None
+        return replace(captured_step(*pair, self.model_class), one_group=one[0].program)
+
+
+_DEEP = TypeAdapter(AnyDepth)
+
+
+def capture_any_depth(params: Params, backend: Backend) -> AnyDepth | None:
+    """Capture the step of a registered model for any number of layers, or load it from the cache.
+
+    None for few layers or unequal ones.
+    """
+    assert params.trainer.fit is not None, "a step is one of training"
+    init = params.trainer.init
+    batch = example_batch(init, params.trainer.fit.train_dataloader)
+    path = _cache_file(params.trainer, backend, batch, "any_depth")
+    cached = _load(_DEEP, path)
+    if cached is not None:
+        return cached
+    shapes, group = shapes_of(init), group_of_samples(init.model.dump())
+    pair = capture_shallow(init, backend, batch, _sizes(init), shapes)
+    one = pair and capture_shallow(init, backend, batch, (group,), shapes)
+    if pair is None or one is None:
+        return None
+    found = AnyDepth(pair, one, type(backend.model).__name__)
+    _store(_DEEP, found, path)
+    return found
 
 
 def _capture_deepened(
