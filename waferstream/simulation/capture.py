@@ -283,7 +283,9 @@ class AnyDepth:
         pair, one = self.pair.deepened(shapes), self.one.deepened(shapes)
         if pair is None or one is None:
             return None
-        return replace(captured_step(*pair, self.model_class), one_group=one[0].program)
+        small, large = pair
+        step = captured_step(small, large, self.model_class)
+        return replace(step, one_group=one[0].program)
 
 
 _DEEP = TypeAdapter(AnyDepth)
