@@ -9,12 +9,12 @@ scores kept for the backward pass.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from waferstream.baselines.gpu.communication import WEIGHT_BYTES
 from waferstream.baselines.gpu.hardware import GpuClusterSpec, GpuSpec
-from waferstream.baselines.gpu.software import FSDP, MEGATRON, SoftwareSpec
+from waferstream.baselines.gpu.software import FSDP, MEGATRON, TORCHTITAN, SoftwareSpec
 from waferstream.baselines.gpu.step import StepTime, model_flops_utilisation, step_time
 from waferstream.baselines.gpu.workload import Parallelism, Recompute, Workload
 from waferstream.core.errors import ConfigError
@@ -46,12 +46,16 @@ class CurvePolicy:
     """Sequences of a step per GPU: weak scaling."""
     kinds: tuple[Kind, ...] = KINDS
     """Parallelism kinds to choose from."""
-    largest_micro_batch: int = 16
+    largest_micro_batch: int | None = None
+    """Sequences of a micro-batch at most; None: as many as fit."""
     float8: bool = False
+    compiled: bool = False
+    """Whether DDP and ZeRO-3 run with torch.compile instead of eagerly."""
 
     def __post_init__(self) -> None:
         given = [size for size in (self.global_batch, self.samples_per_gpu) if size is not None]
-        if len(given) != 1 or given[0] < 1 or self.largest_micro_batch < 1 or not self.kinds:
+        largest = 1 if self.largest_micro_batch is None else self.largest_micro_batch
+        if len(given) != 1 or given[0] < 1 or largest < 1 or not self.kinds:
             raise ConfigError(
                 "a curve policy must have exactly one batch, a micro-batch and a parallelism kind",
                 code="curve-policy-incomplete",
@@ -68,6 +72,12 @@ class CurvePolicy:
     def batch(self, gpus: int) -> int:
         """Return the sequences of a step on ``gpus``."""
         return self.global_batch or gpus * (self.samples_per_gpu or 0)
+
+    def software(self, parallelism: Parallelism) -> SoftwareSpec:
+        """Return the software stack of a parallelism."""
+        if parallelism.model_parallel > 1:
+            return MEGATRON
+        return TORCHTITAN if self.compiled else FSDP
 
 
 @dataclass(frozen=True)
@@ -95,11 +105,11 @@ def gpu_curve(
 ) -> list[GpuPoint]:
     """Return the fastest parallelism kind that fits, for counts at which every GPU has a sample.
 
-    DDP and ZeRO-3 use the FSDP software stack; tensor parallelism inside a node with a pipeline
-    over nodes uses Megatron. A pipeline takes one sequence at a time; without one, micro-batches
-    are as large as fits. If the ranks do not divide the batch, some wait for the others; GPUs
-    that are too few for another copy of the model stay idle. A count with more copies than the
-    batch has sequences gets no point.
+    DDP and ZeRO-3 use the FSDP software stack, or that of TorchTitan where they are compiled;
+    tensor parallelism inside a node with a pipeline over nodes uses Megatron. A pipeline takes one
+    sequence at a time; without one, micro-batches have any size and are as large as fits. If the
+    ranks do not divide the batch, some wait for the others; GPUs that are too few for another copy
+    of the model stay idle. A count with more copies than the batch has sequences gets no point.
 
     Raises:
         ConfigError: A count is below 1.
@@ -124,9 +134,9 @@ def _point(
     None if the batch has fewer sequences than the GPUs have copies of the model.
     """
     tried = [
-        _first_fit(workload, cluster, policy, gpus, candidates)
+        _timed(workload, cluster, policy, gpus, parallelism)
         for kind in policy.kinds
-        for candidates in _candidates(workload, cluster, policy, gpus, kind)
+        for parallelism in _candidates(workload, cluster, policy, gpus, kind)
     ]
     fitting = [point for point in tried if point.fits]
     if fitting:
@@ -134,34 +144,30 @@ def _point(
     return min(tried, key=lambda point: point.memory.total_bytes, default=None)
 
 
-def _first_fit(
+def _timed(
     workload: Workload,
     cluster: GpuClusterSpec,
     policy: CurvePolicy,
     gpus: int,
-    candidates: Sequence[Parallelism],
+    parallelism: Parallelism,
 ) -> GpuPoint:
-    """Return the first of ``candidates``, which differ in the micro-batch alone, that fits."""
-    for parallelism in candidates:
-        software = MEGATRON if parallelism.model_parallel > 1 else FSDP
-        ranks = gpus // parallelism.model_parallel
-        used = ranks * parallelism.model_parallel
-        memory = training_memory(workload, parallelism, used, software)
-        if memory.fits(cluster.gpu):
-            step = step_time(workload, parallelism, used, cluster, software)
-            samples_per_s = policy.batch(gpus) / step.total_s
-            tokens_per_s = samples_per_s * workload.seq_len
-            utilisation = model_flops_utilisation(workload, tokens_per_s, gpus, cluster)
-            return GpuPoint(
-                gpus, samples_per_s, tokens_per_s, utilisation, memory, parallelism, step
-            )
-    return GpuPoint(gpus, 0.0, 0.0, 0.0, memory)
+    """Return the point of a parallelism, without a step if it does not fit."""
+    software = policy.software(parallelism)
+    used = gpus - gpus % parallelism.model_parallel
+    memory = training_memory(workload, parallelism, used, software)
+    if not memory.fits(cluster.gpu):
+        return GpuPoint(gpus, 0.0, 0.0, 0.0, memory)
+    step = step_time(workload, parallelism, used, cluster, software)
+    samples_per_s = policy.batch(gpus) / step.total_s
+    tokens_per_s = samples_per_s * workload.seq_len
+    utilisation = model_flops_utilisation(workload, tokens_per_s, gpus, cluster)
+    return GpuPoint(gpus, samples_per_s, tokens_per_s, utilisation, memory, parallelism, step)
 
 
 def _candidates(
     workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, gpus: int, kind: Kind
-) -> Iterator[list[Parallelism]]:
-    """Yield lists of parallelisms that differ in the micro-batch alone, the largest first."""
+) -> Iterator[Parallelism]:
+    """Yield the parallelisms to choose from, with the largest micro-batch that fits."""
     tensor = _power_of_two(min(gpus, cluster.gpus_per_node)) if kind == "tensor+pipeline" else 1
     recomputes: tuple[Recompute, ...] = ("none", "needed")
     for pipeline in _pipelines(workload, gpus // tensor, kind):
@@ -169,21 +175,37 @@ def _candidates(
         if ranks > policy.batch(gpus):
             continue  # some copies of the model would have no sequence
         samples = -(-policy.batch(gpus) // ranks)
-        largest = 1 if pipeline > 1 else _power_of_two(min(policy.largest_micro_batch, samples))
         for recompute in recomputes:
-            yield [
-                Parallelism(
-                    "zero1" if kind == "tensor+pipeline" else kind,
-                    tensor,
-                    pipeline,
-                    micro_batch=1 << power,
-                    micro_batches=-(-samples // (1 << power)),
-                    recompute=recompute,
-                    float8=policy.float8,
-                    overlap_tensor=tensor > 1,
-                )
-                for power in reversed(range(largest.bit_length()))
-            ]
+            single = Parallelism(
+                "zero1" if kind == "tensor+pipeline" else kind,
+                tensor,
+                pipeline,
+                micro_batches=samples,
+                recompute=recompute,
+                float8=policy.float8,
+                overlap_tensor=tensor > 1,
+            )
+            yield single if pipeline > 1 else _filled(workload, cluster, policy, gpus, single)
+
+
+def _filled(
+    workload: Workload,
+    cluster: GpuClusterSpec,
+    policy: CurvePolicy,
+    gpus: int,
+    single: Parallelism,
+) -> Parallelism:
+    """Return a parallelism of single sequences with fewer, larger micro-batches.
+
+    There are as few as memory allows, of equal size or, where that cannot be, one sequence less.
+    """
+    used = gpus - gpus % single.model_parallel
+    memory = training_memory(workload, single, used, policy.software(single))
+    samples, each = single.micro_batches, memory.activations_bytes
+    room = memory.room_bytes(cluster.gpu) + each
+    largest = min(samples, max(1, int(room / each)), policy.largest_micro_batch or samples)
+    number = -(-samples // largest)
+    return replace(single, micro_batch=-(-samples // number), micro_batches=number)
 
 
 def _pipelines(workload: Workload, nodes: int, kind: Kind) -> list[int]:
@@ -216,9 +238,13 @@ class GpuMemory:
             + self.activations_bytes
         )
 
+    def room_bytes(self, gpu: GpuSpec) -> float:
+        """Return what is left of the usable part of the GPU's memory; negative if it is full."""
+        return gpu.hbm_bytes * gpu.usable_share - self.total_bytes
+
     def fits(self, gpu: GpuSpec) -> bool:
         """Return whether the total fits the usable part of the GPU's memory."""
-        return self.total_bytes <= gpu.hbm_bytes * gpu.usable_share
+        return self.room_bytes(gpu) >= 0
 
 
 def training_memory(

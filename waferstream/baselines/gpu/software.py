@@ -19,6 +19,10 @@ class SoftwareSpec(Config):
     """A training software stack: which kernels it fuses, and how it communicates."""
 
     name: str
+    dispatch_s: NonNegativeFloat
+    """Time that one thread of the framework adds to the launch of a kernel."""
+    launches_every_op: bool
+    """Whether every op of the model is a kernel of its own, as without a compiler."""
     flash_attention: bool
     """Whether attention is one fused kernel."""
     matmul_speed: PositiveFloat
@@ -56,6 +60,18 @@ class SoftwareSpec(Config):
 FP32_SCORE_BYTES = 34
 """Bytes per score that autocast adds to fp16: softmax in fp32, forward and backward, and casts."""
 
+_EAGER_DISPATCH = Sourced(
+    4.0e-6,
+    "derived",
+    "an op of eager PyTorch on a tiny tensor takes 7 us (flagos-ai/FlagGems, issue 4812), less the"
+    " 3 us of its launch",
+)
+_COMPILED_DISPATCH = Sourced(
+    5.2e-6,
+    "published",
+    "meta-pytorch/tritonbench, pull request 1016: a kernel of torch.compile takes 6.5 us to launch,"
+    " of which cuLaunchKernel 1.3 us; without CUDA graphs",
+)
 _FULL_SPEED = Sourced(
     1.0, "derived", "1 by definition: the matmul shares of GPUs are fitted with this stack"
 )
@@ -123,6 +139,8 @@ _FSDP = preset(
     SoftwareSpec,
     "FSDP with fused attention, one unit per layer; LLM Foundry of 2023",
     name="FSDP",
+    dispatch_s=_EAGER_DISPATCH,
+    launches_every_op=True,
     flash_attention=True,
     matmul_speed=_FULL_SPEED,
     attention_speed=_FIRST_FLASH,
@@ -144,6 +162,8 @@ _TORCHTITAN = preset(
     "TorchTitan with torch.compile",
     variant_of=_FSDP,
     name="TorchTitan, compiled",
+    dispatch_s=_COMPILED_DISPATCH,
+    launches_every_op=False,
     attention_speed=Sourced(1.0, "published", "FlashAttention-2 of PyTorch"),
 )
 _TORCHTITAN_TENSOR = preset(
@@ -158,6 +178,8 @@ _TORCHTITAN_EAGER = preset(
     "TorchTitan without torch.compile",
     variant_of=_TORCHTITAN,
     name="TorchTitan, eager",
+    dispatch_s=_EAGER_DISPATCH,
+    launches_every_op=True,
     hidden_passes=Sourced(
         238,
         "derived",
@@ -169,6 +191,8 @@ _DEEPSPEED = preset(
     SoftwareSpec,
     "DeepSpeed ZeRO with fp16 weights and unfused attention; GenSLM of 2022",
     name="DeepSpeed",
+    dispatch_s=_EAGER_DISPATCH,
+    launches_every_op=True,
     flash_attention=False,
     matmul_speed=_FULL_SPEED,
     attention_speed=_FIRST_FLASH,
@@ -214,6 +238,8 @@ _GPT_NEOX = preset(
     SoftwareSpec,
     "GPT-NeoX of December 2022 with fused attention, no sequence parallelism, and ZeRO-1",
     name="GPT-NeoX",
+    dispatch_s=_EAGER_DISPATCH,
+    launches_every_op=True,
     flash_attention=True,
     matmul_speed=_FULL_SPEED,
     attention_speed=_FIRST_FLASH,
@@ -252,6 +278,8 @@ _MEGATRON = preset(
     SoftwareSpec,
     "Megatron-Core with tensor, pipeline and data parallelism",
     name="Megatron",
+    dispatch_s=_EAGER_DISPATCH,
+    launches_every_op=False,
     flash_attention=True,
     matmul_speed=_SPLIT_PRODUCTS,
     attention_speed=Sourced(

@@ -134,9 +134,7 @@ def step_time(
         samples=samples,
         tokens=samples * workload.seq_len,
     )
-    launches_s = (micro_batches + bubbles) * launch_s(
-        _stage_layers(workload, parallelism), parallelism, cluster.host
-    )
+    launches_s = (micro_batches + bubbles) * launch_s(workload, parallelism, cluster.host, software)
     return replace(busy, launch_s=max(0.0, launches_s - busy.total_s))
 
 
@@ -213,9 +211,16 @@ def head_s(
     return (flops / rate + moved / _hbm(gpu)) / parallelism.tensor
 
 
-def launch_s(layers: int, parallelism: Parallelism, host: HostSpec) -> float:
+def launch_s(
+    workload: Workload, parallelism: Parallelism, host: HostSpec, software: SoftwareSpec
+) -> float:
     """Return the least seconds in which a host launches the kernels of a micro-batch."""
-    return layers * _LAYER_KERNELS[parallelism.recompute] * host.launch_s
+    kernels = _LAYER_KERNELS[parallelism.recompute]
+    if software.launches_every_op and workload.layer_ops:
+        # A recomputed layer launches as many more as it would with fused kernels.
+        kernels = round(workload.layer_ops * kernels / _LAYER_KERNELS["none"])
+    layers = _stage_layers(workload, parallelism)
+    return layers * kernels * (host.launch_s + software.dispatch_s)
 
 
 def optimizer_s(owned_parameters: float, threads: int, cluster: GpuClusterSpec) -> float:

@@ -32,6 +32,8 @@ class Workload:
     parallel_blocks: bool = False
     """Whether attention and feed-forward block read the same input, so that one sum joins both
     (Wang and Komatsuzaki, 2021: GPT-J)."""
+    layer_ops: int = 0
+    """Ops of a layer, forward and backward, without views; 0 where they are not known."""
 
     def __post_init__(self) -> None:
         check_least(
@@ -43,7 +45,7 @@ class Workload:
             seq_len=self.seq_len,
             vocab=self.vocab,
         )
-        check_least("a workload", 0, feed_forward=self.feed_forward)
+        check_least("a workload", 0, feed_forward=self.feed_forward, layer_ops=self.layer_ops)
         if self.layer_parameters <= 0:
             raise ConfigError(
                 "the parameters must include those of the embeddings",

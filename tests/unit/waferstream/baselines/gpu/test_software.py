@@ -8,7 +8,7 @@ from waferstream.baselines.gpu.software import PRESETS
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware.sourced import Sourced
 
-SWITCHES = {"name", "flash_attention", "gathers_matrices", "reduces_to_owner"}
+SWITCHES = {"name", "launches_every_op", "flash_attention", "gathers_matrices", "reduces_to_owner"}
 
 
 def test_software_spec_has_no_default_of_any_stack() -> None:

@@ -29,11 +29,18 @@ from waferstream.baselines.gpu import (
 from waferstream.baselines.gpu.communication import Group, data_traffic, tensor_traffic_s
 from waferstream.baselines.gpu.step import head_s, layer_s
 from waferstream.core.errors import ConfigError
+from waferstream.machine.hardware.sourced import override
 
 MPT_7B = Workload(
     6_658_859_008, 4096, 32, 32, 2048, 50_368, tied_embeddings=True, learned_positions=True
 )
 GPT_18B = Workload(18_400_000_000, 6144, 40, 48, 2048, 51_200)
+
+
+def slow_host(launch_s: float) -> GpuClusterSpec:
+    """Return a cluster whose hosts take so long to launch a kernel."""
+    host = override(DGX_A100.host, launch_s=launch_s)
+    return DGX_A100.model_copy(update={"host": host})
 
 
 def seconds(
@@ -115,12 +122,23 @@ def test_overlapped_tensor_traffic_exposes_its_first_chunk(nvlink: float) -> Non
 @pytest.mark.parametrize(("recompute", "kernels"), [("none", 21), ("needed", 28), ("full", 29)])
 def test_step_waits_for_the_launches_of_its_kernels(recompute: Recompute, kernels: int) -> None:
     """Four micro-batches pass three stages of 14 of 40 layers; the bubble has launches too."""
-    host = DGX_A100.host.model_copy(update={"launch_s": 1.0})
-    slow = DGX_A100.model_copy(update={"host": host})
     split = Parallelism("zero1", pipeline=3, micro_batches=4, recompute=recompute)
-    step = step_time(GPT_18B, split, 3, slow, FSDP)
+    step = step_time(GPT_18B, split, 3, slow_host(0.25), override(FSDP, dispatch_s=0.75))
     assert step.total_s == pytest.approx((4 + 2) * 14 * kernels)
     assert step_time(GPT_18B, split, 3, DGX_A100, FSDP).launch_s == 0
+
+
+@pytest.mark.parametrize(("software", "kernels"), [(FSDP, 100), (TORCHTITAN, 21)])
+def test_eager_software_launches_every_op_and_a_compiler_fuses_them(
+    software: SoftwareSpec, kernels: int
+) -> None:
+    """Of a layer whose program has 100 ops; recomputation launches its share of them again."""
+    of_program = replace(GPT_18B, layer_ops=100)
+    instant = override(software, dispatch_s=0)
+    step = step_time(of_program, Parallelism(), 1, slow_host(1.0), instant)
+    assert step.total_s == pytest.approx(40 * kernels)
+    again = step_time(of_program, Parallelism(recompute="needed"), 1, slow_host(1.0), instant)
+    assert again.total_s == pytest.approx(40 * round(kernels * 28 / 21))
 
 
 def test_one_gpu_communicates_nothing() -> None:
