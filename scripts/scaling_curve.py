@@ -24,7 +24,6 @@ from waferstream.reports.curve.page import write_curve
 from waferstream.reports.curve.result import CurveResult
 from waferstream.reports.curve.text import table_text, verdict
 from waferstream.scaling.experiment import CURVE_NAME, Experiment, check, measure, run_py
-from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep
 
 HOME = Path(__file__).resolve().parents[1]
@@ -74,8 +73,11 @@ def run_experiment(
     if not with_gpus:
         return result
     spec = ClusterSpec() if experiment.cluster is None else load_cluster(experiment.cluster)
-    gpus = compare_with_gpus(params, result.model.parameters, spec.machine.power)
-    return replace(result, gpus=gpus)
+    # torch takes long to import; wrong arguments are told before
+    from waferstream.simulation.session import captured_studies, gpus_beside  # noqa: PLC0415
+
+    (study,) = captured_studies(params, [spec], (1,))
+    return replace(result, gpus=gpus_beside(study, study.costed(1).program))
 
 
 def read_command_line() -> tuple[Experiment, bool, bool]:

@@ -28,11 +28,17 @@ from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.hardware.choice import Choice, choose, contradiction
 from waferstream.machine.intervals import step_interval
 from waferstream.reports.curve.page import write_curve
-from waferstream.reports.curve.result import CurvePoint, CurveResult, SimulationInfo
+from waferstream.reports.curve.result import (
+    CurvePoint,
+    CurveResult,
+    GpuComparison,
+    SimulationInfo,
+)
 from waferstream.reports.curve.text import headline
 from waferstream.reports.economics import PriceSpec, TrainingBill, training_bill
 from waferstream.reports.host import git_commit
 from waferstream.reports.run.summary import ModelSummary
+from waferstream.scaling.gpu_workload import workload_of
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import SimulationRequest, counts_of
 from waferstream.simulation.activation_zeros import zeros_of
@@ -125,14 +131,19 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
 
 def _check_budget(request: SimulationRequest, *, reads_tokens: bool) -> None:
     if request.token_budget is not None and not reads_tokens:
-        raise ConfigError(
-            "a token budget needs a model that reads tokens",
-            code="model-without-tokens",
-            where="--token_budget",
-            value=request.token_budget,
-            rule="a batch has input_ids, or integers of shape (samples, length) alone",
-            remedy="leave out --token_budget",
-        )
+        raise budget_without_tokens(request.token_budget, "--token_budget")
+
+
+def budget_without_tokens(tokens: float, where: str) -> ConfigError:
+    """Return the error of a budget of tokens for a model that reads none."""
+    return ConfigError(
+        "a token budget needs a model that reads tokens",
+        code="model-without-tokens",
+        where=where,
+        value=tokens,
+        rule="a batch has input_ids, or integers of shape (samples, length) alone",
+        remedy=f"leave out {where}",
+    )
 
 
 def choices_of(own: MachineSpec, names: Sequence[str]) -> list[Choice]:
@@ -188,7 +199,7 @@ def simulate_study(
         counts: Numbers of systems, ascending.
         detailed: The one of ``counts`` to predict in detail.
         request: Token budget and prices.
-        params: The training configuration, from which GPU clusters to compare with follow.
+        params: The training configuration; with it, GPU clusters are compared.
     """
     machine = study.simulator.machine
     program = study.costed(detailed).program
@@ -219,13 +230,22 @@ def simulate_study(
             curve_s=curve_s,
             detail=study.detail(detailed, bill),
         ),
-        gpus=compare_with_gpus(params, num_parameters, machine.power, study.weak)
-        if params
-        else None,
+        gpus=gpus_beside(study, program) if params else None,
         configuration={
             "machine": machine.model_dump(mode="json"),
             **({"params": params.dump()} if params else {}),
         },
+    )
+
+
+def gpus_beside(study: Study, program: Program) -> GpuComparison:
+    """Return the curves of GPU clusters that train the program of a study."""
+    return compare_with_gpus(
+        workload_of(program),
+        study.batch_size,
+        study.simulator.machine.power,
+        share=study.token_share,
+        weak=study.weak,
     )
 
 

@@ -188,7 +188,12 @@ class Study:
         """Tokens of a sample without padding; None for a model that does not read tokens."""
         if self.tokens_per_sample is None or self.packing is None:
             return self.tokens_per_sample
-        return self.tokens_per_sample * self.packing.share
+        return self.tokens_per_sample * self.token_share
+
+    @property
+    def token_share(self) -> float:
+        """Share of the places of a sequence that hold a token, and no padding."""
+        return 1.0 if self.packing is None else self.packing.share
 
     def costed(self, num_csx: int) -> CostedProgram:
         """Return the step with its costs, as the timing model executes it."""

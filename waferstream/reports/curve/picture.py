@@ -73,7 +73,8 @@ def gpu_picture(path: Path, title: str, result: CurveResult, gpus: GpuComparison
     with style.picture(path, title, 9.0, 5.2) as figure:
         axes = figure.add_subplot()
         axes.set_title(
-            f"Samples per second, 90 % intervals{_dashes_text(drawn)}", color=style.FAINT_INK
+            f"Samples per second, 90 % intervals{_dashes_text(drawn)}; thin: extrapolated",
+            color=style.FAINT_INK,
         )
         counts_axis(axes, "systems or GPUs", [1 << power for power in range(most.bit_length())])
         rate_axis(axes)
@@ -97,14 +98,16 @@ def _dashes_text(curves: Sequence[GpuCurve]) -> str:
 
 def _draw_gpu_curve(axes: Axes, curve: GpuCurve, color: str) -> style.EndLabel:
     rates = [point.samples_per_s for point in curve.fitting]
-    axes.plot(
-        [point.gpus for point in curve.fitting],
-        rates,
-        color=color,
-        linewidth=1.4,
-        linestyle=_DASHES[curve.kind],
-        marker="o" if len(rates) == 1 else None,  # a line needs two points
-    )
+    for points, width in ((curve.fitting, 0.8), (curve.published, 1.8)):
+        if points:
+            axes.plot(
+                [point.gpus for point in points],
+                [point.samples_per_s for point in points],
+                color=color,
+                linewidth=width,
+                linestyle=_DASHES[curve.kind],
+                marker="o" if len(points) == 1 else None,  # a line needs two points
+            )
     ranges = {
         point.gpus: interval.around(point.samples_per_s)
         for point, interval in zip(curve.points, curve.intervals, strict=True)

@@ -29,8 +29,8 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
                     sparsity, overruled, machine
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     others          curves of the same model and batch on other machines
-    gpus            note, curves [{gpu, kind, points, per_million_tokens, intervals}]; null if not
-                    compared
+    gpus            note, curves [{gpu, kind, points, per_million_tokens, intervals, extrapolated}];
+                    null if not compared
     zeros           null unless measured: weights, samples, products [{layer, share, part}]
     weak            whether batch_size is that of each system
     packing         num_sequences, num_documents, num_tokens, length; null where nothing says it
@@ -229,6 +229,8 @@ class GpuCurve:
     """What a million tokens take at each point; None where the model does not fit."""
     intervals: tuple[AnyInterval, ...]
     """Those of the throughput of each point."""
+    extrapolated: tuple[str, ...]
+    """How each point lies beyond published runs; empty where it does not."""
 
     @property
     def name(self) -> str:
@@ -239,6 +241,15 @@ class GpuCurve:
     def fitting(self) -> tuple[GpuPoint, ...]:
         """Points at which the model fits the GPUs' memory."""
         return tuple(point for point in self.points if point.fits)
+
+    @property
+    def published(self) -> tuple[GpuPoint, ...]:
+        """Those of ``fitting`` that are no extrapolation."""
+        return tuple(
+            point
+            for point, reason in zip(self.points, self.extrapolated, strict=True)
+            if point.fits and not reason
+        )
 
 
 @dataclass(frozen=True)

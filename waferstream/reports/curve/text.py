@@ -328,7 +328,11 @@ def gpu_text(gpus: GpuComparison) -> str:
 
 
 def _rates(curve: GpuCurve) -> Mapping[int, str]:
-    return {point.gpus: format_rate(point.samples_per_s) for point in curve.fitting}
+    return {
+        point.gpus: format_rate(point.samples_per_s) + ("*" if reason else "")
+        for point, reason in zip(curve.points, curve.extrapolated, strict=True)
+        if point.fits
+    }
 
 
 def _intervals(curve: GpuCurve) -> Mapping[int, str]:

@@ -62,7 +62,7 @@ def test_gpu_picture_draws_a_single_fitting_point_as_a_dot(tmp_path: Path) -> No
     with drawn(are_saved=True) as figures:
         gpu_picture(path, "made up", result, gpus)
     axes = figures[0].axes[0]
-    assert [np.size(line.get_xdata()) for line in axes.lines] == [2, 1]
+    assert [np.size(line.get_xdata()) for line in axes.lines] == [2, 1, 1]
     assert all(line.get_marker() == "o" for line in axes.lines)
     assert shows(path, style.VERMILION)
     assert "H100 ZeRO-3" in words(figures[0])
