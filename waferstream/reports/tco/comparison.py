@@ -14,6 +14,7 @@ from pydantic import Field, PositiveInt, model_validator
 from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import PowerSpec
+from waferstream.reports.tco.currency import Currency
 from waferstream.reports.tco.estimates import (
     Amount,
     Estimate,
@@ -75,8 +76,21 @@ class SiteSpec(Config):
     """Share of the hours of a machine in which nobody uses it, and which are paid."""
 
 
-class MachineChoice(Config):
-    """A number of systems or of GPUs, and what they ask of people."""
+class MachineNeeds(Config):
+    """What a kind of machine costs and asks of people."""
+
+    hour_usd: Amount | None = None
+    """Price of an hour of one system or GPU with its hosts, without energy."""
+    set_up_h: Amount | None = None
+    """Hours of people before the first training: port, parallelize, tune."""
+    care_h: Amount | None = None
+    """Hours of people for each training: start, watch, restart."""
+    lost_share: Share | None = None
+    """Share of a training's time that failures, checkpoints and evaluations take."""
+
+
+class MachineChoice(MachineNeeds):
+    """A number of systems or of GPUs."""
 
     name: str = Field(pattern=r"^[^.]+$")
     """The first part of its keys, so without a dot."""
@@ -90,14 +104,6 @@ class MachineChoice(Config):
     """Throughput of all; by default that of the simulation."""
     computers_kw: Positive | None = None
     """Power of all with their hosts, without cooling; by default that of the simulation."""
-    hour_usd: Amount | None = None
-    """Price of an hour of one system or GPU with its hosts, without energy."""
-    set_up_h: Amount | None = None
-    """Hours of people before the first training: port, parallelize, tune."""
-    care_h: Amount | None = None
-    """Hours of people for each training: start, watch, restart."""
-    lost_share: Share | None = None
-    """Share of a training's time that failures, checkpoints and evaluations take."""
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
@@ -112,12 +118,19 @@ class MachineChoice(Config):
         return self
 
 
-class Comparison(Config):
+class Circumstances(Config):
+    """Where, by whom and in which currency a project is done."""
+
+    people: PeopleSpec = Field(default_factory=PeopleSpec)
+    site: SiteSpec = Field(default_factory=SiteSpec)
+    currency: Currency = Field(default_factory=Currency)
+    """That of the sums that are told; prices are in dollars, as their keys say."""
+
+
+class Comparison(Circumstances):
     """The whole file."""
 
     project: ProjectSpec
-    people: PeopleSpec = Field(default_factory=PeopleSpec)
-    site: SiteSpec = Field(default_factory=SiteSpec)
     simulation: Path | None = None
     """``simulation.json`` of the model on these machines; from the folder of this file."""
     machines: tuple[MachineChoice, ...] = Field(min_length=2)

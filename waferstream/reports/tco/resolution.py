@@ -60,8 +60,15 @@ def load_comparison(path: Path) -> Comparison:
     return comparison.model_copy(update={"simulation": path.parent / comparison.simulation})
 
 
-def assumptions_of(comparison: Comparison) -> dict[str, Estimate]:
+def assumptions_of(
+    comparison: Comparison, simulated: Mapping[str, Any] | None = None
+) -> dict[str, Estimate]:
     """Return every assumption by its key.
+
+    Args:
+        comparison: The project and its machines.
+        simulated: The simulation of the model, as the plain data of its file; None for the file
+            that the comparison names, if any.
 
     Raises:
         ConfigError: A machine has no rate: none is stated, and the simulation lacks it.
@@ -70,7 +77,9 @@ def assumptions_of(comparison: Comparison) -> dict[str, Estimate]:
     for name in SECTIONS:
         section: Config = getattr(comparison, name)
         found |= {f"{name}.{key}": getattr(section, key) for key in type(section).model_fields}
-    simulated = None if comparison.simulation is None else _read(comparison.simulation)
+    found["currency.usd"] = comparison.currency.rate
+    if comparison.simulation is not None:
+        simulated = _read(comparison.simulation)
     for machine in comparison.machines:
         stated = {key: one for key, one in vars(machine).items() if isinstance(one, Estimate)}
         defaults = _defaults(machine, simulated, stated)
@@ -125,6 +134,8 @@ def _simulated_rate(point: Mapping[str, Any]) -> Estimate:
     rate, interval = point["tokens_per_s"], point.get("interval") or {}
     factor = interval.get("nine_tenths", _RATE_FACTOR)
     source = "simulated, its interval of 90 %" if "nine_tenths" in interval else "simulated"
+    if beyond := point.get("extrapolated"):
+        source = f"{source}; extrapolated: {beyond}"
     return Estimate(value=rate, low=rate / factor, high=rate * factor, source=source)
 
 
@@ -148,7 +159,7 @@ def _all_points(
         curves = (simulated.get("gpus") or {}).get("curves", ())
         of_gpu = (curve for curve in curves if curve["gpu"].split("-")[0] == machine.gpu)
         for curve in of_gpu:
-            yield from (p for p in curve["points"] if p["gpus"] == machine.count and p["step"])
+            yield from (p for p in _gpu_points(curve) if p["gpus"] == machine.count and p["step"])
         return
     for curve in (simulated, *simulated["others"]):
         for point in curve["points"]:
@@ -156,6 +167,16 @@ def _all_points(
             if is_asked and point["prediction"] is not None:
                 known = {"draw": point["energy"]["draw"], "interval": point.get("interval")}
                 yield {**point["prediction"], **known}
+
+
+def _gpu_points(curve: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the points of a curve of GPUs with their intervals, and how they are extrapolated."""
+    for index, point in enumerate(curve["points"]):
+        yield {
+            **point,
+            "interval": curve["intervals"][index],
+            "extrapolated": curve["extrapolated"][index],
+        }
 
 
 def _power(machine: MachineChoice, points: list[Mapping[str, Any]]) -> tuple[float, str]:

@@ -7,10 +7,11 @@ value at which it does is the break-even.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 from scipy.optimize import brentq
 
@@ -44,6 +45,20 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class BreakEven:
+    """Where a system and GPUs cost the same, whatever the ranges of assumptions are."""
+
+    system: str
+    gpus: str
+    lead_usd: float
+    """By how much the system is cheaper as things are; negative where it is not."""
+    tokens_per_run: float | None
+    """None where one of them is cheaper for every number of tokens."""
+    system_hour_usd: float | None
+    """The price of an hour of one system; None where even a free one is dearer."""
+
+
+@dataclass(frozen=True)
 class Study:
     """A comparison with all its assumptions."""
 
@@ -51,9 +66,9 @@ class Study:
     assumptions: Mapping[str, Estimate]
 
     @classmethod
-    def of(cls, comparison: Comparison) -> Study:
-        """Return the study of a file's comparison."""
-        return cls(comparison, assumptions_of(comparison))
+    def of(cls, comparison: Comparison, simulated: Mapping[str, Any] | None = None) -> Study:
+        """Return the study of a comparison, on a simulation that is at hand or in its file."""
+        return cls(comparison, assumptions_of(comparison, simulated))
 
     @cached_property
     def values(self) -> Values:
@@ -91,6 +106,36 @@ class Study:
     def winners(self) -> Mapping[int, str]:
         """The cheapest machine by the number of runs, from few to many."""
         return {count: next(iter(self.costs({"project.runs": count}))) for count in RUN_COUNTS}
+
+    @property
+    def break_evens(self) -> Iterator[BreakEven]:
+        """Every system beside all GPUs."""
+        machines = self.comparison.machines
+        for system in (one.name for one in machines if one.system is not None):
+            for gpus in (one.name for one in machines if one.gpu is not None):
+                yield BreakEven(
+                    system,
+                    gpus,
+                    self._difference_usd(system, gpus, UNCHANGED),
+                    self._even(system, gpus, "project.tokens_per_run"),
+                    self._even(system, gpus, f"{system}.hour_usd"),
+                )
+
+    def _difference_usd(self, one: str, other: str, changes: Values) -> float:
+        costs = self.costs(changes)
+        return costs[other].usd - costs[one].usd
+
+    def _even(self, one: str, other: str, key: str) -> float | None:
+        """Return the positive value of an assumption at which two machines cost the same.
+
+        Sums are linear in tokens and prices, so two values of them are enough.
+        """
+        low, high = 1.0, max(2.0, self.values[key])
+        at_low, at_high = (self._difference_usd(one, other, {key: at}) for at in (low, high))
+        if at_low == at_high:
+            return None
+        even = low - at_low * (high - low) / (at_high - at_low)
+        return even if even > 0 else None
 
     def _bar(self, key: str, estimate: Estimate) -> Bar:
         low, high = (self.lead_usd({key: end}) for end in (estimate.least, estimate.most))

@@ -8,7 +8,8 @@ from typing import Any
 from waferstream.core.units import aligned, format_rate, format_short
 from waferstream.reports.amounts import format_duration, format_energy, format_mass
 from waferstream.reports.tco.costs import Cost
-from waferstream.reports.tco.sensitivity import Bar, Study
+from waferstream.reports.tco.estimates import Estimate
+from waferstream.reports.tco.sensitivity import Bar, BreakEven, Study
 
 _BAR_LETTERS = 30
 MOST_BARS = 12
@@ -21,12 +22,25 @@ def cost_rows(study: Study) -> list[Row]:
     """Return a header, a row for each item of the cost, and rows of what it takes."""
     costs = study.costs()
     header = ("", *costs)
+    currency = study.comparison.currency
     items = [
-        (item, *(money(cost.items[item]) for cost in costs.values()))
+        (item, *(money(currency.of_usd(cost.items[item])) for cost in costs.values()))
         for item in next(iter(costs.values())).items
     ]
-    total = ("sum in USD", *(money(cost.usd) for cost in costs.values()))
-    return [header, *items, total, *_physical_rows(list(costs.values()))]
+    sums = (money(currency.of_usd(cost.usd)) for cost in costs.values())
+    total = (f"sum in {currency.code}", *sums)
+    return [header, *items, total, _rates(study), *_physical_rows(list(costs.values()))]
+
+
+def _rates(study: Study) -> Row:
+    rates = (study.assumptions[f"{name}.tokens_per_s"] for name in study.costs())
+    marks = (f"{format_short(one.value)}{'*' * is_extrapolated(one)}" for one in rates)
+    return "tokens/s", *marks
+
+
+def is_extrapolated(rate: Estimate) -> bool:
+    """Tell whether a rate lies beyond the published runs that check its model."""
+    return "extrapolated" in rate.source
 
 
 def _physical_rows(costs: Sequence[Cost]) -> Iterator[Row]:
@@ -35,9 +49,9 @@ def _physical_rows(costs: Sequence[Cost]) -> Iterator[Row]:
     yield "CO2e", *(format_mass(cost.kg_co2e) for cost in costs)
 
 
-def money(usd: float) -> str:
-    """Return a sum of dollars, which may be negative."""
-    sign, size = ("-" if usd < 0 else ""), abs(usd)
+def money(amount: float) -> str:
+    """Return a sum of money, which may be negative, without its currency."""
+    sign, size = ("-" if amount < 0 else ""), abs(amount)
     return sign + (format_short(size) if size >= 1e4 else format_rate(size, 3))
 
 
@@ -54,16 +68,39 @@ def verdict(study: Study) -> list[str]:
     by_energy = min(costs, key=lambda name: costs[name].kwh)
     lines.append(f"The soonest is {by_time}; the least energy takes {by_energy}.")
     runs = ", ".join(f"{count:,}: {name}" for count, name in study.winners.items())
-    return [*lines, f"The cheapest by the number of runs: {runs}."]
+    lines.append(f"The cheapest by the number of runs: {runs}.")
+    return lines + [_even_sentence(study, even) for even in study.break_evens]
+
+
+def _even_sentence(study: Study, even: BreakEven) -> str:
+    """Return how many tokens and which price make a system and GPUs cost the same."""
+    system, gpus, currency = even.system, even.gpus, study.comparison.currency
+    cheaper, dearer = (system, gpus) if even.lead_usd > 0 else (gpus, system)
+    now, at = study.values["project.tokens_per_run"], even.tokens_per_run
+    if at is None:
+        tokens = f"{cheaper} is cheaper than {dearer} for any number of tokens"
+    else:
+        few, many = (cheaper, dearer) if now < at else (dearer, cheaper)
+        tokens = f"at {format_short(at)} tokens; {few} is cheaper for less, {many} for more"
+    hour = f"{money(currency.of_usd(study.values[f'{system}.hour_usd']))} {currency.code}"
+    if even.system_hour_usd is None:
+        price = f"{system} would cost more even if it were free"
+    else:
+        price = (
+            f"an hour of one system may cost {money(currency.of_usd(even.system_hour_usd))} "
+            f"{currency.code} (here {hour})"
+        )
+    return f"Break-even of {system} and {gpus}: {tokens}. At {format_short(now)} tokens, {price}."
 
 
 def _winner(study: Study) -> str:
     first, second = study.rivals
-    costs, lead = study.costs(), study.lead_usd()
+    costs, lead, currency = study.costs(), study.lead_usd(), study.comparison.currency
+    total = f"{money(currency.of_usd(costs[first].usd))} {currency.code}"
     if not lead:
-        return f"{first} and {second} cost the same: {money(costs[first].usd)} USD."
+        return f"{first} and {second} cost the same: {total}."
     less = lead / costs[second].usd
-    return f"{first} is the cheapest: {money(costs[first].usd)} USD, {less:.0%} less than {second}."
+    return f"{first} is the cheapest: {total}, {less:.0%} less than {second}."
 
 
 def _break_even(bar: Bar, second: str) -> str:
@@ -139,5 +176,7 @@ def as_json(study: Study) -> dict[str, Any]:
             for bar in study.tornado
         ],
         "winners": {f"{count}": name for count, name in study.winners.items()},
+        "break_evens": [vars(even) for even in study.break_evens],
+        "currency": study.comparison.currency.code,
         "assumptions": {key: one.model_dump() for key, one in study.assumptions.items()},
     }

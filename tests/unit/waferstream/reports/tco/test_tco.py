@@ -134,8 +134,17 @@ def test_rates_and_powers_come_from_a_simulation(tmp_path: Path) -> None:
         "interval": {"half": 1.02, "nine_tenths": 1.25},
     }  # fmt: skip
     curves = [
-        {"gpu": "H100", "points": [{"gpus": 16, "tokens_per_s": rate, "step": step}]}
-        for rate, step in ((3e4, {}), (4e4, {"s": 1}), (2e4, {"s": 1}))
+        {
+            "gpu": "H100",
+            "points": [{"gpus": 16, "tokens_per_s": rate, "step": step}],
+            "intervals": [{"nine_tenths": 2.0}],
+            "extrapolated": [beyond],
+        }
+        for rate, step, beyond in (
+            (3e4, {}, ""),
+            (4e4, {"s": 1}, "no published run"),
+            (2e4, {"s": 1}, ""),
+        )
     ]
     others = [{"system": "CS-3", "points": [point]}]
     simulation = {"system": "CS-2", "points": [], "others": others, "gpus": {"curves": curves}}
