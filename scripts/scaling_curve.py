@@ -74,7 +74,8 @@ def run_experiment(
         return result
     spec = ClusterSpec() if experiment.cluster is None else load_cluster(experiment.cluster)
     # torch takes long to import; wrong arguments are told before
-    from waferstream.simulation.session import captured_studies, gpus_beside  # noqa: PLC0415
+    from waferstream.simulation.capturing import captured_studies  # noqa: PLC0415
+    from waferstream.simulation.session import gpus_beside  # noqa: PLC0415
 
     (study,) = captured_studies(params, [spec], (1,))
     return replace(result, gpus=gpus_beside(study, study.costed(1).program))

@@ -63,6 +63,7 @@ COMMANDS: Mapping[str, Entry] = {
     "exec": Entry(_ARGPARSE, "run a program that was written for the real machine", RUNS),
     "study": Entry(_TOOL, "predict a grid over any keys", RUNS),
     "search": Entry(_TOOL, "find batch, systems and micro-batch for least days or cost", RUNS),
+    "compare": Entry("waferstream.cli.tools.compare:app", "wafers or GPUs for a budget", RUNS),
     "tco": Entry(_TOOL, "compare what a project costs on several machines", RUNS),
     "config": Entry(_TOOL, "copy, check, compare and explain params files", FILES),
     "model": Entry(_TOOL, "list and describe models, write initial weights", FILES),

@@ -12,6 +12,7 @@ from typing import Any
 
 from appliance.spec import ClusterSpec, load_cluster
 from swarmx.topology import Tree
+from waferstream.baselines.gpu import Workload
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
@@ -28,6 +29,7 @@ from waferstream.machine.sram.report import product_extent
 from waferstream.machine.stalls import check_streams
 from waferstream.reports.curve.result import CurvePoint, GpuComparison
 from waferstream.reports.machine.use import NUMBER, group_layers, link_load
+from waferstream.scaling.gpu_workload import workload_of
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.simulation.study import Study, study_of
 
@@ -102,14 +104,11 @@ class Explorer:
         study = self._study(configured)
         possible, refused = study.possible_curve(self._counts(int(settings[SYSTEMS])))
         program = study.costed(possible[0].num_csx).program
-        parameters = sum(spec.num_elements for spec in program.parameters)
         bands, note = _bands(study, possible)
         sizes = sorted({study.micro_batch_size(point.num_csx) for point in possible})
-        gpus = self._compared(
-            tuple(item for item in items if item[0] in ("batch", "sequence", "layers")), parameters
-        )
+        gpus = self._compared(workload_of(program), study.batch_size, study.token_share)
         return Answer(
-            parameters=parameters,
+            parameters=sum(spec.num_elements for spec in program.parameters),
             points=tuple(
                 _point(study, point, band) for point, band in zip(possible, bands, strict=True)
             ),
@@ -135,9 +134,11 @@ class Explorer:
         study = study_of(params, cluster, kept.step, servers)
         return replace(study, simulator=replace(study.simulator, plans=kept.plans))
 
-    def _compare(self, items: tuple[tuple[str, float], ...], parameters: int) -> GpuComparison:
-        params = self._configured(dict(items)).params
-        return compare_with_gpus(params, parameters, self.cluster.machine.power)
+    def _compare(
+        self, workload: Workload | None, batch_size: int, token_share: float
+    ) -> GpuComparison:
+        power = self.cluster.machine.power
+        return compare_with_gpus(workload, batch_size, power, share=token_share)
 
 
 def _bands(

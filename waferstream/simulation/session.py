@@ -22,6 +22,7 @@ import torch
 from appliance.spec import ClusterSpec
 from waferstream.config.params import Params
 from waferstream.core.errors import ConfigError
+from waferstream.core.program.program import Program
 from waferstream.core.system_errors import remedy_of
 from waferstream.host.terminal import line_width
 from waferstream.machine.hardware import MachineSpec

@@ -21,8 +21,8 @@ from appliance.spec import ClusterSpec
 from waferstream.baselines.gpu import Workload
 from waferstream.config.phases import load_params
 from waferstream.scaling.gpu_workload import workload_of
+from waferstream.simulation.capturing import captured_studies
 from waferstream.simulation.program import Simulation
-from waferstream.simulation.session import captured_studies
 from waferstream.simulation.study import Study
 
 PARAMS = Path(modelzoo.__file__).parent / "params"
