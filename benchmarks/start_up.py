@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(folder: Path, num_csx: int) -> dict[str, tuple[float, float]]:
     """Train three steps; return seconds and processor seconds at the end of each phase."""
     words = ["--params", str(_HOME / "params.yaml"), "--num_csx", str(num_csx), "--max_steps", "3"]
+    words += ["--log", "vendor"]
     with TemporaryDirectory(dir=folder) as model_dir:
         cache = ["--model_dir", model_dir, "--compile_dir", str(folder / "cache")]
         begin = perf_counter()

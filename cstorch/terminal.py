@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from waferstream.core.units import format_ps, format_rate
+from waferstream.host.words import in_words
 from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.start_up import StartUp
 
@@ -21,6 +22,7 @@ def log_to_terminal() -> None:
     """
     if not log.hasHandlers():
         handler = logging.StreamHandler()
+        handler.addFilter(in_words("plain"))
         form = "%(asctime)s %(levelname)s: %(message)s"
         handler.setFormatter(logging.Formatter(form, "%H:%M:%S"))
         log.addHandler(handler)

@@ -73,6 +73,7 @@ class Workload:
             f"--model_dir={folder / 'model_dir'}",
             f"--compile_dir={folder.parent / 'compiled'}",
             f"--num_csx={NUM_CSX}",
+            "--log=vendor",
             f"--num_wgt_servers={NUM_SERVERS}",
         ]
 

@@ -34,6 +34,7 @@ from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import FinishSaving, Install, TrainWith
 from waferstream.core.roles.installation import InputFeed, Installation
 from waferstream.core.units import format_ps
+from waferstream.host.words import VENDOR_LOG
 from waferstream.machine.start_up import StartUp, sizes_tried
 from waferstream.management.client.jobs import JobClient
 
@@ -258,7 +259,7 @@ class Execution:
     def send_changes(self, weights: Weights) -> None:
         """Send what the user's program has written to MemoryX."""
         if changes := weights.take_changes():
-            log.info("Sending %d tensors that the program has changed", len(changes))
+            log.debug("Sending %d tensors that the program has changed", len(changes))
             self.running().do(LoadWeights(changes))
         if self.held.state is not None:
             self.held.send_changes(self.running())
@@ -304,8 +305,8 @@ class Execution:
     def _start(self, installation: Installation, size: ClusterSize, weights: Weights) -> Cluster:
         """Return a cluster that has its first program and its weights."""
         config = self._config
-        log.info("Waiting for weight initialization to complete")  # of large models: when sent
-        log.info(
+        VENDOR_LOG.info("Waiting for weight initialization to complete")  # large ones: when sent
+        VENDOR_LOG.info(
             "Programming Cerebras Wafer Scale Cluster for execution. This may take a few minutes."
         )
         self._job_client.start_execute()

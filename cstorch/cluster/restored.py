@@ -18,6 +18,7 @@ from cstorch.remote.weights import Weights
 from waferstream.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from waferstream.checkpoint.reader import Reader
 from waferstream.core.errors import CheckpointError
+from waferstream.host.words import VENDOR_LOG
 
 log = logging.getLogger("waferstream")
 
@@ -143,11 +144,11 @@ def load_weights(cluster: Cluster, weights: Weights, restored: Restored | None) 
     """
     changes = weights.take_changes()
     if restored is None or not restored.has_all_weights:
-        log.info("About to send initial weights")
+        VENDOR_LOG.info("About to send initial weights")
         for part in weights.initial_parts():
             if part:
                 cluster.do(LoadWeights(part))
-        log.info("Finished sending initial weights")
+        VENDOR_LOG.info("Finished sending initial weights")
     if restored is not None:
         restored.load(cluster, weights)
         if changes:

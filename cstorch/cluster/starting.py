@@ -25,7 +25,9 @@ from cstorch.remote.weights import Weights
 from waferstream.core.events import Milestone, RolesAwaited
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
+from waferstream.core.units import counted
 from waferstream.host.terminal import spinning
+from waferstream.host.words import PLAIN_LOG, VENDOR_LOG
 from waferstream.management.client.site import address_of
 from waferstream.management.model.launched import DASHBOARD
 
@@ -76,11 +78,11 @@ def start_filled(
         check_host(installation, size)
         check_gpus(runtime.device, size.num_csx)
     parameters = installation.program.parameters
-    log.info(RolesAwaited("Weight", size.num_servers))
-    log.info(RolesAwaited("Worker", size.num_workers))
+    VENDOR_LOG.info(RolesAwaited("Weight", size.num_servers))
+    VENDOR_LOG.info(RolesAwaited("Worker", size.num_workers))
     if num_servers := installation.trips.num_servers:
-        log.info(RolesAwaited("Activation", num_servers))
-    log.info(Milestone.STARTING)
+        VENDOR_LOG.info(RolesAwaited("Activation", num_servers))
+    VENDOR_LOG.info(Milestone.STARTING)
     what = _started(config)
     log.info("Starting %s", what)
     with spinning(f"Starting {what}"):
@@ -89,16 +91,19 @@ def start_filled(
         )
         cluster = _start(config, plan, partial(_check_placement, installation, size))
     if dashboard := os.environ.get(DASHBOARD):
-        log.info("%s, dashboard: %s", Milestone.STARTED, dashboard)
+        VENDOR_LOG.info("%s, dashboard: %s", Milestone.STARTED, dashboard)
+        PLAIN_LOG.info("Dashboard: %s", dashboard)
     else:
-        log.info(Milestone.STARTED)
-    log.info("Preparing to execute using %d CSX", size.num_csx)
+        VENDOR_LOG.info(Milestone.STARTED)
+    VENDOR_LOG.info("Preparing to execute using %d CSX", size.num_csx)
     try:
         load_weights(cluster, weights, restored)
-        log.info("Finalizing appliance staging for the run")
-        log.info("Waiting for device programming to complete")
+        VENDOR_LOG.info("Finalizing appliance staging for the run")
+        VENDOR_LOG.info("Waiting for device programming to complete")
         cluster.do(Install(installation))
         _log_staged(config)
+        servers = installation.trips.num_servers
+        PLAIN_LOG.info("%s is ready: %s", config.machine_name, _roles_of(size, servers))
     except BaseException:
         cluster.shutdown()
         raise
@@ -136,12 +141,23 @@ def _check_placement(installation: Installation, size: ClusterSize, placement: P
     check_gpus_of_hosts(size.device, placement)
 
 
+def _roles_of(size: ClusterSize, num_activation_servers: int) -> str:
+    """Return the roles beside the systems, in words."""
+    roles = [
+        counted(size.num_servers, "weight server"),
+        counted(size.num_workers, "input worker"),
+    ]
+    if num_activation_servers:
+        roles.append(counted(num_activation_servers, "activation server"))
+    return ", ".join(roles)
+
+
 def _log_staged(config: ClusterConfig) -> None:
     """Log that every role has its program and weights, in the words of the vendor's client."""
     runtime = config.cluster.runtime
     network = "none (one process)" if runtime.kind == "local" else runtime.carrier
-    log.info("Device programming is complete")
-    log.info("Using network type: %s", network)
-    log.info("Input workers are ready to stream input data")
-    log.info("Appliance staging is complete")
-    log.info(Milestone.RUNNING)
+    VENDOR_LOG.info("Device programming is complete")
+    VENDOR_LOG.info("Using network type: %s", network)
+    VENDOR_LOG.info("Input workers are ready to stream input data")
+    VENDOR_LOG.info("Appliance staging is complete")
+    VENDOR_LOG.info(Milestone.RUNNING)

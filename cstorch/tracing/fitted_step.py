@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from waferstream.core.events import Milestone, StepCompiled
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.micro_batches import FILL_WAFER, Cut
 from waferstream.core.program.program import Program
+from waferstream.host.words import PLAIN_LOG, VENDOR_LOG
 from waferstream.machine.program_report import program_report
 from waferstream.machine.sram import largest_with_recompute, report_text
 
@@ -68,7 +70,8 @@ def fit_step(
     """
     cache = None if session.settings.validate_only else session.settings.cache
     job = session.execution.jobs.begin_compile(session.job_client.newest)
-    log.info(Milestone.COMPILING)
+    VENDOR_LOG.info(Milestone.COMPILING)
+    begin_s = time.perf_counter()
     start = _Start.of(session, call, forward, cache)
     found = None if start is None else start.load(session, call)
     if found is not None:
@@ -81,6 +84,9 @@ def fit_step(
         if start is not None:
             start.cache.store_start(start.key, compiled.program.digest, outlines)
     _log_compiled(session, compiled.program, was_cached=was_cached)
+    source = " from the cache" if was_cached else ""
+    cut = flags.csx.performance.policy.describe(compiled.program.cut)
+    PLAIN_LOG.info("Compiled%s in %.1f s. %s", source, time.perf_counter() - begin_s, cut)
     say_batch_norms(session, model_of(session), compiled.program)
     if cache is not None:
         session.settings.artifacts.note_compiled(compiled.program)
@@ -157,14 +163,14 @@ def _log_compiled(session: Session, program: Program, *, was_cached: bool) -> No
     policy = flags.csx.performance.policy
     if adjusted := policy.adjustment(program.micro_batch_size):
         log.info("%s", adjusted)
-    log.info("%s", policy.describe(program.cut))
+    VENDOR_LOG.info("%s", policy.describe(program.cut))
     if policy.requested == "auto":
         _log_filled(session, program)
     if was_cached:
-        log.info('Found existing cached compile with hash: "%s"', program.digest)
+        VENDOR_LOG.info('Found existing cached compile with hash: "%s"', program.digest)
     elif session.settings.cache is not None and not session.settings.validate_only:
         artifact = session.settings.cache.root / program.digest
-        log.info("Compile artifacts successfully written to %s", artifact)
+        VENDOR_LOG.info("Compile artifacts successfully written to %s", artifact)
     _log_engine(session, program)
     if not session.settings.is_e2e_execution:
         machine = session.settings.cluster_config.cluster.machine
@@ -175,7 +181,7 @@ def _log_compiled(session: Session, program: Program, *, was_cached: bool) -> No
             log.info("%s", report_text(report.sram))
     if session.settings.validate_only:
         log.info("Every op of the step has a kernel")
-    log.info(StepCompiled(program.micro_batch_size))
+    VENDOR_LOG.info(StepCompiled(program.micro_batch_size))
 
 
 def _log_engine(session: Session, program: Program) -> None:

@@ -53,7 +53,7 @@ def _execute(words: Sequence[str], home: Path) -> int:
     from waferstream.host.terminal import log_to_terminal  # noqa: PLC0415
 
     arguments = parse_exec(words, home)
-    log_to_terminal("INFO")
+    log_to_terminal("INFO", "vendor")
     check_exec(arguments)
     from waferstream.cli.programs import execute  # noqa: PLC0415  (torch)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Literal
+
+from waferstream.core.units import format_rate
 
 
 class Milestone(StrEnum):
@@ -94,6 +96,18 @@ class TrainProgress:
             return line
         return f"{line}, EmulatedRate={_rate(self.emulated_rate)} ({self.machine})"
 
+    @property
+    def plain(self) -> str:
+        """The line in plain words, of at most 80 characters."""
+        parts = [
+            f"step {self.step:,}",
+            f"loss {self.loss:.5f}",
+            f"{format_rate(self.rate)} samples/s",
+        ]
+        if self.emulated_rate:
+            parts.append(f"emulated {format_rate(self.emulated_rate)}/s")
+        return "  ".join([*parts, f"{_duration(self.remaining_s)} left"])
+
 
 @dataclass(frozen=True)
 class EvalProgress:
@@ -105,12 +119,20 @@ class EvalProgress:
     rate: float
     global_rate: float
     device: str = "CSX"
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return (
             f"| Eval Device={self.device}, GlobalStep={self.global_step}, Batch={self.batch}, "
             f"Loss={self.loss:.5f}, {_rates(self.rate, self.global_rate)}"
         )
+
+    @property
+    def plain(self) -> str:
+        """The line in plain words."""
+        named = {"loss": self.loss, **self.metrics}
+        values = (f"{name.removeprefix('eval/')} {value:.5f}" for name, value in named.items())
+        return f"step {self.global_step:,}  evaluation: {'  '.join(values)}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from tqdm import tqdm
 from tqdm.contrib import DummyTqdmFile
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from waferstream.host.words import Words, in_words
+
 log = logging.getLogger("waferstream")
 
 _FRAMES = "|/-\\"
@@ -23,9 +25,10 @@ _FRAME_S = 0.15
 _LOOK_S = 0.2
 
 
-def log_to_terminal(level: str | int) -> None:
-    """Show log lines of a level and above, each with its time."""
+def log_to_terminal(level: str | int, words: Words = "plain") -> None:
+    """Show log lines of a level and above in these words, each with its time."""
     handler = TerminalHandler()
+    handler.addFilter(in_words(words))
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))
     log.handlers[:] = [handler]
     log.propagate = False

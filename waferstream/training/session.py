@@ -18,6 +18,8 @@ from waferstream.config.sections.callbacks import ProgressLogger as ProgressConf
 from waferstream.config.sections.callbacks import TensorBoardLogger
 from waferstream.core.config import validate
 from waferstream.core.roles.installation import Installation
+from waferstream.core.units import format_count
+from waferstream.host.words import PLAIN_LOG
 from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
 from waferstream.training.checkpoints.stored import stored
@@ -109,6 +111,7 @@ class _Session:
             backend = self._backend(stack, trace)
             session = backend.session
             trainer = self._trainer(stack, backend)
+            self._introduce(trainer)
             with nullcontext() if trace is None else trace.writing(lambda: backend):
                 outcome = _run_mode(self._mode, trainer)
                 self._digest = outcome.weights_sha256
@@ -171,6 +174,15 @@ class _Session:
             stack.enter_context(closing(logger))
         return trainer
 
+    def _introduce(self, trainer: Trainer) -> None:
+        """Log what the run is about."""
+        init = self._params.trainer.init
+        num_parameters = sum(each.numel() for each in trainer.model.parameters())
+        PLAIN_LOG.info(
+            "%s with %s parameters; results go to %s",
+            type(trainer.model).__name__, format_count(num_parameters), init.model_dir,
+        )  # fmt: skip
+
     def _about(self) -> Mapping[str, str | int]:
         """Describe the run in the history of its model."""
         return {
@@ -211,7 +223,12 @@ def _configured_observers(
             device = init.backend.backend_type
             observers.append(
                 Progress(
-                    machine, batch_size, folder.note, device, lambda: backend.session.newest_step
+                    machine,
+                    batch_size,
+                    folder.note,
+                    device,
+                    lambda: backend.session.newest_step,
+                    init.logging.words,
                 )
             )
         elif isinstance(logger, TensorBoardLogger):

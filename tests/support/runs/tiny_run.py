@@ -27,7 +27,7 @@ TINY = {
             "precision": {"precision_opt_level": 0, "max_gradient_norm": 1.0},
             "loop": {"max_steps": 8, "eval_frequency": 4, "eval_steps": 2},
             "checkpoint": {"steps": 2},
-            "logging": {"log_steps": 2},
+            "logging": {"log_steps": 2, "words": "vendor"},
         },
         "fit": {
             "train_dataloader": {

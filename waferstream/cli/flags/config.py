@@ -19,6 +19,7 @@ from waferstream.config.overrides import (
     LOOP,
 )
 from waferstream.config.sections.backend import DeviceType
+from waferstream.host.words import Words
 
 _KEY_VALUES: dict[str, Any] = {"kind": list[str], "metavar": "KEY=VALUE"}
 
@@ -60,6 +61,21 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         "states to restore, separated by commas: model, optimizer, dataloader, ... (default: all)",
     ),
     key_flag(LOGGING, "logging", "log level of this process (default: INFO)", key="log_level"),
+    key_flag(
+        LOGGING,
+        "log",
+        "lines of the terminal: plain, vendor (those of its client) or quiet (default: plain)",
+        kind=Words,
+        key="words",
+    ),
+    key_flag(
+        LOGGING,
+        "quiet",
+        "show warnings and the result alone, as --log quiet",
+        kind=bool,
+        collect=lambda _: "quiet",
+        key="words",
+    ),
     key_flag(
         ("fit", "train_dataloader"),
         "batch_size",

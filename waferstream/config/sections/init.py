@@ -29,6 +29,7 @@ from waferstream.config.sections.section import (
 )
 from waferstream.core.config import before, validate_part
 from waferstream.core.errors import nearest
+from waferstream.host.words import Words
 
 
 class UserClass(Section):
@@ -204,6 +205,9 @@ class LoggingConfig(Section):
     """Interval in steps between progress lines."""
     log_level: Level = "INFO"
     """Log level of the user's process."""
+    words: Words = "plain"
+    """What the terminal shows: ``plain`` lines, those of the ``vendor``'s client, or, ``quiet``,
+    warnings and the result alone."""
     wsc_log_level: Annotated[
         dict[str, Level],
         before(levels_by_role, LevelName | str | int | dict[str, Any] | None),

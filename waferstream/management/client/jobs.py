@@ -23,6 +23,7 @@ from waferstream.core.errors import (
 from waferstream.host.slurm import Surrogate, start_surrogate
 from waferstream.host.standard_streams import LINE_FORMAT, LogFile
 from waferstream.host.user_state import STATE_FOLDER, make_private, open_private, state_folder
+from waferstream.host.words import VENDOR_LOG, in_words
 from waferstream.management.client.client import Client, EmbeddedClient
 from waferstream.management.client.following import BEAT_S, repeating
 from waferstream.management.client.launched import launched_client
@@ -149,7 +150,7 @@ class JobClient:
 
     def _create(self, kind: Kind) -> str | None:
         """Create a job, or take up the one that an earlier process of the workflow has left."""
-        log.info("Initiating a new %s wsjob against the cluster server.", kind)
+        VENDOR_LOG.info("Initiating a new %s wsjob against the cluster server.", kind)
         workflow = launched_workflow() or self._workflow()
         try:
             name, folder = self._listed(kind, workflow)
@@ -170,8 +171,9 @@ class JobClient:
             return None
         self.newest = JobIds(name, workflow)
         self._logs[name] = LogFile(folder / "job.log", LINE_FORMAT, open_private)
+        self._logs[name].addFilter(in_words("vendor"))
         log.addHandler(self._logs[name])
-        log.info(
+        VENDOR_LOG.info(
             "Job id: %s, workflow id: %s, namespace: job-operator, remote log path: %s",
             name,
             workflow,

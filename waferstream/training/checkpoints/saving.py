@@ -18,6 +18,7 @@ from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.reader import Reader
 from waferstream.core.errors import ApplianceNanError, CheckpointError, WaferStreamError
 from waferstream.host.stores import Store
+from waferstream.host.words import VENDOR_LOG
 
 log = logging.getLogger("waferstream")
 
@@ -86,7 +87,7 @@ class Saver:
         """
         self.finish()
         step = objects["global_step"]
-        log.info("Saving checkpoint at step %d", step)
+        VENDOR_LOG.info("Saving checkpoint at step %d", step)
         if not self._in_background:
             return self._save_at_once(objects, step)
         with ExitStack() as stack:

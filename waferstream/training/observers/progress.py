@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from waferstream.core.events import EvalProgress, TrainProgress
 from waferstream.host.terminal import ProgressBar
+from waferstream.host.words import Words
 from waferstream.training.observers.observer import EvaluationLog, TrainingLog
 
 
 class Progress:
-    """Progress bar and the vendor's progress lines; on CPU and GPU no machine is emulated.
+    """Progress bar and lines; on CPU and GPU no machine is emulated.
+
+    The log of the run has the lines of the vendor's client.
 
     Args:
         machine: The name of the emulated machine.
@@ -18,6 +21,7 @@ class Progress:
         log: Appends a line to the log of the run.
         device: The kind of device.
         look: Returns the newest step that has begun, in any thread.
+        words: Those of the lines on the terminal.
     """
 
     def __init__(
@@ -27,8 +31,10 @@ class Progress:
         log: Callable[[str], None],
         device: str,
         look: Callable[[], int],
+        words: Words = "plain",
     ) -> None:
         self._look = look
+        self._words = words
         self._machine = machine
         self._device = device
         self._batch_size = batch_size
@@ -36,7 +42,8 @@ class Progress:
         self._bar: ProgressBar | None = None
 
     def began(self, first_step: int, last_step: int) -> None:
-        self._bar = ProgressBar("Train", first_step, last_step, self._look)
+        if self._words != "quiet":
+            self._bar = ProgressBar("Train", first_step, last_step, self._look)
 
     def trained(self, log: TrainingLog) -> None:
         if self._bar is not None:
@@ -53,7 +60,7 @@ class Progress:
             machine=self._machine,
             device=self._device,
         )
-        self._say(str(progress))
+        self._say(progress)
 
     def evaluated(self, log: EvaluationLog) -> None:
         progress = EvalProgress(
@@ -63,13 +70,11 @@ class Progress:
             rate=log.rate,
             global_rate=log.rate,
             device=self._device,
+            metrics=log.metrics,
         )
-        self._say(str(progress))
-        self._say(f"Avg Eval Loss: {log.loss:.5f}")
-        if log.metrics:
-            self._say("Evaluation metrics:")
-        for name, value in log.metrics.items():
-            self._say(f" - {name} = {value:.5f}")
+        named = [f" - {name} = {value:.5f}" for name, value in log.metrics.items()]
+        title = ["Evaluation metrics:"] if named else []
+        self._say(progress, [f"Avg Eval Loss: {log.loss:.5f}", *title, *named])
 
     def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
         """Do nothing: too many numbers for a terminal."""
@@ -78,10 +83,14 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
-    def _say(self, line: str) -> None:
-        """Print a line above the progress bar and append it to run.log."""
-        if self._bar is None:
-            print(line, flush=True)
-        else:
-            self._bar.write(line)
-        self._log(line)
+    def _say(self, progress: TrainProgress | EvalProgress, more: Sequence[str] = ()) -> None:
+        """Append lines to run.log, and print them above the progress bar in the words asked for."""
+        lines = [str(progress), *more]
+        for line in lines:
+            self._log(line)
+        shown = {"vendor": lines, "plain": [progress.plain], "quiet": []}[self._words]
+        for line in shown:
+            if self._bar is None:
+                print(line, flush=True)
+            else:
+                self._bar.write(line)

@@ -41,6 +41,7 @@ from waferstream.host.files import replacing, write_json
 from waferstream.host.interrupts import ending
 from waferstream.host.locks import locked
 from waferstream.host.standard_streams import LINE_FORMAT, LogFile
+from waferstream.host.words import in_words
 from waferstream.reports.run.summary import RunSummary
 from waferstream.version import VERSION
 
@@ -103,6 +104,7 @@ class RunFolder:
         except OSError as error:
             raise _not_writable(model_dir, error) from error
         self._log = LogFile(self.path / "run.log", LINE_FORMAT)
+        self._log.addFilter(in_words("vendor"))  # as on the real machine, whatever is shown
         logging.getLogger("waferstream").addHandler(self._log)
         if command:
             self.note(f"Command: {command}")

@@ -19,6 +19,7 @@ from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.program.micro_batches import closest_size
 from waferstream.core.roles.installation import Installation
 from waferstream.core.units import aligned
+from waferstream.host.words import VENDOR_LOG
 from waferstream.machine.attribution import OVERHEAD_NOTE
 from waferstream.machine.energy import EnergyUse, energy_use
 from waferstream.machine.hardware import MachineSpec
@@ -150,7 +151,7 @@ def _regions(
 def log_throughput(history: History, machine: MachineSpec, summary: RunSummary) -> None:
     """Log measured and emulated throughput and energy, unless nothing was trained."""
     if history.samples:
-        log.info(
+        VENDOR_LOG.info(
             "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
         )
     for link, seconds in history.link_waits.items():

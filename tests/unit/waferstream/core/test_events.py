@@ -46,6 +46,18 @@ def test_train_line_is_the_vendors_plus_emulated_rate() -> None:
     )
 
 
+@given(
+    st.integers(0, 10**5),
+    st.floats(1e-3, 99.0),
+    st.floats(1e-3, 1e4),
+    st.integers(0, 359_999),
+)
+def test_plain_line_fits_a_terminal(step: int, loss: float, rate: float, left_s: int) -> None:
+    progress = TrainProgress(step, loss, rate, rate, 0.0, float(left_s), 1000 * rate, "4 x CS-2")
+    assert len(progress.plain) <= 80
+    assert progress.plain.startswith(f"step {step:,}  loss {loss:.5f}  ")
+
+
 def test_eval_line_is_the_vendors() -> None:
     progress = EvalProgress(global_step=400, batch=20, loss=5.1, rate=40.0, global_rate=0.04567)
     assert str(progress) == (

@@ -222,6 +222,32 @@ def test_run_announces_its_stages_in_order(ended: tuple[Path, str]) -> None:
     assert positions == sorted(positions)
 
 
+def test_six_lines_come_before_the_first_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plain ones, which fit a terminal; the log of the run has those of the vendor's client."""
+    flags = write_run(tmp_path, init__loop=LOOP, init__logging={"log_steps": 2})
+    code, out, err = run_here(flags, capsys)
+    assert code == 0, err
+    lines = out.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("step "))
+    assert first <= 6, lines[:first]
+    progress = [line for line in lines if line.startswith("step ")]
+    assert len(progress) >= 4
+    assert max(map(len, progress)) <= 80
+    assert not {"wsjob", "ingress", "pods", "| Train"} & set(" ".join(lines).split())
+    (log,) = (tmp_path / "model_dir").glob("*/run.log")
+    assert "Poll ingress success" in log.read_text()
+
+
+def test_quiet_run_says_its_result_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run_here([*write_run(tmp_path, init__loop=LOOP), "--quiet"], capsys)
+    assert code == 0, err
+    assert out.splitlines() == [f"Weights SHA-256: {digest_of(out)}"]
+
+
 def test_loggers_can_be_switched_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``{Name: null}``: neither progress lines nor events, and still a summary."""
     none = [{"ProgressLogger": None}, {"TensorBoardLogger": None}]
