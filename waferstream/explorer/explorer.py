@@ -21,6 +21,7 @@ from waferstream.explorer.command import command_of
 from waferstream.explorer.knobs import SYSTEMS, knobs_of
 from waferstream.explorer.settings import Configured, Files, Settings, checked
 from waferstream.explorer.steps import CapturedSteps
+from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.intervals import Interval, step_interval
 from waferstream.machine.intervals.interval import AnyInterval
 from waferstream.machine.kernels import Grid
@@ -151,7 +152,7 @@ def _bands(
     machine = study.simulator.machine
     program = study.costed(points[0].num_csx).program
 
-    def found(spec: Any) -> list[AnyInterval]:
+    def found(spec: MachineSpec) -> list[AnyInterval]:
         batches = ((study.batch(point.num_csx), point.num_csx) for point in points)
         return [step_interval(spec, program, batch, count) for batch, count in batches]
 
