@@ -180,6 +180,7 @@ byId("reset").onclick = () => { settings = { ...rest }; order = []; move("system
 byId("copy-command").onclick = (event) => copy(event.target, "command");
 byId("copy-yaml").onclick = (event) => copy(event.target, "yaml");
 addEventListener("resize", () => ask(performance.now()));
+show(page.answers[""], performance.now()); // there is a picture before a setting of the address is answered
 fromAddress();
 showKnobs();
 ask(performance.now());
