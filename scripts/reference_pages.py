@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+from modelzoo import KEYS
 from scripts.configuration_tasks import TASKS, task_of
 from scripts.error_pages import error_pages
 from scripts.op_table import page as ops_page
@@ -27,6 +28,9 @@ from waferstream.cli.serving import serving_parser
 from waferstream.cli.tools.command import TOOLS, Argument, tool_commands
 from waferstream.config.schema.files import FileKind, schema_of
 from waferstream.config.schema.keys import ConfigKey, keys_of
+from waferstream.workload.data import DATA_PROCESSORS
+from waferstream.workload.known_keys import written
+from waferstream.workload.models import MODELS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -210,11 +214,15 @@ def pages() -> dict[str, str]:
 
 
 def schemas() -> Mapping[Path, str]:
-    """Return the content of every schema by its path."""
+    """Return the content of every schema, and of the zoo's list of keys, by its path."""
     kinds: tuple[FileKind, ...] = get_args(FileKind)
+    sections = {name: family.config for name, family in MODELS.items()} | dict(DATA_PROCESSORS)
     return {
-        DOCS / "schema" / f"{kind}.json": json.dumps(schema_of(kind), indent=1) + "\n"
-        for kind in kinds
+        **{
+            DOCS / "schema" / f"{kind}.json": json.dumps(schema_of(kind), indent=1) + "\n"
+            for kind in kinds
+        },
+        KEYS: written(sections),
     }
 
 

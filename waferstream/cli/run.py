@@ -27,6 +27,7 @@ from waferstream.management.client.site import Address, address_of
 from waferstream.management.model.launched import RUNTIME_ADDRESS, is_launched
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
+from waferstream.workload.known_keys import check_keys
 
 if TYPE_CHECKING:
     from waferstream.reports.curve.result import CurveResult
@@ -96,7 +97,10 @@ def _submit(appliance: Address, phases: Sequence[Params], arguments: Arguments) 
 
 def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
     """Read the params file, and check that it has what the mode needs."""
-    phases = _shrunk(load_phases(arguments.params, arguments.overrides()), arguments)
+    read = load_phases(arguments.params, arguments.overrides())
+    for params in read:
+        _check_keys(params)
+    phases = _shrunk(read, arguments)
     check_phases(phases, arguments.mode)
     if arguments.trains_or_evaluates:
         for params in phases:
@@ -110,6 +114,15 @@ def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
             value=device,
         )
     return phases
+
+
+def _check_keys(params: Params) -> None:
+    """Check the keys of model and data, as far as they are known without torch."""
+    model = params.trainer.init.model.dump()
+    check_keys(model, model.get("name"), "trainer.init.model")
+    for where, loader in params.trainer.dataloaders():
+        section = loader.dump()
+        check_keys(section, section.get("data_processor"), where)
 
 
 def _shrunk(phases: tuple[Params, ...], arguments: Arguments) -> tuple[Params, ...]:

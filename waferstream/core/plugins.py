@@ -14,6 +14,7 @@ Groups, and what a name of each stands for:
     converters        a ``Conversion`` of models (waferstream.workload.hugging_face)
     published_weights names and layouts of another zoo (waferstream.workload.published_weights)
     params            a folder of params files, as a ``Path``
+    keys              a file of keys of models and data processors (waferstream.workload.known_keys)
 """
 
 from __future__ import annotations

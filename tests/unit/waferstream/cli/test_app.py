@@ -12,6 +12,7 @@ from waferstream.cli.app import COMMANDS, root
 from waferstream.cli.flags.forms import FORMS
 from waferstream.cli.main import main
 
+ROOT = Path(__file__).parents[4]
 SCREEN = 50
 """Lines of a terminal."""
 
@@ -68,7 +69,19 @@ def test_names_may_have_hyphens(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'two'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["--help", "train --help", "train nowhere.yaml --modle.x=1"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "train --help",
+        "train nowhere.yaml --modle.x=1",
+        f"train {ROOT}/params.yaml --model.hiden_size=1",
+        f"simulate {ROOT}/params.yaml --model.hidden_size=wide",
+        f"train {ROOT}/params.yaml --train_dataloader.bath_size=1",
+        f"train {ROOT}/params.yaml --machine.swarmx.fanout=1",
+    ],
+    ids=["help", "train", "section", "model", "type", "data", "machine"],
+)
 def test_answer_that_needs_no_torch_imports_none(words: str, tmp_path: Path) -> None:
     program = (
         "import sys; from waferstream.cli.main import main\n"
