@@ -30,6 +30,7 @@ from torch.utils import _pytree as pytree
 from cstorch.checkpoints import VERSION_KEY
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream_compat import older_names
+from waferstream_compat.absent import AbsentFinder
 
 _NAMESPACE = "cerebras"
 
@@ -197,18 +198,20 @@ def install() -> None:
     if _finder not in sys.meta_path:
         _forget_modules()
         pytree.TreeSpec.__init__ = _init_by_name  # type: ignore[method-assign]
-        sys.meta_path.insert(0, _finder)
+        sys.meta_path[:] = [_finder, *sys.meta_path, _absent_finder]
 
 
 def uninstall() -> None:
     """Remove the hook and the modules that it has loaded. Idempotent."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+        sys.meta_path.remove(_absent_finder)
         pytree.TreeSpec.__init__ = _INIT  # type: ignore[method-assign]
         _forget_modules()
 
 
 _finder = VendorFinder()
+_absent_finder = AbsentFinder()
 
 
 def _forget_modules() -> None:
