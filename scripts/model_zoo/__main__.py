@@ -4,9 +4,9 @@
 
 For each family the script scales one of the checkout's own params files down, writes a small data
 set, runs ``waferstream exec -m cerebras.modelzoo.cli.main fit`` for a few steps, and again to
-resume from the last checkpoint. Optimizer and precision are those of the file. The Model Zoo's
-requirements must be importable: transformers 4, and pydantic 2.8 in place of the newer one that
-pyproject.toml asks for.
+resume from the last checkpoint. Sizes, data, the learning rate, the number of steps and how often
+a loss is printed are replaced; optimizer, precision, callbacks and checkpoints are the file's. The
+requirements of the Model Zoo must be importable (docs/compatibility.md lists them).
 Exit codes: 0 every run ended and its loss fell, 1 otherwise.
 """
 
@@ -16,7 +16,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,9 @@ class Family:
     write_data: WriteData = write_gpt
     steps: int = 6
     learning_rate: float = 0.01
-    callbacks: tuple[Mapping[str, Any], ...] = field(default=())
 
 
-_MICRO_BATCHES = tuple(
-    {f"Scoped{mode}Flags": {"csx.performance.micro_batch_size": 4}}
-    for mode in ("Train", "Validate")
-)
+_MICRO_BATCH = "csx.performance.micro_batch_size"
 
 FAMILIES: dict[str, Family] = {
     "gpt2": Family(
@@ -126,7 +122,6 @@ FAMILIES: dict[str, Family] = {
         "vision/vision_transformer/configs/params_vit_base_patch_16_imagenet_1k.yaml",
         {**_WIDTH, "image_size": [LENGTH, LENGTH], "patch_size": [4, 4]},
         write_images,
-        callbacks=_MICRO_BATCHES,
     ),
     "dit": Family(
         "vision/dit/configs/params_dit_small_patchsize_2x2.yaml",
@@ -155,13 +150,12 @@ def small_params(checkout: Path, name: str, folder: Path) -> dict[str, Any]:
     _merge(init["model"], family.model)
     init |= {
         "backend": {"backend_type": "CSX"},
-        "callbacks": list(family.callbacks),
-        "checkpoint": {"steps": family.steps // 2},
         "logging": {"log_steps": 1},
         "model_dir": str(folder / "model_dir"),
         "schedulers": [{"ConstantLR": {"learning_rate": family.learning_rate}}],
         "seed": 1,
     }
+    _shrink_micro_batches(init.get("callbacks", []))
     data = folder / "data"
     data.mkdir(parents=True)
     loader = {"batch_size": BATCH_SIZE, "shuffle": False, **family.write_data(data)}
@@ -169,6 +163,14 @@ def small_params(checkout: Path, name: str, folder: Path) -> dict[str, Any]:
     for section in ("validate", "validate_all"):
         trainer.pop(section, None)
     return params
+
+
+def _shrink_micro_batches(callbacks: list[dict[str, Any]]) -> None:
+    """Halve the batch where a file states a micro-batch that is larger."""
+    for callback in callbacks:
+        for flags in callback.values():
+            if isinstance((flags or {}).get(_MICRO_BATCH), int):
+                flags[_MICRO_BATCH] = BATCH_SIZE // 2
 
 
 def _merge(section: dict[str, Any], changes: Mapping[str, Any]) -> None:
@@ -235,7 +237,9 @@ def train(checkout: Path, family: str, folder: Path) -> Outcome:
 def run(checkout: Path, folder: Path, params: dict[str, Any], steps: int) -> list[float]:
     """Train some steps, from the last checkpoint if there is one; return the losses, or none."""
     init = params["trainer"]["init"]
-    init["loop"] = {"num_steps": steps, "eval_frequency": steps, "eval_steps": 2}
+    bounds = {"num_steps": steps, "eval_frequency": steps, "eval_steps": 2}
+    others = ("max_steps", "num_epochs", "steps_per_epoch")
+    init["loop"] = {**{k: v for k, v in init["loop"].items() if k not in others}, **bounds}
     file = folder / "params.yaml"
     file.write_text(yaml.safe_dump(params))
     words = ["-m", "cerebras.modelzoo.cli.main", "fit", str(file)]
