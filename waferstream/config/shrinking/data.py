@@ -17,7 +17,8 @@ _RANDOM = ("DummyDataProcessor", "DummyIterableDataProcessor", "SyntheticDataPro
 """Data that need no file, and so take any size."""
 SYNTHETIC = _RANDOM[-1]
 _SAMPLES = 64
-_BATCH_SIZE = 8
+_GROUPS = 8
+"""Most groups of samples, of one sample in most models, of a batch: as many micro-batches."""
 _CHECKPOINTS = ("ckpt_path", "ckpt_paths")
 """Keys of files whose weights have other shapes than those of a small model."""
 
@@ -87,9 +88,8 @@ class SmallData:
         return shrunk_data_size(key, value) if is_size else value
 
     def _batch_size(self, section: Mapping[str, Any]) -> int:
-        """Return a batch of eight samples at most, or of one whole group of samples."""
         group = 1 if self.model is None else self.model.group_of_samples
-        return min(int(section["batch_size"]), -(-_BATCH_SIZE // group) * group)
+        return min(int(section["batch_size"]), _GROUPS * group)
 
 
 def _described(feature: Feature) -> dict[str, Any]:
