@@ -26,6 +26,7 @@ NOT_ON_THE_WAY = (
     *("modelzoo", "waferstream/baselines", "waferstream_compat", "csnode/fabric"),
     *("csnode/inference", "appliance/serving", "waferstream/machine/regions"),
     *("waferstream/reports/service", "waferstream/serving", "waferstream/simulator/service_"),
+    "waferstream/explorer",
     "waferstream/management",
 )
 """Parts of the product that no step of a training passes."""
