@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from appliance.faults.plan import FaultPlan
+from appliance.user_code import importing_from
 from csnode.devices import DeviceName
 from csnode.engine.spec import TORCH, EngineName, EngineSpec
 from csnode.fabric.region import working_wafer
@@ -281,7 +282,8 @@ def load_cluster(path: Path) -> ClusterSpec:
     Raises:
         ConfigError: The file is malformed; the error names key, value and rule.
     """
-    spec = validate(ClusterSpec, load_yaml(path), str(path))
+    with importing_from((path.parent, Path())):  # a machine of the user's own
+        spec = validate(ClusterSpec, load_yaml(path), str(path))
     if note := contradiction(spec.machine):
         log.warning(note)
     return spec

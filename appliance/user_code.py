@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,15 +9,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-USER_CODE = "WAFERSTREAM_USER_CODE"
-"""Environment variable; ``refuse`` for params files of strangers, so that they run no code."""
+from waferstream.core.user_code import is_refused
 
 _installers: list[str] = []  # modules whose install() prepares the imports of this process
-
-
-def is_refused() -> bool:
-    """Return whether the environment refuses code that files name or bring with them."""
-    return os.environ.get(USER_CODE) == "refuse"
 
 
 def prepare_imports_with(module: str) -> None:

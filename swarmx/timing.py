@@ -9,7 +9,7 @@ reduction, so both wires run at the rate of the slowest switch.
 
 from __future__ import annotations
 
-from swarmx.topology import Tree
+from swarmx.topology import topology_of
 from waferstream.machine.hardware import EVEN, JitterSpec, SwarmXSpec
 from waferstream.machine.jitter import slowed
 from waferstream.machine.record import Record
@@ -26,9 +26,9 @@ class SwarmXTiming:
         record: Record | None = None,
         jitter: JitterSpec = EVEN,
     ) -> None:
-        tree = Tree(num_nodes, spec.fan_out)
-        self.latency_ps = tree.depth * spec.hop_latency_ps
-        slowest = jitter.slowest("br", tree.num_switches) if jitter.stragglers else 1.0
+        topology = topology_of(spec, num_nodes)
+        self.latency_ps = topology.depth * spec.hop_latency_ps
+        slowest = jitter.slowest("br", topology.num_switches) if jitter.stragglers else 1.0
         self.bytes_per_s = slowed(spec.link_bandwidth_bytes_per_s, slowest)
         self._down = Wire("SwarmX down", self.bytes_per_s, self.latency_ps, record)
         self._up = Wire("SwarmX up", self.bytes_per_s, self.latency_ps, record)

@@ -27,6 +27,7 @@ its micro-batches.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ from itertools import groupby, pairwise
 
 from waferstream.core.errors import ConfigError
 from waferstream.core.messages.messages import node_name, switch_name
+from waferstream.core.user_code import import_derived
 from waferstream.machine.hardware import SwarmXSpec
+from waferstream.machine.hardware.streams import TREE
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,40 @@ class Tree:
         return tuple(switch.index for switch in leaves for _ in switch.nodes)
 
 
+class Topology(ABC):
+    """What connects MemoryX with the systems, other than a tree, as far as it decides the time.
+
+    Derive a class from it, and name it in cluster.yaml: ``machine: {swarmx: {topology:
+    my_module:MyTopology}}``. Roles form a tree all the same, so no bit depends on it.
+    """
+
+    def __init__(self, num_nodes: int, spec: SwarmXSpec) -> None:
+        self.num_nodes = num_nodes
+        self.spec = spec
+
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """Hops between a weight server and the farthest system, one at least."""
+
+    @property
+    @abstractmethod
+    def num_switches(self) -> int:
+        """Number of switches for one port of the systems."""
+
+
+def topology_of(spec: SwarmXSpec, num_nodes: int) -> Tree | Topology:
+    """Return what connects so many systems.
+
+    Raises:
+        ConfigError: There is no system, or the class of a topology is wrong.
+    """
+    if spec.topology == TREE:
+        return Tree(num_nodes, spec.fan_out)
+    own: type[Topology] = import_derived(spec.topology, Topology, "machine.swarmx.topology")
+    return own(num_nodes, spec)
+
+
 def swarmx_nodes(spec: SwarmXSpec, num_systems: int) -> int:
     """Return how many SwarmX nodes a cluster of ``num_systems`` CS systems needs.
 
@@ -145,7 +182,7 @@ def swarmx_nodes(spec: SwarmXSpec, num_systems: int) -> int:
     """
     trees = -(-spec.link_bandwidth_bytes_per_s // spec.port_bandwidth_bytes_per_s)
     switches_per_node = spec.node_ports // (spec.fan_out + 1)
-    return -(-trees * Tree(num_systems, spec.fan_out).num_switches // switches_per_node)
+    return -(-trees * topology_of(spec, num_systems).num_switches // switches_per_node)
 
 
 def _divide(nodes: range, num_parts: int) -> list[range]:

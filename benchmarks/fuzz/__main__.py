@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from appliance.user_code import USER_CODE
 from benchmarks.fuzz.campaign import Outcome, run_target, shares
 from benchmarks.fuzz.targets import all_targets
 from waferstream.cli.frame.output import table
 from waferstream.core.units import GIB
+from waferstream.core.user_code import USER_CODE
 from waferstream.host.files import write_json
 from waferstream.host.user_state import STATE_FOLDER
 from waferstream.reports.benchmark import new_file, new_result, positive

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from appliance.user_code import USER_CODE
 from tests.support.runs.tiny_run import digest_of, finish, write_run
+from waferstream.core.user_code import USER_CODE
 
 METADATA = "Metadata-Version: 2.1\nName: tiny-package\nVersion: 1.0\n"
 ENTRY_POINTS = """[waferstream.models]

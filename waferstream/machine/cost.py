@@ -66,7 +66,7 @@ def segment_costs(
         for each in program.segments
     ]
     works = Counter(keys)
-    functions = {key: _functions_of(*key) for key in works}
+    functions = {key: _functions_of(*key, wafer.kernel_costs) for key in works}
     counts: Counter[CostFunction] = Counter()
     for key, count in works.items():
         for function in functions[key]:
@@ -110,17 +110,19 @@ def _is_one_product(op: OpWork) -> bool:
     return op.kind == "matmul" and op.shape[0] == 1
 
 
-def _functions_of(work: Sequence[OpWork], densities: Sequence[float]) -> list[CostFunction]:
+def _functions_of(
+    work: Sequence[OpWork], densities: Sequence[float], own_costs: str | None
+) -> list[CostFunction]:
     """Return the cost functions of ops; without densities all their weights are dense."""
     pairs = zip(work, densities or repeat(1.0), strict=False)
-    return [cost_function_of(op, density) for op, density in pairs if op.kind != "view"]
+    return [cost_function_of(op, density, own_costs) for op, density in pairs if op.kind != "view"]
 
 
 def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:
     """Return the layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
     functions: Counter[CostFunction] = Counter()
     for op, count in counts.items():
-        functions[cost_function_of(op)] += count
+        functions[cost_function_of(op, own_costs=wafer.kernel_costs)] += count
     return _on_best_grid(functions, wafer, dtype)[0]
 
 

@@ -24,12 +24,17 @@ def explain(study: Study, num_csx: int) -> str:
     return "\n".join(
         [
             f"Micro-batch of {counted(size, 'sample')} on {counted(num_csx, 'system')}",
-            f"  taken     {_REASONS[study.policy.name]} (policy {study.policy.name})",
+            f"  taken     {_reason(study.policy.name)} (policy {study.policy.name})",
             *_fitting(study),
             *_held(study.simulator.sram_plan(size)),
             *_next(study, num_csx, size),
         ]
     )
+
+
+def _reason(policy: str) -> str:
+    """Return why a policy takes its size; one of the user's own is named by an import path."""
+    return _REASONS.get(policy, "at most what that class returns")
 
 
 def _fitting(study: Study) -> Iterator[str]:

@@ -19,7 +19,7 @@ from memoryx.optim.cost import (
     waits_for_all,
 )
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
-from swarmx.topology import Tree, swarmx_nodes
+from swarmx.topology import swarmx_nodes, topology_of
 from waferstream.compiler.derivation.scale import ScalableProgram
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.micro_batches import Cut
@@ -137,7 +137,7 @@ class Simulator:
         """
         cut = Cut.of(batch_size, micro_batch_size, num_csx)
         rounds = Rounds(cut.num_micro_batches, num_csx)
-        depth = Tree(num_csx, self.machine.swarmx.fan_out).depth
+        depth = topology_of(self.machine.swarmx, num_csx).depth
         key = (micro_batch_size, rounds.count, depth if self.machine.jitter == EVEN else num_csx)
         if key not in self._settled:
             self._settled[key] = self._settle(batch_size, micro_batch_size, num_csx)

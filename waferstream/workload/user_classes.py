@@ -14,15 +14,14 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn
 
-from appliance.user_code import USER_CODE, is_refused
 from cstorch.model_output import loss_in
 from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
+from waferstream.core.user_code import import_class
 
 CLASS = "class"
 """The key of a section that names a class of the user's."""
@@ -95,60 +94,6 @@ def _check_arguments(
 def _arguments(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keyword arguments of the class that a section names."""
     return {key: value for key, value in section.items() if key != CLASS}
-
-
-def import_class(path: object, where: str) -> Callable[..., Any]:
-    """Import ``package.module:Name`` or ``package.module.Name``.
-
-    Raises:
-        ConfigError: There is no such module or name, it cannot be called, or the environment
-            refuses code that files name.
-    """
-    if is_refused():
-        raise ConfigError(
-            "the file must not name code of its own",
-            code="user-code-refused",
-            where=where,
-            value=path,
-            rule=f"the environment has {USER_CODE}=refuse",
-            remedy="choose a registered model and data processor, or trust the file",
-        )
-    module, colon, name = str(path).partition(":")
-    if not colon:
-        module, _, name = str(path).rpartition(".")
-    if not (module and name and all(part.isidentifier() for part in module.split("."))):
-        raise _not_importable(path, where, "no module", None)
-    try:
-        found: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the user's module lacks another one
-        raise _not_importable(path, where, error, None) from error
-    for part in name.split("."):
-        known = dir(found)
-        found = getattr(found, part, None)
-        if found is None:
-            value = f"{module} ({_file_of(module)}) has no {name}"
-            raise _not_importable(path, where, value, did_you_mean(part, known))
-    if not callable(found):
-        raise _not_importable(path, where, f"{name} is a {type(found).__name__}", None)
-    function: Callable[..., Any] = found
-    return function
-
-
-def _file_of(module: str) -> str:
-    return getattr(import_module(module), "__file__", None) or "a package without files"
-
-
-def _not_importable(path: object, where: str, value: object, remedy: str | None) -> ConfigError:
-    return ConfigError(
-        f"{path!r} must name a class or a function that can be imported",
-        code="class-not-importable",
-        where=where,
-        value=value,
-        rule="package.module:Name, searched beside the params file and in the working folder",
-        remedy=remedy,
-    )
 
 
 def make_model(section: Mapping[str, Any], seed: int, where: str) -> nn.Module:

@@ -9,6 +9,9 @@ from waferstream.core.config import Config
 from waferstream.machine.hardware import MachineSpec, fabric, hosts, inputs, wafer
 from waferstream.machine.hardware.sourced import Preset, Sourced
 
+OWN_CODE = ("topology", "kernel_costs")
+"""Keys that name code of the user's, and are no numbers."""
+
 
 def numbers(machine: MachineSpec) -> dict[str, Sourced]:
     """Return the numbers of a machine as its system's presets and the other defaults state them.
@@ -33,6 +36,8 @@ def _numbers(
     stated = presets[prefix].values if prefix in presets else {}
     for key, info in type(section).model_fields.items():
         value = getattr(section, key)
+        if key in OWN_CODE:
+            continue
         if isinstance(value, Config):
             yield from _numbers(value, presets, f"{prefix}{key}.")
         elif isinstance(stated.get(key), Sourced):

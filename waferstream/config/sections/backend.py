@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from appliance.site import check_mounts, site_defaults
-from appliance.user_code import USER_CODE, is_refused
 from waferstream.config.sections.section import Section, one_or_many
 from waferstream.core.config import before
 from waferstream.core.errors import ConfigError
+from waferstream.core.user_code import USER_CODE, is_refused
 from waferstream.machine.hardware.streams import MOST_SERVERS
 from waferstream.management.model.notification import Notification
 

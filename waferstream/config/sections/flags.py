@@ -13,12 +13,12 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
 from waferstream.config.sections.section import Named, NotYet, not_supported
 from waferstream.core.config import before, validate
-from waferstream.core.program.micro_batches import FLAG, Explore
+from waferstream.core.program.micro_batches import FLAG, Explore, ImportPath
 
 MAX_TRANSFER_BYTES = 2 * 2**30
 
 
-MicroBatchSize = Literal["auto", "fill_wafer", "none"] | Explore | PositiveInt
+MicroBatchSize = Literal["auto", "fill_wafer", "none"] | Explore | PositiveInt | ImportPath
 """Samples per micro-batch, or the policy (``waferstream.core.program.micro_batches``)."""
 
 

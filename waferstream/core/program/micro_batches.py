@@ -12,6 +12,7 @@ alone wherever it can, so that the weights are bitwise reproducible for every ``
 | explore    | explore, or a     | the size in that range with the shortest step on the    |
 |            | range of sizes    | emulated machine                                        |
 | none       | null              | the whole share of a system                             |
+| your own   | my_module:MyOwn   | at most what a class derived from OwnPolicy returns     |
 
 A batch need not divide. A size is valid if it is ceil(batch / k): it cuts the batch into k
 micro-batches that differ by one sample at most, the larger ones first, as ``torch.tensor_split``
@@ -22,6 +23,7 @@ because ceil(ceil(batch / num_csx) / k) = ceil(batch / (num_csx * k)).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import isqrt
 from typing import Annotated, Literal, Self
@@ -31,6 +33,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
 from waferstream.core.units import counted
+from waferstream.core.user_code import IMPORT_PATH, import_derived
 
 FLAG = "csx.performance.micro_batch_size"
 AUTO_MICRO_BATCHES = 8
@@ -60,21 +63,43 @@ def _explore_all(value: object) -> object:
     return {"explore": {}} if value == "explore" else value
 
 
+ImportPath = Annotated[str, Field(pattern=IMPORT_PATH)]
+"""The import path of a class of the user's."""
+
 MicroBatchSize = Annotated[
-    Literal["auto", "fill_wafer"] | Explore | PositiveInt | None, BeforeValidator(_explore_all)
+    Literal["auto", "fill_wafer"] | Explore | PositiveInt | ImportPath | None,
+    BeforeValidator(_explore_all),
 ]
 """``csx.performance.micro_batch_size`` (cerebras_pytorch 2.10); ``explore`` is all sizes."""
+
+
+class OwnPolicy(ABC):
+    """A policy of your own, by its import path (``my_module:MyPolicy``).
+
+    What it returns decides bits of the weights, as the micro-batch does with any policy: it must
+    depend on its arguments alone.
+    """
+
+    @abstractmethod
+    def size(self, batch_size: int, num_csx: int, largest: int | None) -> int:
+        """Return the most samples of a micro-batch; the next lower size that cuts evenly is taken.
+
+        Args:
+            batch_size: Samples of the global batch.
+            num_csx: Systems that share the batch.
+            largest: Samples that fit the wafer at a time; None where that is not known yet.
+        """
 
 
 @dataclass(frozen=True)
 class MicroBatchPolicy:
     """The rule by which the samples of a micro-batch follow from batch, systems and wafer."""
 
-    requested: Literal["auto", "fill_wafer"] | Explore | int | None = "auto"
+    requested: str | Explore | int | None = "auto"
 
     @property
     def name(self) -> str:
-        """``integer``, ``auto``, ``fill_wafer``, ``explore`` or ``none``."""
+        """``integer``, ``auto``, ``fill_wafer``, ``explore``, ``none``, or an import path."""
         match self.requested:
             case None:
                 return "none"
@@ -93,7 +118,7 @@ class MicroBatchPolicy:
     @property
     def depends_on_wafer(self) -> bool:
         """Whether the size is lowered until a micro-batch fits the wafer."""
-        return self.requested in ("auto", "fill_wafer")
+        return isinstance(self.requested, str)
 
     @property
     def range(self) -> SizeRange | None:
@@ -130,6 +155,9 @@ class MicroBatchPolicy:
                 return share
             case int():
                 return closest_size(batch_size, self.requested)
+            case path:
+                own = import_derived(path, OwnPolicy, FLAG)().size(batch_size, num_csx, largest)
+                return _own_size(batch_size, own, limit, path)
 
     def systems_key(self, batch_size: int, num_csx: int) -> int:
         """Return a number that only those numbers of systems share that cut the batch alike.
@@ -177,6 +205,19 @@ class MicroBatchPolicy:
 
 
 FILL_WAFER = MicroBatchPolicy("fill_wafer")
+
+
+def _own_size(batch_size: int, wanted: object, limit: int, path: str) -> int:
+    """Return the next valid size below what a policy of the user's returned, and below a limit."""
+    if not isinstance(wanted, int) or wanted < 1:
+        raise ConfigError(
+            "a policy must return the samples of a micro-batch",
+            code="policy-returns-no-size",
+            where=f"{FLAG}, {path}",
+            value=repr(wanted),
+            rule="a whole number above 0",
+        )
+    return _size_of(batch_size, -(-batch_size // min(wanted, limit)))
 
 
 def share_of(batch_size: int, num_csx: int) -> int:

@@ -6,11 +6,13 @@ What was published of each, with what the clock makes of it, is in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from waferstream.core.errors import ConfigError, did_you_mean
+from waferstream.core.user_code import IMPORT_PATH, import_object
 from waferstream.machine.hardware.sourced import Sourced
 
 ANDROMEDA = "announcement of Andromeda, November 2022"
@@ -122,21 +124,37 @@ PRESETS: Mapping[str, NamedMachine] = {
 
 
 def named_machine(name: object) -> NamedMachine:
-    """Return the machine of a name.
+    """Return the machine of a name, or of an import path (``my_module:MY_MACHINE``).
 
     Raises:
         ConfigError: There is none.
     """
     if isinstance(name, str) and name in PRESETS:
         return PRESETS[name]
+    if isinstance(name, str) and re.match(IMPORT_PATH, name):
+        return _own_machine(name)
     raise ConfigError(
         "a named machine must be one that is known",
         code="unknown-machine",
         where="machine.name",
         value=name,
-        rule=" or ".join(PRESETS),
+        rule=f"{' or '.join(PRESETS)}; or the import path of one, my_module:MY_MACHINE",
         remedy=did_you_mean(str(name), list(PRESETS)),
     )
+
+
+def _own_machine(path: str) -> NamedMachine:
+    """Return the machine of an import path, under that name."""
+    found = import_object(path, "machine.name")
+    if not isinstance(found, NamedMachine):
+        raise ConfigError(
+            f"{path!r} must be a NamedMachine",
+            code="extension-of-wrong-kind",
+            where="machine.name",
+            value=type(found).__name__,
+            rule="MY_MACHINE = NamedMachine(...), of waferstream.machine.hardware.named",
+        )
+    return replace(found, name=path)
 
 
 def with_named(section: Mapping[str, Any]) -> dict[str, Any]:

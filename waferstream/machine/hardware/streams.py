@@ -13,7 +13,11 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
 from waferstream.core.units import PS_PER_US
+from waferstream.core.user_code import IMPORT_PATH
 from waferstream.machine.hardware.sourced import sourced
+
+TREE = "tree"
+"""The topology of SwarmX."""
 
 MOST_SERVERS = 1024
 """Weight servers of one cluster; each is a process of its own."""
@@ -73,6 +77,10 @@ class SwarmXSpec(Config):
     A node carries as many broadcast-reduces as its ports allow: one 1:4 takes five of six, two 1:2
     take all. A system's link is several ports wide and each port has a tree of its own.
     """
+
+    topology: str = Field(default=TREE, pattern=f"^{TREE}$|{IMPORT_PATH}")
+    """``tree``, or a class of your own by its import path (``my_module:MyTopology``, derived from
+    swarmx.topology.Topology), which takes its place in emulated time; roles form a tree."""
 
     fan_out: PositiveInt = sourced(4, "published", "one 1:4 broadcast-reduce; glossary", ge=2)
     node_ports: PositiveInt = sourced(

@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
 from waferstream.core.units import PS_PER_S, PS_PER_US
+from waferstream.core.user_code import IMPORT_PATH
 from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
 from waferstream.machine.hardware.hosts import HOSTS, HostSpec
 from waferstream.machine.hardware.sourced import Preset, Sourced, preset, sourced
@@ -82,6 +83,9 @@ class WaferSpec(Config):
     """Time to start a segment."""
     software_speed: PositiveFloat
     """Speed of kernels, relative to a CS-2 with software since 2024."""
+    kernel_costs: str | None = Field(default=None, pattern=IMPORT_PATH)
+    """A class of your own by its import path (``my_module:MyCosts``, derived from KernelCosts of
+    waferstream.machine.kernels.op_costs), whose cycles count instead of the closed forms."""
     programming_ps: NonNegativeInt
     """Time to load the program, once the initial weights have been sent."""
     hosts: HostSpec

@@ -7,12 +7,15 @@ cost functions cost the same, so that callers evaluate each function once.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.program.segment import OpWork
+from waferstream.core.user_code import import_derived
 from waferstream.machine.kernels import spatial, tensors
 from waferstream.machine.kernels.grid import Cycles, Grid
 from waferstream.machine.kernels.masked import sparse_weight_gradient
@@ -69,8 +72,36 @@ def op_cycles(grid: Grid, work: OpWork, dtype: str, density: float = 1.0) -> Cyc
     return cost_function_of(work, density).cycles(grid, dtype)
 
 
-def cost_function_of(work: OpWork, density: float = 1.0) -> CostFunction:
-    """Return the cost function of one op; errors as in ``op_cycles``."""
+class KernelCosts(ABC):
+    """Costs of your own for some kinds of ops, named by ``machine.system.kernel_costs``.
+
+    Other kinds keep their closed forms, which ``op_cycles`` returns for a class to scale, too.
+    """
+
+    kinds: ClassVar[frozenset[str]]
+    """Kinds of ops that the class has costs for: keys of COST_FUNCTIONS."""
+
+    @abstractmethod
+    def cycles(self, grid: Grid, work: OpWork, dtype: str, density: float) -> Cycles:
+        """Return the cycles of one op of one of ``kinds``; arguments as of ``op_cycles``."""
+
+
+@cache
+def _own_costs(path: str) -> KernelCosts:
+    own: type[KernelCosts] = import_derived(path, KernelCosts, "machine.system.kernel_costs")
+    return own()
+
+
+def cost_function_of(
+    work: OpWork, density: float = 1.0, own_costs: str | None = None
+) -> CostFunction:
+    """Return the cost function of one op; errors as in ``op_cycles``.
+
+    ``own_costs`` is the import path of a class derived from KernelCosts.
+    """
+    own = None if own_costs is None else _own_costs(own_costs)
+    if own is not None and work.kind in own.kinds:
+        return _bind(own.cycles, work, density=density)._replace(is_attention=is_attention(work))
     bind = COST_FUNCTIONS.get(work.kind)
     if bind is None:
         raise ApplianceCompilationError(

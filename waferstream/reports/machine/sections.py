@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from csnode.engine.spec import LayerRegion
-from swarmx.topology import Tree, swarmx_nodes
+from swarmx.topology import Tree, swarmx_nodes, topology_of
 from waferstream.core.units import counted, format_bytes, format_ps
 from waferstream.machine.attribution import CAUSES, OVERHEAD_NOTE, Attribution
 from waferstream.machine.sram import LayerReport, SramReport, sram_report
@@ -115,22 +115,27 @@ def _wafer_section(use: MachineUse, report: SramReport) -> Section:
 
 def _tree_section(use: MachineUse) -> Section:
     spec, load = use.machine.swarmx, use.load
-    tree = Tree(use.num_csx, spec.fan_out)
+    topology = topology_of(spec, use.num_csx)
     rows = [
         ("down, weights", format_bytes(load.down_bytes), percent(load.down)),
         ("up, gradients", format_bytes(load.up_bytes), percent(load.up)),
     ]
+    is_tree = isinstance(topology, Tree)
+    shape = f"of fan-out {spec.fan_out}" if is_tree else f"of {spec.topology}"
     note = (
         f"Every link carries the same: each payload goes to all systems, each sum comes from all. "
         f"A link has {spec.link_bandwidth_bytes_per_s / 1e9:g} GB/s in each direction. "
-        f"{counted(tree.num_switches, 'switch', 'switches')} of fan-out {spec.fan_out} for each "
+        f"{counted(topology.num_switches, 'switch', 'switches')} {shape} for each "
         f"port, in {counted(swarmx_nodes(spec, use.num_csx), 'SwarmX node')}."
     )
+    drawing: list[Block] = []
+    if isinstance(topology, Tree):  # what another topology looks like is not known here
+        drawing.append(Figures([("MemoryX to systems", tree_drawing(topology, load))]))
     return Section(
         "tree",
         "The tree and its links",
         [
-            Figures([("MemoryX to systems", tree_drawing(tree, load))]),
+            *drawing,
             Table(("direction", "bytes of a step", "of the link"), rows),
             Sentence(note),
         ],

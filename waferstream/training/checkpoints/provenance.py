@@ -28,9 +28,10 @@ from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import CheckpointError
 from waferstream.core.units import MIB
+from waferstream.core.user_code import import_class
 from waferstream.workload.data import data_processor
 from waferstream.workload.models import known_config
-from waferstream.workload.user_classes import CLASS, LOSS, import_class
+from waferstream.workload.user_classes import CLASS, LOSS
 
 log = logging.getLogger("waferstream")
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from appliance.user_code import USER_CODE, importing_from
+from appliance.user_code import importing_from
 from tests.support.errors import raises
 from tests.support.programs.user_programs import CROSS_ENTROPY, SOURCE
 from waferstream.core.errors import ConfigError
+from waferstream.core.user_code import USER_CODE
 from waferstream.workload.data import build_source, check_section
 from waferstream.workload.models import build_model, check_model, parameter_shapes
 from waferstream.workload.user_classes import compute_loss, make_loss
