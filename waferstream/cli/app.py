@@ -59,6 +59,7 @@ COMMANDS: Mapping[str, Entry] = {
     "simulate": Entry(_FORM, "predict the time of training on any number of systems", RUNS),
     "trace": Entry(_FORM, "draw and animate one kernel of a layer on the wafer", RUNS),
     "explore": Entry("waferstream.cli.tools.explore:app", "move sliders over the simulator", RUNS),
+    "runs": Entry("waferstream.cli.tools.runs:app", "list, show, compare, remove runs", RUNS),
     "check": Entry(_ARGPARSE, "compare the first steps of a program with plain PyTorch", RUNS),
     "exec": Entry(_ARGPARSE, "run a program that was written for the real machine", RUNS),
     "study": Entry(_TOOL, "predict a grid over any keys", RUNS),

@@ -1,0 +1,82 @@
+"""``waferstream runs``: the runs that folders of models keep."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
+from waferstream.core.errors import ConfigError
+from waferstream.reports.run.kept import PARAMS_NAME, find_run, find_runs
+
+app = App()
+
+_RUN = "folder of a run, the beginning of its name, or a model's folder for its newest run"
+
+
+@app.command("list", example="waferstream runs list")
+def list_runs(
+    places: Annotated[
+        list[Path] | None, typer.Argument(help="folders to search (default: this one)")
+    ] = None,
+) -> int:
+    """List the runs below folders, oldest first."""
+    return show([run.row() for run in find_runs(places or [Path()])])
+
+
+@app.command("show", example="waferstream runs show model_dir")
+def show_run(run: Annotated[Path, typer.Argument(help=_RUN)]) -> int:
+    """Show a run: its figures, and where its files are; with --json its keys and curves, too."""
+    found = find_run(run)
+    if prints_json():
+        summary = found.summary.to_json() if found.summary else None
+        return tell("", run=str(found.path), summary=summary, keys=found.configuration())
+    facts = {key.lower(): value for key, value in found.row().items() if value}
+    files = {"report": "report.html", "log": "run.log", "keys": PARAMS_NAME}
+    facts |= {what: str(found.path / file) for what, file in files.items()}
+    return show([{"": key, found.name: value} for key, value in facts.items()])
+
+
+@app.command("compare", example="waferstream runs compare model_dir other_dir --out losses.png")
+def compare_runs(
+    runs: Annotated[list[Path], typer.Argument(help=f"two or more of: {_RUN}")],
+    out: Annotated[
+        Path | None, typer.Option(help="picture of their losses, .png, .svg or .pdf")
+    ] = None,
+) -> int:
+    """Compare runs: their figures, and the keys in which they differ."""
+    from waferstream.reports.run.comparison import compared, losses_picture  # noqa: PLC0415  (slow)
+
+    found = [find_run(run) for run in runs]
+    if len({run.path.resolve() for run in found}) < 2:
+        raise ConfigError(
+            "a comparison must have two runs",
+            code="too-few-runs",
+            where="waferstream runs compare",
+            value=len(found),
+            remedy="name another run; waferstream runs list shows them",
+        )
+    if out is not None:
+        losses_picture(out, found)
+    return show(compared(found))
+
+
+@app.command("rm", example="waferstream runs rm 20261128_123702_514")
+def remove_runs(
+    runs: Annotated[list[Path], typer.Argument(help="folders or names of runs")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> int:
+    """Remove runs: their folders with logs, events and reports. Checkpoints stay."""
+    from waferstream.training.results.run_folder import claimed  # noqa: PLC0415  (slow)
+
+    found = [find_run(run) for run in runs]
+    if not yes:
+        typer.confirm(f"Remove {', '.join(run.name for run in found)}?", abort=True)
+    for run in found:
+        with claimed(run.model_dir) if run.summary is None else nullcontext():
+            run.remove()
+    return tell_paths(*(run.path for run in found))
