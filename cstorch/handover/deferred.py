@@ -37,6 +37,9 @@ class Noting(Protocol):
     def value(self, number: int) -> torch.Tensor:
         """Return the value of a result; ApplianceCompilationError if it was not kept."""
 
+    def early_value(self, number: int) -> torch.Tensor:
+        """Return the value of a result before the step runs, computed in this process."""
+
     def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Note a call of a torch function on results; return deferred results of it."""
 
@@ -73,7 +76,8 @@ class Deferred(torch.Tensor):
             args, kwargs = known((args, kwargs))
             return func(*args, **kwargs)
         if func in _READS:
-            raise read_too_early(func.__name__)
+            args, kwargs = _early((args, kwargs))
+            return func(*args, **kwargs)
         if func in _BACKWARD:
             pending[0].tape.backward(pending[0])
             return None
@@ -84,7 +88,7 @@ class Deferred(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]  # called with all of them
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        raise read_too_early(str(func))
+        raise read_too_early(str(func))  # no torch function has let it pass
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         if self.tape.has_run:
@@ -92,13 +96,14 @@ class Deferred(torch.Tensor):
         return f"<tensor {tuple(self.shape)} of a step that has not run yet>"
 
     def __format__(self, spec: str) -> str:
-        return format(_value(self), spec)
+        return format(_early(self), spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
-        return _value(self).clone()
+        copied: torch.Tensor = _early(self).clone()
+        return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _value(self).__reduce_ex__(protocol)
+        return _early(self).__reduce_ex__(protocol)
 
 
 def is_pending(value: object) -> bool:
@@ -113,10 +118,13 @@ def known(tree: Any) -> Any:
     )
 
 
-def _value(deferred: Deferred) -> torch.Tensor:
-    if is_pending(deferred):
-        raise read_too_early("print")
-    return deferred.tape.value(deferred.number)
+def _early(tree: Any) -> Any:
+    """Replace results by their values, also where their step has not run."""
+
+    def value(x: Deferred) -> torch.Tensor:
+        return x.tape.value(x.number) if x.tape.has_run else x.tape.early_value(x.number)
+
+    return pytree.tree_map_only(Deferred, value, tree)
 
 
 def read_too_early(what: str) -> ApplianceCompilationError:
@@ -126,7 +134,6 @@ def read_too_early(what: str) -> ApplianceCompilationError:
         code="deferred-read",
         where=calling_line(),
         value=what,
-        rule="the whole step, forward to update, runs when optimizer.step() is called",
-        remedy="read it after optimizer.step(); what decides what a step computes must not depend"
-        " on values of tensors",
+        rule="the step runs when optimizer.step() is called, and draws its random numbers there",
+        remedy="read it after optimizer.step()",
     )

@@ -83,7 +83,7 @@ class Handover:
         self.backend = replace_backend("CSX", cluster_config=config.for_cluster(), seed=config.seed)
         self.backend.session.settings.logs_progress = False
         self.model = compile(model, self.backend)
-        self._outlines = Outlines(self.model)
+        self._outlines = Outlines(self.model, self._own_function)
         self._tape: Tape | None = None
         self._programs: list[_Program] = []
         self._waiting = ExitStack()  # between the backward pass and the update

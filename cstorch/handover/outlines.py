@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -20,10 +21,17 @@ from waferstream.core.errors import ApplianceCompilationError, WaferStreamError
 
 
 class Outlines:
-    """Fake tensors for the results of calls, among them those of one model."""
+    """Fake tensors for the results of calls, among them those of one model.
 
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
+    Args:
+        model: The model.
+        as_recorded: Makes a context in which it is as it is recorded, with its own function.
+    """
+
+    def __init__(
+        self, model: nn.Module, as_recorded: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._model, self._as_recorded = model, as_recorded
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._known: tuple[object, PythonState, Any] | None = None
 
@@ -50,6 +58,16 @@ class Outlines:
             state.rewind()
             self._known = (key, state, returned)
         return self._known[2]
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Let the model have its own function inside the block, whose effects are taken back."""
+        state, buffers = PythonState(self._model), [(b, b.clone()) for b in self._model.buffers()]
+        with self._as_recorded():
+            yield
+        state.rewind()
+        for buffer, value in buffers:
+            buffer.copy_(value)
 
     def _call_model(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         args, kwargs = pytree.tree_map_only(torch.Tensor, self._fake, (args, kwargs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import weakref
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from cstorch.handover.deferred import Deferred, is_pending
+from cstorch.handover.deferred import Deferred, is_pending, read_too_early
 from cstorch.handover.outlines import Outlines
 from cstorch.handover.tape import (
     Fixed,
@@ -25,6 +26,8 @@ from cstorch.handover.tape import (
 from cstorch.tracing.call import outline
 from waferstream.compiler.capture.capture_errors import calling_line
 from waferstream.core.errors import ApplianceCompilationError
+
+log = logging.getLogger("waferstream")
 
 LARGEST_KEPT_BYTES = 16 * 1024 * 1024
 """Results beyond this size do not come back from the cluster: logits of a language model."""
@@ -46,6 +49,8 @@ class Tape:
         self._clips: list[tuple[str, float]] = []
         self._results: list[weakref.ref[Deferred]] = []
         self._values: Mapping[int, torch.Tensor] = {}
+        self._early: dict[int, torch.Tensor] = {}
+        self._drawn: set[int] = set()  # results that were read and have drawn random numbers
         self._rows: int | None = None
 
     def call_model(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -88,9 +93,13 @@ class Tape:
         steps, which would make each step another one.
         """
         needed, own = self._of_gradient(), set(range(len(self._results)))
+        if needed & self._drawn:
+            raise read_too_early("random numbers")
         calls = []
         for call in self._calls:
-            if call.results.isdisjoint(needed) and not (call.is_of_batch and call.reads <= own):
+            if call.results.isdisjoint(needed) and call.results <= self._early.keys():
+                own -= call.results  # it was read, and is nothing to the update
+            elif call.results.isdisjoint(needed) and not (call.is_of_batch and call.reads <= own):
                 own -= call.results
                 self._after.append(call)
             else:
@@ -112,10 +121,11 @@ class Tape:
 
     def finish(self, values: dict[int, torch.Tensor]) -> None:
         """Give the results that are kept their values, and do what is left to do."""
+        values = {**self._early, **values}
         for call in self._after:
             values |= zip(sorted(call.results), call.run(self.inputs, values), strict=True)
         self.has_run, self._values = True, values
-        self._calls, self._after = [], []
+        self._calls, self._after, self._early = [], [], {}
         self.inputs.clear()
 
     def value(self, number: int) -> torch.Tensor:
@@ -128,6 +138,22 @@ class Tape:
                 remedy="reduce it before optimizer.step(), for example to an accuracy",
             )
         return self._values[number]
+
+    def early_value(self, number: int) -> torch.Tensor:
+        if not self._early:
+            log.info(
+                "A result is read before optimizer.step(), and computed in this process;"
+                " after optimizer.step() it costs nothing"
+            )
+        with torch.no_grad(), self._outlines.undone():
+            for call in self._calls:
+                if call.results.isdisjoint(self._early) and number not in self._early:
+                    before = torch.get_rng_state()
+                    own = call.run(self.inputs, self._early)
+                    self._early |= zip(sorted(call.results), own, strict=True)
+                    if not torch.equal(torch.get_rng_state(), before):
+                        self._drawn |= call.results
+        return self._early[number]
 
     def _add(self, function: Callable[..., Any], args: Any, kwargs: Any, returned: Any) -> Any:
         leaves, structure = pytree.tree_flatten((args, kwargs))

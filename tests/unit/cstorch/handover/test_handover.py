@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ LOCAL: Any = {"runtime": {"kind": "local"}}
 class Loop:
     """A model and an optimizer that were handed over, and a batch."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: Any) -> None:
         self.net = net
         self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         self.batch = torch.randn(4, 3)
@@ -41,16 +41,42 @@ def loop() -> Iterator[Loop]:
         yield Loop(nn.Linear(3, 2))
 
 
-@pytest.mark.parametrize(
-    "read",
-    [torch.Tensor.item, float, bool, str.format, torch.Tensor.numpy],
-    ids=["item", "float", "bool", "format", "numpy"],
-)
-def test_a_value_is_known_after_the_step_alone(loop: Loop, read: Callable[..., Any]) -> None:
-    loss = loop.net(loop.batch).square().mean()
-    with raises(ApplianceCompilationError, "deferred-read") as caught:
-        read("{}", loss) if read is str.format else read(loss)
-    assert "test_handover.py" in str(caught.value.where)
+def test_a_value_is_read_before_the_step(loop: Loop) -> None:
+    output = loop.net(loop.batch)
+    expected = nn.functional.linear(loop.batch, loop.net.weight, loop.net.bias).detach()
+    loss = output.square().mean()
+    assert loss.item() == pytest.approx(float(expected.square().mean()))
+    assert f"{loss:.3f}" == f"{expected.square().mean():.3f}"
+    loss.backward()
+    loop.optimizer.step()
+    assert torch.allclose(output, expected), "it is the value of the step afterwards"
+
+
+def test_what_a_step_draws_is_known_after_it_alone() -> None:
+    with ended_backend():
+        loop = Loop(nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)))
+        loss = loop.net(loop.batch).square().mean()
+        loss.item()
+        loss.backward()
+        with raises(ApplianceCompilationError, "deferred-read") as caught:
+            loop.optimizer.step()
+        assert "test_handover.py" in str(caught.value.where)
+
+
+def test_what_is_drawn_beside_the_loss_may_be_read(loop: Loop) -> None:
+    output = loop.net(loop.batch)
+    drawn = torch.multinomial(output.softmax(dim=-1), 1)
+    first = drawn.tolist()
+    output.square().mean().backward()
+    loop.optimizer.step()
+    assert drawn.tolist() == first
+
+
+def test_reading_early_leaves_no_statistics_behind() -> None:
+    with ended_backend():
+        loop = Loop(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+        loop.net(loop.batch).sum().item()
+        assert int(loop.net[1].num_batches_tracked) == 0
 
 
 def test_branches_on_values_in_the_model_are_refused() -> None:
