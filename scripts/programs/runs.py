@@ -1,0 +1,94 @@
+"""Two runs of a program: as plain PyTorch, and with its steps handed over."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.programs.program import Edit, Program
+
+HOME = Path(__file__).resolve().parents[2]
+
+TOLERANCE = 2e-3
+"""The largest relative distance of two losses: programs print four digits."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The losses of both runs of a program, none where one failed."""
+
+    program: Program
+    plain: tuple[float, ...]
+    handed_over: tuple[float, ...]
+
+    @property
+    def distance(self) -> float:
+        """The largest relative distance of two losses."""
+        if not self.plain or len(self.plain) != len(self.handed_over):
+            return float("inf")
+        pairs = zip(self.plain, self.handed_over, strict=True)
+        return max(abs(a - b) / max(abs(a), 1e-9) for a, b in pairs)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether there are losses, which are equal."""
+        return self.distance <= TOLERANCE and self.program.num_changed_lines <= 3
+
+
+def compare(program: Program, checkouts: Path, out: Path) -> Outcome:
+    """Run a program of a checkout both ways, in folders that are made anew."""
+    folder = out / re.sub(r"\W+", "_", program.name)
+    losses = [
+        run(program, checkouts, folder / name, edits)
+        for name, edits in (("plain", ()), ("handed_over", program.changes))
+    ]
+    return Outcome(program, *losses)
+
+
+def run(program: Program, checkouts: Path, copy: Path, edits: Iterable[Edit]) -> tuple[float, ...]:
+    """Run a copy of a program with edits; return the losses that it prints."""
+    shutil.rmtree(copy, ignore_errors=True)
+    source = checkouts / program.repository.partition("/")[2]
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".git"))
+    program.prepare(copy)
+    for edit in (*program.sizes, *edits):
+        apply(copy, edit)
+    result = subprocess.run(
+        [sys.executable, str(copy / program.file), *program.words],
+        cwd=copy / program.folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HOME), str(copy)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    copy.with_suffix(".log").write_text(result.stdout + result.stderr)
+    if result.returncode:
+        return ()
+    return tuple(map(float, re.findall(program.loss, result.stdout)))
+
+
+def apply(copy: Path, edit: Edit) -> None:
+    """Replace a text of a file that occurs in it; ValueError if it does not."""
+    name, old, new = edit
+    text = (copy / name).read_text()
+    if old not in text:
+        raise ValueError(f"{name} of another version: it has no {old!r}")
+    (copy / name).write_text(text.replace(old, new, 1))
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """Return the rows of docs/compatibility.md."""
+    rows = [
+        f"| [{each.program.name}](https://github.com/{each.program.repository}) | "
+        f"`{each.program.file}` | {each.program.num_changed_lines} | {len(each.plain)} | "
+        f"{'equal' if each.is_good else 'not equal'} | {each.distance:.0e} |"
+        for each in outcomes
+    ]
+    head = "| program | file | changed lines | losses | plain PyTorch's | largest distance |"
+    return "\n".join([head, "|---|---|---:|---:|---|---:|", *rows, ""])
