@@ -10,10 +10,10 @@ Words = Literal["plain", "vendor", "quiet"]
 """What a terminal shows of a run: plain lines, those of the vendor's client, or, quiet, warnings
 and the result alone."""
 
-VENDOR_LOG = logging.getLogger("waferstream.vendor")
+VENDOR_LOG = logging.getLogger("waferstream").getChild("vendor")
 """Lines of the vendor's client that say what plain ones say otherwise, or nothing."""
 
-PLAIN_LOG = logging.getLogger("waferstream.plain")
+PLAIN_LOG = logging.getLogger("waferstream").getChild("plain")
 """Lines in their place."""
 
 

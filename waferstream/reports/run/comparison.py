@@ -45,7 +45,7 @@ def losses_picture(path: Path, runs: Sequence[KeptRun]) -> None:
                 labels.append(style.EndLabel(curve[-1][1], run.name, color))
             evaluations = run.summary.eval if run.summary else ()
             if dots := _finite([(step, loss) for step, loss, _ in evaluations]):
-                axes.scatter(*zip(*dots, strict=True), color=color, s=18)
+                axes.plot(*zip(*dots, strict=True), color=color, marker="o", linestyle="")
         figure.draw_without_rendering()
         style.label_ends(axes, labels)
 
