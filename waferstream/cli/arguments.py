@@ -15,7 +15,7 @@ from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHI
 from waferstream.cli.flags.forms import FORMS, Form
 from waferstream.cli.flags.run import SIMULATION_FLAGS
 from waferstream.cli.frame.commands import App, Command, parse, refused
-from waferstream.cli.frame.words import WrongCommandLine, split_dotted
+from waferstream.cli.frame.words import WrongCommandLine, split_dotted, split_lists
 from waferstream.cli.keys import TypedKeys, known_keys, typed_keys
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
@@ -31,8 +31,8 @@ from waferstream.training.trace_request import TraceRequest
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
 
-KEYS = "keys"
-"""Name in the context of a command of its dotted keys."""
+KEYS, OVER = "keys", "over"
+"""Names in the context of a command of its dotted keys, and of lists of values for a study."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         raise refused(error) from None
 
 
-def form_command(name: str, run: Callable[[Any], None] = lambda _: None) -> Any:
+def form_command(name: str, run: Callable[[Any], int] = lambda _: 0) -> Any:
     """Return the command of a form, which gives its context to ``run``."""
     form = FORMS[name]
 
-    def call(ctx: typer.Context, **typed: Any) -> None:  # noqa: ARG001  (they are in the context)
-        run(ctx)
+    def call(ctx: typer.Context, **typed: Any) -> int:  # noqa: ARG001  (they are in the context)
+        return run(ctx)
 
     own = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
     for title, flags in form.groups.items():
@@ -141,6 +141,8 @@ class FormCommand(Command):
             words, ctx.meta[KEYS] = split_dotted(args)
         except WrongCommandLine as error:
             ctx.fail(str(error))
+        if self.name == "simulate":
+            words, ctx.meta[OVER] = split_lists(words, ctx.meta[KEYS])
         return super().parse_args(ctx, words)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:

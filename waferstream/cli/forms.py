@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from waferstream.cli.arguments import arguments_of, form_command
-from waferstream.cli.frame.commands import WORDS
+from waferstream.cli.arguments import KEYS, OVER, arguments_of, form_command
+from waferstream.cli.frame.commands import WORDS, parse
 from waferstream.cli.run import run
+from waferstream.cli.tools.command import tool_command
 
 
 def running_command(name: str) -> Any:
@@ -17,6 +18,34 @@ def running_command(name: str) -> Any:
     return form_command(name, _run)
 
 
-def _run(ctx: Any) -> None:
+def _run(ctx: Any) -> int:
     words = ctx.meta[WORDS]
+    if ctx.meta.get(OVER):
+        return _study(ctx)
     run(arguments_of(ctx, words), shlex.join([Path(sys.argv[0]).name, *words]))
+    return 0
+
+
+def _study(ctx: Any) -> int:
+    """Simulate a study over the values of keys; those that do not vary have one value."""
+    typed = {name: value for name, value in ctx.params.items() if value not in (None, False, ())}
+    words = [typed.pop("params")]
+    values = dict([*ctx.meta[KEYS], *ctx.meta[OVER]])
+    values |= {name: f"{typed.pop(name)}" for name in ("num_csx", "batch_size") if name in typed}
+    if typed.pop("json", False):
+        words.append("--json")
+    for name in ("cluster", "token_budget", "system_hour_price", "kwh_price"):
+        if name in typed:
+            words.append(f"--{name}={typed.pop(name)}")
+    if typed:
+        ctx.fail(f"--{next(iter(typed))} cannot be combined with keys that have several values")
+    words += [f"--over={name}={value}" for name, value in values.items()]
+    return run_study(words, ctx.obj)
+
+
+def run_study(words: list[str], home: Path) -> int:
+    """Run ``waferstream study``; return its exit code."""
+    study = parse(tool_command("study"), words, home)
+    with study:
+        code: int = study.command.invoke(study)
+    return code

@@ -100,7 +100,7 @@ FORMS: Mapping[str, Form] = {
         Form(
             "simulate",
             "Predict the time of training, without training: step, causes, energy, cost.",
-            "waferstream simulate params.yaml --sweep 1-64:x2 --machine.swarmx.fan_out 4",
+            "waferstream simulate params.yaml --num_csx 1-64:x2 --machine.swarmx.fan_out 2,4",
             says={"simulate": True},
             without=frozenset({"wafer_trace", *_OF_RUNS}),
             shown=_PREDICTION,

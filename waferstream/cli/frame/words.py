@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from waferstream.core.errors import nearest
+
+_LIST = re.compile(r"[\w.+-]+(,[\w.:+-]+)+|\d+-\d+(:[x+]\d+)?")
+"""Values that vary: ``2,4,8``, ``1-64``, ``1-64:x2``."""
 
 
 class WrongCommandLine(Exception):
@@ -50,6 +54,30 @@ def split_dotted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
                 raise WrongCommandLine(f"argument {name}: expected one argument")
         keys.append((underscored(name[2:]), value))
     return kept, keys
+
+
+def split_lists(
+    words: Sequence[str], keys: Sequence[tuple[str, str]]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Split off what varies: keys, and ``--num_csx``, with a list or a range of values.
+
+    Returns:
+        The words without such a ``--num_csx``, and pairs of key and values.
+    """
+    over = [(name, values) for name, values in keys if _LIST.fullmatch(values)]
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if spelled(word) != "--num_csx":
+            kept.append(word)
+            continue
+        value = value if equals else next(rest, "")
+        if _LIST.fullmatch(value):
+            over.append(("num_csx", value))
+        else:
+            kept += [name, value]
+    return kept, over
 
 
 @dataclass(frozen=True)

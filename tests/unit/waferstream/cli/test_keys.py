@@ -10,6 +10,7 @@ import yaml
 
 from tests.support.errors import raises
 from waferstream.cli.arguments import parse_arguments
+from waferstream.cli.main import main
 from waferstream.cli.run import cluster_of
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
@@ -98,3 +99,19 @@ def test_keys_of_the_machine(params: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with raises(ConfigError, "unknown-key") as caught:
         cluster_of(wrong)
     assert "fan_out" in str(caught.value.remedy)
+
+
+def test_keys_with_several_values_are_a_study(
+    params: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every other key that was typed; a flag that a study lacks is refused."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr("waferstream.cli.forms.run_study", lambda words, _: asked.append(words))
+    words = ["--num-csx=1-4:x2", "--machine.swarmx.fan_out", "2,3", "--loop.max_steps=9"]
+    main(["simulate", f"{params}", *words, "--json"])
+    over = ["machine.swarmx.fan_out=2,3", "loop.max_steps=9", "num_csx=1-4:x2"]
+    assert asked == [[f"{params}", "--json", *(f"--over={each}" for each in over)]]
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", f"{params}", *words, "--explain"])
+    assert ended.value.code == 2
+    assert "--explain" in capsys.readouterr().err
