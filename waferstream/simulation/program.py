@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CellType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -31,7 +31,9 @@ from waferstream.core.errors import ConfigError
 from waferstream.core.program.program import UNKNOWN_LOADING
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.management.model.inventory import MOST_SYSTEMS
+from waferstream.reports.curve.records import curve_records
 from waferstream.reports.curve.result import CurvePoint, CurveResult
+from waferstream.reports.records import to_dataframe
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.capture import CapturedStep, captured_step, compile_at, with_rows
 from waferstream.simulation.output import simulation_text
@@ -42,6 +44,9 @@ from waferstream.simulator.simulator import Simulator
 from waferstream.workload.user_classes import compute_loss
 
 LossOf = Callable[[nn.Module, Any], torch.Tensor]
+if TYPE_CHECKING:
+    import pandas as pd
+
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 Sparsity = SparsityAlgorithm | float | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -60,6 +65,10 @@ class Simulation:
 
     def __str__(self) -> str:
         return simulation_text(self.result)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a row of pandas for each number of systems, with low and high of every rate."""
+        return to_dataframe(list(curve_records(self.result)))
 
     def write(self, folder: Path | str) -> None:
         """Write the files of ``run.py --simulate``: JSON, page, figures and trace."""
