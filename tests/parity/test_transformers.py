@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,12 @@ import torch
 import cstorch
 from cstorch import backends
 from tests.support.errors import raises
-from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
+from tests.support.models.transformers_cases import BATCH_SIZE, CASES, VISION_LANGUAGE, Case
 from tests.support.nightly import nightly
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
 from tests.support.runs.tiny_training import Shape
-from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError, WaferStreamError
 
 RELATE_SAMPLES = frozenset({"mixtral", "clip"})  # balance of experts, negatives of the batch
 STEPS = 2
@@ -121,6 +122,31 @@ def test_model_that_relates_samples_is_refused_for_several_micro_batches(name: s
     with raises(ApplianceCompilationError, "loss-relates-samples") as caught:
         on_cluster(case, 2, 2)
     assert f"modeling_{name}.py" in str(caught.value.where)
+
+
+@pytest.mark.parametrize("name", ["llava", *nightly("paligemma")])
+def test_vision_language_model_trains_with_the_losses_of_a_plain_loop(name: str) -> None:
+    """Weights differ by the rounding of gradients of image features, which lie otherwise."""
+    (case,) = (case for case in VISION_LANGUAGE if case.name == name)
+    found_losses, found, batch_draws = on_cluster(case, 2, 2)
+    expected_losses, expected = plain_loop(case, batch_draws)
+    assert found_losses == pytest.approx(expected_losses, abs=1e-6)
+    for weight, tensor in expected.items():
+        torch.testing.assert_close(found[weight], tensor, rtol=1e-5, atol=1e-7)
+
+
+def test_text_with_other_image_tokens_than_images_ends_the_run() -> None:
+    """As in the library, whose line the error names."""
+    (case,) = (case for case in VISION_LANGUAGE if case.name == "llava")
+
+    def spoiled(generator: torch.Generator) -> dict[str, torch.Tensor]:
+        batch = case.make_batch(generator)
+        batch["input_ids"][-1, 1] = 3
+        return batch
+
+    with pytest.raises(WaferStreamError) as caught:
+        on_cluster(replace(case, make_batch=spoiled), 2, 2)
+    assert "modeling_llava.py" in str(caught.value)
 
 
 @pytest.mark.nightly

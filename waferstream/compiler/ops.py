@@ -61,7 +61,7 @@ _NAMES_OF_KIND = {
     "tril triu fill_ zero_ split_with_sizes_copy copy reflection_pad1d reflection_pad2d "
     "reflection_pad3d replication_pad1d replication_pad2d replication_pad3d pixel_shuffle "
     "pixel_unshuffle channel_shuffle native_channel_shuffle diag_embed slice_scatter "
-    "select_scatter diagonal_scatter new_empty_strided",
+    "select_scatter diagonal_scatter new_empty_strided _functional_assert_async",
     "elementwise": "full full_like zeros zeros_like ones ones_like empty empty_like arange "
     "scalar_tensor lift_fresh_copy lift_fresh gelu_backward silu_backward threshold_backward "
     "tanh_backward sigmoid_backward where masked_fill masked_fill_ new_full new_ones new_empty "

@@ -262,4 +262,41 @@ ENCODER_DECODERS = [
         transcribed,
     ),
 ]
+IMAGE_TOKEN, IMAGE_TOKENS = 63, 4
+
+
+def illustrated(generator: torch.Generator) -> Batch:
+    """Return texts that begin with an image, whose tokens have no label."""
+    ids = integers(generator, 3, IMAGE_TOKEN, SEQUENCE)
+    ids[:, 1 : 1 + IMAGE_TOKENS] = IMAGE_TOKEN
+    labels = ids.masked_fill(ids == IMAGE_TOKEN, -100)
+    pixels = torch.randn(BATCH_SIZE, 3, 8, 8, generator=generator)
+    return {"input_ids": ids, "labels": labels, "pixel_values": pixels}
+
+
+def marked(generator: torch.Generator) -> Batch:
+    """Return illustrated texts that state which tokens are those of the image."""
+    batch = illustrated(generator)
+    return {**batch, "token_type_ids": (batch["input_ids"] == IMAGE_TOKEN).long()}
+
+
+SIGHT = {"image_size": 8, "patch_size": 4, "vision_use_head": False, **LAYERS}
+VISION_LANGUAGE = [
+    Case(
+        "llava",
+        "LlavaForConditionalGeneration",
+        {"vision_config": {**SIGHT, "model_type": "clip_vision_model"}}
+        | {"text_config": {**TEXT, "model_type": "llama"}}
+        | {"image_token_id": IMAGE_TOKEN, "vision_feature_layer": -1},
+        illustrated,
+    ),
+    Case(
+        "paligemma",
+        "PaliGemmaForConditionalGeneration",
+        {"vision_config": {**SIGHT, "model_type": "siglip_vision_model"}}
+        | {"text_config": {**TEXT, **GROUPED, "head_dim": 8, "model_type": "gemma"}}
+        | {"image_token_id": IMAGE_TOKEN, "projection_dim": 16},
+        marked,
+    ),
+]
 CASES = [*DECODERS, *ENCODERS, *SIGNALS, *ENCODER_DECODERS]

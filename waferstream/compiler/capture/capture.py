@@ -55,6 +55,7 @@ from waferstream.compiler.capture.live_weights import (
 from waferstream.compiler.capture.shape_rules import own_shape_rules
 from waferstream.compiler.capture.traceable import traceable_forms
 from waferstream.compiler.capture.traced_buffers import TracedBuffers
+from waferstream.compiler.capture.value_checks import ValueChecks
 from waferstream.compiler.results.norm_results import NO_NORMS
 from waferstream.compiler.results.step_state import StateUpdate
 from waferstream.core.errors import ApplianceCompilationError
@@ -194,15 +195,18 @@ def _flat_step(
 
     def flat_step(weights: list[torch.Tensor], batch: list[torch.Tensor]) -> list[torch.Tensor]:
         streamed = dict(zip(names, weights, strict=True))
+        checks = ValueChecks()
         with (
             live_weights(model, streamed, precision) as live,
             RefuseHostReads(buffers),
             KnownValues(buffers.names),
             traceable_forms(),
+            checks.noting(),
         ):
             earlier.begin(live)
             results = step(batch)
             earlier.end()
+        results = checks.made(results)
         finals = buffers.replaced()
         replaced.extend(finals)
         at_the_end = {name: live[name].grad for name in names}

@@ -8,7 +8,8 @@ compare. Here such a variance gives NaN, which ends the run like any other loss 
 ``cross_entropy`` and ``nll_loss`` take class numbers in every integer type: programs for the real
 machine send them in 32 bits.
 
-``ctc_loss`` is that of ``waferstream.compiler.capture.ctc``.
+``ctc_loss`` is that of ``waferstream.compiler.capture.ctc``. Rows that a program takes apart and
+joins again stay together (``waferstream.compiler.capture.kept_rows``).
 
 ``AdaptiveLogSoftmaxWithLoss`` selects the rows of each cluster of classes, whose number depends on
 the targets. Here every cluster computes all rows, and a mask selects.
@@ -35,6 +36,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from waferstream.compiler.capture.ctc import ctc_loss
+from waferstream.compiler.capture.kept_rows import KeptRows
 
 _LOSSES_OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
 _INTEGERS = (torch.int32, torch.int16, torch.int8)
@@ -63,7 +65,7 @@ class TraceableForms(TorchFunctionMode):
 @contextmanager
 def traceable_forms() -> Iterator[None]:
     """Replace functions and modules that cannot be traced inside the block."""
-    with TraceableForms(), traceable_modules():
+    with TraceableForms(), KeptRows(), traceable_modules():
         yield
 
 
