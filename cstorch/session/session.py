@@ -25,6 +25,7 @@ from cstorch.recording.loop import Loop
 from cstorch.session.host_steps import HostSteps
 from cstorch.session.model import HeldModel, StepCount
 from cstorch.session.settings import ProgramSettings
+from cstorch.session.tested_torch import check_torch
 from cstorch.terminal import report_text
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError, ProgramOrderError
@@ -196,7 +197,11 @@ class Session:
 
         MemoryX takes the ``state`` of the optimizer. If starting fails there is no cluster
         afterwards, so that it can be tried again.
+
+        Raises:
+            ConfigError: Another release of torch is imported than the tested one.
         """
+        check_torch()
         kind = compiled.program.kind
         self.installed.pop(kind, None)  # soon no longer installed in all roles
         what = "install" if self.execution.cluster else "start"

@@ -1,0 +1,28 @@
+"""The one release of torch whose kernels give the weights that are promised."""
+
+from __future__ import annotations
+
+import torch
+
+from waferstream.core.errors import ConfigError
+from waferstream.version import TORCH
+
+
+def check_torch() -> None:
+    """Check that training and evaluation compute with the kernels of the tested torch.
+
+    A simulation computes no values, so that it may run on another one.
+
+    Raises:
+        ConfigError: Another release of torch is imported.
+    """
+    release = torch.__version__.partition("+")[0]
+    if release != TORCH:
+        raise ConfigError(
+            "training and evaluation must run on the tested PyTorch",
+            code="torch-not-tested",
+            where="torch.__version__",
+            value=torch.__version__,
+            rule=f"{TORCH}, of any build: weights are bit for bit those of its kernels",
+            remedy=f"pip install torch=={TORCH}, or simulate, which runs on this one",
+        )
