@@ -6,8 +6,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
-from cstorch.session import tested_torch
 from cstorch.session.tested_torch import check_torch
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
@@ -26,14 +26,14 @@ def test_the_tested_torch_is_the_one_that_is_installed_with_the_program() -> Non
 def test_every_build_of_the_tested_release_trains(
     monkeypatch: pytest.MonkeyPatch, build: str
 ) -> None:
-    monkeypatch.setattr(tested_torch.torch, "__version__", f"{TORCH}{build}")
+    monkeypatch.setattr(torch, "__version__", f"{TORCH}{build}")
     check_torch()
 
 
 @pytest.mark.parametrize("other", ["2.12.0", "2.13.1+cpu", "2.14.0.dev20260801"])
 def test_another_release_is_refused(monkeypatch: pytest.MonkeyPatch, other: str) -> None:
     """With the command that installs the tested one."""
-    monkeypatch.setattr(tested_torch.torch, "__version__", other)
+    monkeypatch.setattr(torch, "__version__", other)
     with raises(ConfigError, "torch-not-tested") as caught:
         check_torch()
     assert caught.value.value == other
