@@ -174,7 +174,7 @@ PROGRAMS = (
                 f"    trainer = Trainer(strategy=WaferStreamStrategy(num_csx=2, {LOCAL}),\n",
             ),
         ),
-        r"(?:valid|train)_loss \W+(-?[\d.]+)",
+        r"valid_loss (-?[\d.]+)",
         sizes=(
             (
                 "examples/pytorch/bug_report/bug_report_model.py",
