@@ -78,10 +78,8 @@ def run_apart(path: Path, what: str) -> dict[str, Any]:
 
 def families_first(paths: Sequence[Path]) -> list[Path]:
     """Return the first file of every folder, then all others."""
-    firsts = dict.fromkeys(path.parent for path in paths)
-    for path in reversed(paths):
-        firsts[path.parent] = path
-    return list(dict.fromkeys([*firsts.values(), *paths]))
+    firsts = {path.parent: path for path in reversed(paths)}
+    return list(dict.fromkeys([*reversed(firsts.values()), *paths]))
 
 
 def recorded(record: Path) -> list[dict[str, Any]]:

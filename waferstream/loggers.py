@@ -1,12 +1,9 @@
-"""Loggers that a params file names by import path: CSV, Weights & Biases, MLflow.
+"""Loggers of a params file beside event files of TensorBoard: CSV, Weights & Biases, MLflow.
 
-callbacks:
-- class: waferstream.loggers:CsvLogger
-  path: losses.csv
-- class: waferstream.loggers:WandbLogger   # pip install wandb
-  project: my-project
-- class: waferstream.loggers:MlflowLogger  # pip install mlflow
-  experiment: my-experiment
+loggers:
+- CsvLogger: {path: losses.csv}
+- WandbLogger: {project: my-project}        # pip install wandb
+- MlflowLogger: {experiment: my-experiment}  # pip install mlflow
 
 They log the loss of every training step; at log steps rates, learning rate and the attribution of
 the emulated time; and loss and metrics of every evaluation. Event files for TensorBoard are always
@@ -16,6 +13,7 @@ written, and hold the same.
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -59,14 +57,17 @@ class WandbLogger(Logger):
 
 
 class MlflowLogger(Logger):
-    """Logger to MLflow: to a local folder or to the server of ``uri``."""
+    """Logger to MLflow: to the server or database of ``uri``, or of ``$MLFLOW_TRACKING_URI``.
+
+    By default it is ``mlflow.db`` in the working folder, which ``mlflow ui`` shows.
+    """
 
     def __init__(
         self, experiment: str, uri: str | None = None, run_name: str | None = None
     ) -> None:
         self._mlflow = _package("mlflow")
-        if uri is not None:
-            self._mlflow.set_tracking_uri(uri)
+        uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+        self._mlflow.set_tracking_uri(uri)
         self._mlflow.set_experiment(experiment)
         self._mlflow.start_run(run_name=run_name)
 
@@ -84,7 +85,7 @@ def _package(name: str) -> Any:
         raise ConfigError(
             f"the package {name} must be installed for its logger",
             code="package-missing",
-            where="trainer.init.callbacks",
+            where="trainer.init.loggers",
             value=error,
             remedy=f"pip install {name}",
         ) from error

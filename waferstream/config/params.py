@@ -42,7 +42,7 @@ from waferstream.core.config import before
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.micro_batches import MicroBatchPolicy
 from waferstream.core.sparsity.groups import Groups
-from waferstream.host.stores import local_folder
+from waferstream.core.stores import local_folder
 
 Kind = TypeVar("Kind", bound=Named)
 Mode = Literal["train", "eval", "train_and_eval", "eval_all"]

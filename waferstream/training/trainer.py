@@ -32,7 +32,7 @@ from waferstream.core.events import Milestone
 from waferstream.core.hyper_schedules.base import HyperSchedule
 from waferstream.core.hyper_schedules.composed import ShiftedLR
 from waferstream.core.sparsity.groups import check_updates
-from waferstream.host.stores import store_of
+from waferstream.core.stores import store_of
 from waferstream.training.callback import Callbacks, make_callbacks
 from waferstream.training.checkpoints.provenance import record_of
 from waferstream.training.checkpoints.restoring import Restorer

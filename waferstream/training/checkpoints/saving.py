@@ -17,7 +17,7 @@ from cstorch.session.session import Session
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.reader import Reader
 from waferstream.core.errors import ApplianceNanError, CheckpointError, WaferStreamError
-from waferstream.host.stores import Store
+from waferstream.core.stores import Store
 from waferstream.host.words import VENDOR_LOG
 
 log = logging.getLogger("waferstream")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from waferstream.config.params import Mode
-from waferstream.host.stores import store_of
+from waferstream.core.stores import store_of
 
 log = logging.getLogger("waferstream")
 

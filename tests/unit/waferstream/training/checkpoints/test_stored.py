@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.host.object_store import object_store
 from tests.support.runs.tiny_run import run_here, write_run
-from waferstream.host.stores import local_folder
+from waferstream.core.stores import local_folder
 from waferstream.training.checkpoints.stored import without_old_checkpoints
 
 URL = "s3://bucket/run"

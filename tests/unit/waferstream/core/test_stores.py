@@ -12,7 +12,7 @@ import pytest
 from tests.support.errors import raises
 from tests.support.host.object_store import object_store
 from waferstream.core.errors import CheckpointError, ConfigError
-from waferstream.host.stores import Store, local_folder, store_of
+from waferstream.core.stores import Store, local_folder, store_of
 
 URL = "s3://bucket/runs/one"
 
