@@ -27,7 +27,7 @@ TINY = {
             "precision": {"precision_opt_level": 0, "max_gradient_norm": 1.0},
             "loop": {"max_steps": 8, "eval_frequency": 4, "eval_steps": 2},
             "checkpoint": {"steps": 2},
-            "logging": {"log_steps": 2, "words": "vendor"},
+            "logging": {"log_steps": 2},
         },
         "fit": {
             "train_dataloader": {
@@ -74,6 +74,7 @@ def write_run(
         for key in path:
             section = section.setdefault(key, {})
         section[last] = value
+    params["trainer"]["init"]["logging"].setdefault("words", "vendor")
     if not compiles and shared_compiles() is not None:
         backend = params["trainer"]["init"].setdefault("backend", {})
         backend.setdefault("compile_dir", str(shared_compiles()))

@@ -226,7 +226,8 @@ def test_six_lines_come_before_the_first_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Plain ones, which fit a terminal; the log of the run has those of the vendor's client."""
-    flags = write_run(tmp_path, init__loop=LOOP, init__logging={"log_steps": 2})
+    words = {"log_steps": 2, "words": "plain"}
+    flags = write_run(tmp_path, init__loop=LOOP, init__logging=words)
     code, out, err = run_here(flags, capsys)
     assert code == 0, err
     lines = out.splitlines()
