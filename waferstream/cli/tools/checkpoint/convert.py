@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
@@ -28,7 +29,15 @@ from waferstream.workload.hugging_face import (
     safetensors,
 )
 from waferstream.workload.published_weights import PUBLISHED, of_our_names
+from waferstream.workload.special_tokens import (
+    read_special_tokens,
+    special_tokens,
+    special_tokens_file,
+    with_special_tokens,
+)
 from waferstream.workload.weight_files import read_weights
+
+log = logging.getLogger("waferstream")
 
 HF, ZOO = "hf", "zoo"
 OURS = ("cs-auto", "cs-current")
@@ -55,13 +64,12 @@ def _convert(given: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     configs: list[Path] = []
     if given.src_fmt == HF:
-        section, config = _to_our_config(_family(given), given.config, folder)
-        configs = [config]
+        section, configs = _to_our_config(_family(given), given.config, folder)
     else:
         section = load_params(given.config).trainer.init.model.dump()
     weights = _our_weights(given, section)
     if given.tgt_fmt == HF:
-        configs = [_to_hf_config(_family(given), section, folder)]
+        configs = [_to_hf_config(_family(given), section, given.config, folder)]
         theirs = _family(given).to_theirs(weights, section)
         written = write_hf(folder, theirs, given.hf_shard_size, given.export_safetensors)
     else:
@@ -75,8 +83,8 @@ def _convert_config(given: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if given.tgt_fmt == HF:
         section = load_params(given.config).trainer.init.model.dump()
-        return tell_paths(_to_hf_config(family, section, folder))
-    return tell_paths(_to_our_config(family, given.config, folder)[1])
+        return tell_paths(_to_hf_config(family, section, given.config, folder))
+    return tell_paths(*_to_our_config(family, given.config, folder)[1])
 
 
 def _check_formats(given: argparse.Namespace) -> None:
@@ -129,19 +137,35 @@ def _write_ours(
     return target
 
 
-def _to_our_config(family: Conversion, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
-    """Write a params file with the model of a config.json; return its section and its path."""
-    section = family.section(read_json(path))
+def _to_our_config(
+    family: Conversion, path: Path, folder: Path
+) -> tuple[dict[str, Any], list[Path]]:
+    """Write a params file with the model of a config.json, and its special tokens beside it.
+
+    Returns:
+        The model section, and the files.
+    """
+    config = read_json(path)
+    section, ids = family.section(config), special_tokens(config)
     target = _new(folder / f"{path.stem}_to_cs.yaml")
+    kept = [_new(special_tokens_file(target))] if ids else []
+    for file in kept:
+        write_json(file, ids)
     with replacing(target) as partial:
         partial.write_text(dump_yaml({"trainer": {"init": {"model": section}}}), encoding="utf-8")
-    return section, target
+    return section, [target, *kept]
 
 
-def _to_hf_config(family: Conversion, section: dict[str, Any], folder: Path) -> Path:
-    """Write config.json for a model section; return its path."""
-    target = _new(folder / "config.json")
-    write_json(target, family.configuration(section))
+def _to_hf_config(family: Conversion, section: dict[str, Any], params: Path, folder: Path) -> Path:
+    """Write config.json for the model section of a params file; return its path."""
+    target, ids = _new(folder / "config.json"), read_special_tokens(params)
+    if not ids:
+        log.warning(
+            "%s has no special tokens of its own (there is no %s): programs that write text take "
+            "those of transformers' %s",
+            target, special_tokens_file(params).name, family.architecture,
+        )  # fmt: skip
+    write_json(target, with_special_tokens(family.configuration(section), ids))
     return target
 
 

@@ -19,6 +19,7 @@ from waferstream.core.errors import CheckpointError
 from waferstream.training.checkpoints.restoring import load_weights
 from waferstream.workload.hugging_face import CONVERSIONS, read_hf
 from waferstream.workload.models import build_model
+from waferstream.workload.special_tokens import special_tokens, with_special_tokens
 
 CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
 TO_OURS = ("--model=gpt2", "--src-fmt=hf", "--tgt-fmt=cs-current")
@@ -46,7 +47,7 @@ def test_checkpoint_goes_there_and_back(
 
     config = ("--config", hf / "config.json")
     out = tool(capsys, "checkpoint", "convert", hf, *TO_OURS, *config, "--output-dir", tmp_path)
-    weights, params = map(Path, out.split())
+    weights, params, _ = map(Path, out.split())
     assert load_params(params).trainer.init.model.name == "gpt2"
     assert "model.decoder.0.attention.query.weight" in Reader(weights).tensors
     back = tmp_path / "back"
@@ -65,7 +66,7 @@ def test_decoder_becomes_policy_and_reference(
     config = ("--config", hf / "config.json", "--output-dir", tmp_path)
     formats = ("--model=dpo", *TO_OURS[1:])
     out = tool(capsys, "checkpoint", "convert", hf, *formats, *config)
-    weights, params = map(Path, out.split())
+    weights, params, _ = map(Path, out.split())
     model = build_model(load_params(params).trainer.init.model.dump(), seed=1)
     load_weights(model, weights)
     assert isinstance(model, DpoModel)
@@ -97,6 +98,45 @@ def test_configuration_is_converted_alone(
         capsys, "checkpoint", "convert-config", params, *TO_HF, "--output-dir", tmp_path / "b"
     )
     assert json.loads(Path(back.strip()).read_text())["n_embd"] == 8
+
+
+LLAMA_3 = {
+    "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "intermediate_size": 16, "vocab_size": 11, "bos_token_id": 7, "eos_token_id": [8, 9],
+    "pad_token_id": None,
+}  # fmt: skip
+LLAVA_IDS = {"pad_token_id": 3, "text_config": {"eos_token_id": 2}, "vision_config": {"a": 1}}
+
+
+def test_ids_of_special_tokens_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A LLaMA 3 that comes back ends its texts as it did, not as LLaMA 1 does."""
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_3))
+    words = ("checkpoint", "convert-config")
+    there = ("--model=llama", *TO_OURS[1:])
+    params, kept = map(Path, tool(capsys, *words, tmp_path / "config.json", *there).split())
+    assert "bos_token_id" not in params.read_text()
+    back = ("--model=llama", *TO_HF[1:], "--output-dir")
+    written = json.loads(
+        Path(tool(capsys, *words, params, *back, tmp_path / "a").strip()).read_text()
+    )
+    assert {key: written[key] for key in written if key.endswith("_token_id")} == {
+        "bos_token_id": 7, "eos_token_id": [8, 9], "pad_token_id": None,
+    }  # fmt: skip
+    assert not caplog.records
+    kept.unlink()
+    tool(capsys, *words, params, *back, tmp_path / "b")
+    assert kept.name in caplog.text
+
+
+def test_ids_of_models_in_a_model_are_kept() -> None:
+    ids = special_tokens(LLAVA_IDS)
+    assert ids == {"pad_token_id": 3, "text_config": {"eos_token_id": 2}}
+    config = {"pad_token_id": 0, "text_config": {"hidden_size": 8}}
+    assert with_special_tokens(config, ids) == {
+        "pad_token_id": 0, "text_config": {"eos_token_id": 2, "hidden_size": 8},
+    }  # fmt: skip
 
 
 def test_list_names_the_families(capsys: pytest.CaptureFixture[str]) -> None:
