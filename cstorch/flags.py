@@ -26,6 +26,7 @@ from pydantic import (
 from cstorch.server_settings import DebugArgs, update_debug_args_from_keys
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.core.program.micro_batches import MicroBatchPolicy, MicroBatchSize
+from waferstream.core.units import GIB
 
 MAX_TRANSFER_BYTES = 2 * 2**30
 
@@ -155,8 +156,8 @@ class DebugFlags(_Flags):
 
     ``lazy_initialization``, ``fabric_type_blacklist``, ``retrace_every_iteration`` and
     ``implicit_cast_cb16_to_fp32`` act; ``drop_data`` and ``skip_weight_init`` are refused, since
-    they change the result. All others have no effect: they configure the vendor's compiler and
-    servers, and memory follows from cluster.yaml.
+    they change the result. The limits of memory are those of ``memory_limits``. All others have no
+    effect: they configure the vendor's compiler and servers.
     """
 
     lazy_initialization: bool = True
@@ -194,6 +195,15 @@ class DebugFlags(_Flags):
     cmd_memory_gi: PositiveFloat | None = None
     wgt_memory_gi: PositiveFloat | None = None
     chf_memory_gi: PositiveFloat | None = None
+
+    @property
+    def memory_limits(self) -> dict[str, int]:
+        """The limits of the memory of roles that are set: bytes by the name of the flag.
+
+        Those of command and chief servers, which are no roles here, limit nothing.
+        """
+        given = ((name, value) for name, value in self if name.endswith("_memory_gi"))
+        return {name: round(value * GIB) for name, value in given if value is not None}
 
 
 class CsxFlags(_Flags):

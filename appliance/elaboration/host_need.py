@@ -110,15 +110,25 @@ def needs_on(
         trips: What of a micro-batch is on activation servers.
     """
     fixed, each = bytes_of_node(program, roles.lanes, trips)
-    lanes = min(roles.lanes, -(-program.num_micro_batches // num_csx))
+    lanes = _lanes_in_use(program, num_csx, roles.lanes)
     part = roles.part_of_servers
     needs = {name: round(num_bytes * part) for name, num_bytes in weights.training.items()}
     activations = f"activations of {roles.num_systems} x {lanes} micro-batches"
     needs[activations] = roles.num_systems * (fixed + lanes * each)
-    away = num_csx * max(1, lanes) * most_away_bytes(program, trips)
+    away = bytes_away(program, num_csx, roles.lanes, trips)
     needs["activations of activation servers"] = round(away * roles.part_of_activations)
     training = {purpose: num_bytes for purpose, num_bytes in needs.items() if num_bytes}
     return HostNeed(training, round(weights.loading * part))
+
+
+def bytes_away(program: Program, num_csx: int, lanes: int, trips: Sequence[Trip]) -> int:
+    """Return the bytes that all activation servers together need at least."""
+    in_use = max(1, _lanes_in_use(program, num_csx, lanes))
+    return num_csx * in_use * most_away_bytes(program, trips)
+
+
+def _lanes_in_use(program: Program, num_csx: int, lanes: int) -> int:
+    return min(lanes, -(-program.num_micro_batches // num_csx))
 
 
 def weight_needs(installation: Installation, size: ClusterSize) -> ServerNeeds:

@@ -16,6 +16,7 @@ from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import LoadWeights, ReadWeights, Run, Settle
 from appliance.coordinator.step_results import StepResult
 from appliance.elaboration.elaborate import ClusterSize, plan_installation, start_up_of
+from appliance.elaboration.role_limits import check_roles
 from cstorch import flags
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.held_state import HeldState
@@ -165,6 +166,7 @@ class Execution:
         program = compiled.program
         self._writes[program.kind] = program.state.changed
         installation = plan_installation(compiled, feed, optimizer, size, machine)
+        check_roles(installation, size, flags.csx.debug.memory_limits)
         if state is not None:
             self.held.make_way(state)
         if program.kind.updates:

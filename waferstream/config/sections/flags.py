@@ -101,12 +101,22 @@ class Flags(Named):
     fabric_type_blacklist: tuple[Kind, ...] | Kind | None = _flag(
         "debug.fabric_type_blacklist", "Kinds of system on which a job must not run."
     )
-    compile_crd_memory_gi: PositiveFloat | None = _flag("debug.compile_crd_memory_gi")
-    execute_crd_memory_gi: PositiveFloat | None = _flag("debug.execute_crd_memory_gi")
-    wrk_memory_gi: PositiveFloat | None = _flag("debug.wrk_memory_gi")
-    act_memory_gi: PositiveFloat | None = _flag("debug.act_memory_gi")
+    compile_crd_memory_gi: PositiveFloat | None = _flag(
+        "debug.compile_crd_memory_gi", "Most GiB of the process that compiles."
+    )
+    execute_crd_memory_gi: PositiveFloat | None = _flag(
+        "debug.execute_crd_memory_gi", "Most GiB of the process that coordinates."
+    )
+    wrk_memory_gi: PositiveFloat | None = _flag(
+        "debug.wrk_memory_gi", "Most GiB that an input worker may need."
+    )
+    act_memory_gi: PositiveFloat | None = _flag(
+        "debug.act_memory_gi", "Most GiB that an activation server may need."
+    )
     cmd_memory_gi: PositiveFloat | None = _flag("debug.cmd_memory_gi")
-    wgt_memory_gi: PositiveFloat | None = _flag("debug.wgt_memory_gi")
+    wgt_memory_gi: PositiveFloat | None = _flag(
+        "debug.wgt_memory_gi", "Most GiB that a weight server may need."
+    )
     chf_memory_gi: PositiveFloat | None = _flag("debug.chf_memory_gi")
 
     def values(self) -> dict[str, Any]:
