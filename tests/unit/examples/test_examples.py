@@ -55,6 +55,37 @@ def test_scaling_experiment_draws_a_picture(tmp_path: Path) -> None:
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_measurements_lie_on_a_curve(tmp_path: Path) -> None:
+    own = functions_of("published_curve")
+    measured = own["published"]("T0005-T0008")
+    assert measured == {128: 199.5, 256: 202.09, 512: 202.05, 1024: 202.71}
+    curve = tmp_path / "curve.csv"
+    rows_of_study = [f"{batch},True,190.0,180.0,200.0" for batch in measured]
+    columns = "batch_size,feasible,samples_per_s,samples_per_s_low,samples_per_s_high"
+    curve.write_text("\n".join([columns, *rows_of_study, "7,False,,,"]))
+    found = own["predicted"](curve)
+    _, first, second, *_ = own["compared"](found, measured)
+    assert first.split() == ["128", "190.0", "199.5", "-4.8%", "yes"]
+    assert second.split()[-1] == "no"
+    own["draw"](tmp_path / "published.png", found, measured)
+    assert (tmp_path / "published.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of peft and accelerate
+def test_adapter_learns_a_text() -> None:
+    """As that of SmolLM2, on a LLaMA that is small."""
+    own, llama = functions_of("fine_tune_lora"), functions_of("hugging_face_llama")
+    model = own["adapted"](llama["make_model"](), rank=2)
+    rows_of_text = own["samples"](list(range(64)) * 4, 16)
+    before = own["loss_on"](model, rows_of_text)
+    frozen = [weight.detach().clone() for weight in model.parameters() if not weight.requires_grad]
+    assert len(own["fine_tune"](model, rows_of_text, 6, 2)) == 6
+    after = [weight for weight in model.parameters() if not weight.requires_grad]
+    assert own["loss_on"](model, rows_of_text) < before
+    assert all(torch.equal(old, new) for old, new in zip(frozen, after, strict=True))
+
+
 def test_own_machine_is_simulated(tmp_path: Path) -> None:
     params, _, model_dir = write_run(tmp_path)
     machine = EXAMPLES / "own_machine.yaml"
