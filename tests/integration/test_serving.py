@@ -254,7 +254,7 @@ def test_program_of_the_readme_prints_an_answer(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At the port of this service."""
-    _, program = programs("README.md")
+    program = programs("README.md")[1]
     names: dict[str, Any] = {}
     exec(program.replace("http://127.0.0.1:8000/v1", url), names)
     names["client"].close()

@@ -26,7 +26,13 @@ from waferstream.cli.tools.command import TOOLS
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     path
-    for pattern in ("README.md", "CONTRIBUTING.md", "docs/*.md", "examples/README.md")
+    for pattern in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/*.md",
+        "docs/tutorials/*.md",
+        "examples/README.md",
+    )
     for path in sorted(ROOT.glob(pattern))
 ]
 BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

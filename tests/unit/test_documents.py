@@ -24,6 +24,7 @@ DOCUMENTS = sorted(
         "validation/data/README.md",
         "docs/*.md",
         "docs/decisions/*.md",
+        "docs/tutorials/*.md",
     )
     for path in ROOT.glob(pattern)
     if path.name != "CHANGELOG.md" and not path.parent.name.startswith(".")

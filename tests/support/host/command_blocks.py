@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = ("README.md", "examples/README.md", "docs/*.md")
+DOCUMENTS = ("README.md", "examples/README.md", "docs/*.md", "docs/tutorials/*.md")
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r" *(make|python|waferstream|pip|ray|kubectl|sbatch) ")
 
@@ -25,6 +25,11 @@ NOT_RUN = {
     "waferstream generate": "it needs a trained model; tests/integration/test_serving.py trains one",
     "waferstream batch": "it needs a trained model; tests/integration/test_batch.py trains one",
     "waferstream serve": "it ends with a signal; tests/integration/test_serving.py sends it one",
+    "waferstream explore modelzoo/params/gpt3_1.3b.yaml": "it ends with a signal, and its page takes "
+    "minutes; tests/unit/waferstream/explorer asks both",
+    "waferstream runs": "it needs a trained model; tests/unit/waferstream/cli/tools trains some",
+    'pip install "waferstream[ecosystem]"': "it needs the network",
+    "pip install '.[serve,ecosystem]' peft": "it needs the network",
     "python -m validation": "it writes the documents themselves; tests/unit/validation runs it",
 }
 """Commands, by how they begin, to the reason why no test executes them."""
