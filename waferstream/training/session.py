@@ -22,6 +22,7 @@ from waferstream.core.units import format_count
 from waferstream.host.words import PLAIN_LOG
 from waferstream.reports.run.history import HISTORY_NAME, HistoryFile
 from waferstream.reports.run.summary import RunSummary
+from waferstream.training.checkpoints.export import check_export, export_checkpoint
 from waferstream.training.checkpoints.stored import stored
 from waferstream.training.launch import Launch
 from waferstream.training.observers.events import Events
@@ -105,6 +106,7 @@ class _Session:
 
     def run(self, trace: TraceRequest | None, command: str) -> RunSummary:
         """Train or evaluate, and write the results."""
+        check_export(self._params.trainer.init)
         with ExitStack() as stack:
             self._claim(stack)
             self._configure(stack)
@@ -115,6 +117,7 @@ class _Session:
             with nullcontext() if trace is None else trace.writing(lambda: backend):
                 outcome = _run_mode(self._mode, trainer)
                 self._digest = outcome.weights_sha256
+            self._export(outcome)
         summary = summarize(
             self._params, self._cluster, self._mode, trainer.model, outcome, self._history, session
         )
@@ -182,6 +185,11 @@ class _Session:
             "%s with %s parameters; results go to %s",
             type(trainer.model).__name__, format_count(num_parameters), init.model_dir,
         )  # fmt: skip
+
+    def _export(self, outcome: Outcome) -> None:
+        """Write the weights for transformers where training has ended with a checkpoint."""
+        if self._mode in _TRAINING and outcome.has_steps and outcome.checkpoint is not None:
+            export_checkpoint(outcome.checkpoint, self._params.trainer.init)
 
     def _about(self) -> Mapping[str, str | int]:
         """Describe the run in the history of its model."""

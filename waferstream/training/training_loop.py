@@ -28,6 +28,7 @@ from waferstream.training.run import Run
 from waferstream.training.run_plan import RunPlan, Stage
 from waferstream.training.setup.model import make_scaler
 from waferstream.training.setup.steps import Step
+from waferstream.workload.special_tokens import SPECIAL_TOKENS
 
 log = logging.getLogger("waferstream")
 
@@ -219,6 +220,8 @@ class TrainingLoop:
         }
         if work.scaler.dynamic:
             objects["grad_scaler"] = work.scaler.state_dict()
+        if self._restorer.special_tokens:
+            objects[SPECIAL_TOKENS] = self._restorer.special_tokens
         if self._launch is not None:
             is_planned = step in work.plan.checkpoint_steps
             objects[WORKFLOW] = self._launch.state(work.plan.start, is_planned=is_planned)

@@ -15,6 +15,7 @@ import torch
 
 from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.core.plugins import Plugins
+from waferstream.host.files import replacing
 
 Weights = dict[str, torch.Tensor]
 
@@ -131,6 +132,16 @@ def safetensors() -> Any:
             code="safetensors-missing",
             remedy="pip install safetensors, or use pytorch_model.bin",
         ) from error
+
+
+def write_weights(path: Path, weights: Weights, metadata: Mapping[str, str]) -> None:
+    """Write weights to a file of safetensors, with metadata, or to one of torch.save."""
+    own = {name: weight.clone() for name, weight in weights.items()}  # no storage of its views
+    with replacing(path, durable=True) as partial:
+        if path.suffix == ".safetensors":
+            safetensors().save_file(own, partial, metadata={"format": "pt", **metadata})
+        else:
+            torch.save(own, partial)
 
 
 def read_json(path: Path) -> Mapping[str, Any]:

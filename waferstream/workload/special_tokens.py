@@ -12,6 +12,9 @@ from typing import Any
 
 from waferstream.workload.hugging_face import read_json
 
+SPECIAL_TOKENS = "special_tokens"
+"""State of a checkpoint with the ids of the model that it was converted from."""
+
 _END = "_token_id"
 
 

@@ -115,6 +115,10 @@ class CheckpointConfig(Section):
     allow_changes: bool = False
     """Go on from a checkpoint of a run on another model or other data; a file of several phases
     always does."""
+    export: bool | Literal["auto"] = "auto"
+    """Write ``model.safetensors`` and ``config.json`` of transformers beside the last checkpoint of
+    a training. ``auto``: where there is such a model, its weights take at most 2 GiB, and no more
+    than the checkpoint."""
     grace_s: PositiveFloat = 20.0
     """Seconds from Ctrl-C or SIGTERM on for the current step to end and to be saved. Most
     schedulers kill after 30 s."""

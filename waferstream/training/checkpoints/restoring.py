@@ -25,6 +25,7 @@ from waferstream.training.checkpoints.foreign import own_checkpoint
 from waferstream.training.checkpoints.provenance import check_changes
 from waferstream.training.launch import Launch
 from waferstream.training.run import Run
+from waferstream.workload.special_tokens import SPECIAL_TOKENS
 
 log = logging.getLogger("waferstream")
 
@@ -45,6 +46,8 @@ class Restorer:
         self._folder = folder
         self._last_number = folder.last_number()  # of the checkpoints of earlier runs
         self._objects: dict[str, Any] = {}  # states of the checkpoint that are not tensors
+        self.special_tokens: Mapping[str, Any] = {}
+        """Ids of the model of transformers that its weights were converted from."""
         self.is_whole = False
         """Whether the run has taken all states of that checkpoint."""
         self.path: Path | None = None
@@ -109,6 +112,7 @@ class Restorer:
         }
         found = {**earlier, **objects}
         self._objects = {state: found[state] for state in found.keys() & states}
+        self.special_tokens = objects.get(SPECIAL_TOKENS, {})
         self.path, self.is_whole = path, set(states) >= set(STATES)
         log.info("Starting from checkpoint %s, step %d", path, self._run.session.global_step)
 

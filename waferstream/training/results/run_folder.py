@@ -2,6 +2,7 @@
 
 model_dir/
     checkpoint_<step>.mdl, checkpoints_index.yaml
+    model.safetensors, config.json        weights of the last checkpoint, for transformers
     history.jsonl, loss.png               losses of all runs
     latest_run.log -> <timestamp>/run.log, run_summary.json -> <timestamp>/run_summary.json
     <timestamp>/

@@ -42,9 +42,11 @@ def test_run_writes_every_file_of_the_readme(ended: tuple[Path, str]) -> None:
         "checkpoints_index.yaml",
         "checkpoints_index.yaml.lock",
         "cerebras_logs",
+        "config.json",
         "history.jsonl",
         "latest_run.log",
         "loss.png",
+        "model.safetensors",
         "run_summary.json",
         folder.name,
     }

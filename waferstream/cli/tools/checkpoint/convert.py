@@ -26,10 +26,11 @@ from waferstream.workload.hugging_face import (
     Weights,
     read_hf,
     read_json,
-    safetensors,
 )
+from waferstream.workload.hugging_face import write_weights as write_hf_weights
 from waferstream.workload.published_weights import PUBLISHED, of_our_names
 from waferstream.workload.special_tokens import (
+    SPECIAL_TOKENS,
     read_special_tokens,
     special_tokens,
     special_tokens_file,
@@ -133,7 +134,8 @@ def _write_ours(
             torch.save({"model": own}, partial)
         return target
     target = _new(folder / f"{stem}_to_cs.mdl")
-    write_weights(target, weights, {"global_step": 0})
+    ids = special_tokens(read_json(given.config)) if given.src_fmt == HF else {}
+    write_weights(target, weights, {"global_step": 0, **({SPECIAL_TOKENS: ids} if ids else {})})
     return target
 
 
@@ -208,12 +210,7 @@ def _parts(weights: Weights, part_bytes: int) -> Iterator[Weights]:
 
 
 def _write_file(path: Path, weights: Weights) -> Path:
-    own = {name: weight.clone() for name, weight in weights.items()}  # no storage of its views
-    with replacing(path, durable=True) as partial:
-        if path.suffix == ".safetensors":
-            safetensors().save_file(own, partial, metadata={"format": "pt"})
-        else:
-            torch.save(own, partial)
+    write_hf_weights(path, weights, {})
     return path
 
 
