@@ -54,6 +54,7 @@ SHARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "BertTokenClassifierDataProcessor": ("label_vocab_file", "include_padding_in_loss"),
         "BertSumCSVDataProcessor": ("vocab_file",),
+        "HuggingFaceDatasetProcessor": ("vocab_size",),
     }
 )
 """Keys of the model by the data processor that reads them, too."""

@@ -59,19 +59,19 @@ class TextDataProcessor(DataProcessor):
 
 
 class TextWindows:
-    """Samples of ``length`` + 1 bytes, ``length`` apart: each byte is predicted once.
+    """Samples of ``length`` + 1 tokens, ``length`` apart: each token is predicted once.
 
-    Raises DataError if the text is shorter than one window.
+    Raises DataError if the text is shorter than one window. ``unit`` is what an error calls tokens.
     """
 
-    def __init__(self, text: np.ndarray, length: int, name: str) -> None:
+    def __init__(self, text: np.ndarray, length: int, name: str, unit: str = "bytes") -> None:
         if len(text) <= length:
             raise DataError(
                 "the text must be longer than one sequence",
                 code="text-shorter-than-sequence",
                 where=name,
-                value=f"{len(text)} bytes, max_sequence_length {length}",
-                rule="at least max_sequence_length + 1 bytes",
+                value=f"{len(text)} {unit}, max_sequence_length {length}",
+                rule=f"at least max_sequence_length + 1 {unit}",
                 remedy="lower max_sequence_length or add text",
             )
         self.name = name
