@@ -138,9 +138,17 @@ class Shown:
         self.updates += 1
 
 
-def cells() -> list[str]:
+def cells() -> list[dict[str, Any]]:
     notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))
-    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def test_notebook_is_kept_with_its_outputs() -> None:
+    """Two pictures and a table, and nothing of what Jupyter shows in red."""
+    outputs = [output for cell in cells() for output in cell["outputs"]]
+    kinds = [output["output_type"] for output in outputs]
+    assert kinds.count("display_data") == 2
+    assert {output.get("name") for output in outputs} == {None, "stdout"}
 
 
 def test_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +159,7 @@ def test_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> No
     names: dict[str, Any] = {}
     with torch.random.fork_rng():
         for cell in cells():
-            exec(compile(cell, "notebook", "exec"), names)
+            exec(compile("".join(cell["source"]), "notebook", "exec"), names)
     assert names["shown"].updates == 5
     assert names["losses"][-1] < names["losses"][0]
     assert names["rates"] == sorted(names["rates"])
