@@ -6,12 +6,11 @@ import torch
 from torch import nn
 from torch.nn.functional import one_hot
 
-from waferstream_compat.refused import refused
+from cstorch.sparse.selective_grad import SelectiveGrad
 
 __all__ = ["SelectiveGrad", "SmoothL1Loss", "one_hot", "sparse_act_matmul", "sparse_matmul"]
 
 SmoothL1Loss = nn.SmoothL1Loss
-SelectiveGrad = refused("cerebras.pytorch.nn.SelectiveGrad", "freeze whole parameters instead")
 
 
 def sparse_matmul(

@@ -26,6 +26,7 @@ from cstorch.optim.state import STEP, OptimizerState
 from cstorch.recording.recorded import RecordedOptimizer, RecordedScheduler
 from cstorch.recording.recorder import Recorder, active_recorder
 from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied
+from cstorch.sparse.selective_grad import refuse_other_changes
 from memoryx.optim.rule import Rule
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError, WaferStreamError
@@ -253,6 +254,7 @@ class Optimizer(torch.optim.Optimizer):
             groups.append(group_spec(self.rule, group, hyper, names, schedulers, where))
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         refuse_unapplied(self.sparsity, parameters)
+        refuse_other_changes(self.rule.name, self.param_groups, groups)
         earlier = self.remote_state.earlier_updates(done)
         num_updates = num_steps + max(0, earlier)
         sparsity = sparse_weights(self.sparsity, names, num_updates, self.remote_state.seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cstorch.sparse.algorithm import SparsityAlgorithm, Static
@@ -35,7 +35,9 @@ def build(groups: Sequence[SparsityGroup], published_name: Callable[[str], str] 
     """
     made = Group()
     for section in groups:
-        made.add(_filter(section, published_name), _algorithm(section), section.shown)
+        made.add(
+            filter_of(section.param_filter, published_name), _algorithm(section), section.shown
+        )
     return made
 
 
@@ -46,10 +48,13 @@ def _algorithm(section: SparsityGroup) -> SparsityAlgorithm:
     return _KINDS[section.algorithm](level, init_method=section.init_method, **options)
 
 
-def _filter(section: SparsityGroup, published_name: Callable[[str], str]) -> FilterCallable:
-    if section.param_filter is None:
+def filter_of(
+    patterns: str | Iterable[str] | None, published_name: Callable[[str], str]
+) -> FilterCallable:
+    """Return the filter of globs, by both names of a parameter; the default filter for None."""
+    if patterns is None:
         return lambda name, p: default_sparse_param_filter(published_name(name), p)
-    selects = make_param_filter(section.param_filter)
+    selects = make_param_filter(patterns)
     return lambda name, p: selects(name, p) or selects(published_name(name), p)
 
 

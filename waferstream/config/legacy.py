@@ -43,6 +43,7 @@ MODEL: dict[str, KeyPath] = {
     "mixed_precision": (*PRECISION, "enabled"),
     "fp16_type": (*PRECISION, "fp16_type"),
     "lora_params": (*CALLBACKS, "Lora", "lora_params"),
+    "selective_grad": (*CALLBACKS, "SelectiveGrad", "selective_grads"),
 }
 """Keys of ``model`` that leave the section; all others go to ``init.model``."""
 
@@ -108,7 +109,7 @@ GPU_ONLY = (
 """Keys of ``runconfig`` without meaning on a CSX; dropped, as by the vendor's client."""
 
 NOT_SUPPORTED: dict[str, tuple[str, ...]] = {
-    "model": ("selective_grad", "compression"),
+    "model": ("compression",),
     "runconfig": (
         "op_profiler_config",
         "dump_activations",

@@ -48,7 +48,13 @@ from waferstream.training.run import Run
 from waferstream.training.run_plan import RunPlan, plan_run
 from waferstream.training.setup.backend import scoped_flags
 from waferstream.training.setup.loaders import make_loader
-from waferstream.training.setup.model import make_model, make_optimizer, make_scaler, make_watch
+from waferstream.training.setup.model import (
+    make_model,
+    make_optimizer,
+    make_scaler,
+    make_watch,
+    select_gradients,
+)
 from waferstream.training.setup.steps import training_step
 from waferstream.training.training_loop import TrainingLoop, Work
 
@@ -118,6 +124,7 @@ class Trainer:
         self._callbacks.call("setup", self)
         with backend.device:
             self.model: nn.Module = make_model(self._init)
+        select_gradients(self._init, self.model)
         cstorch.compile(self.model, backend)
         self._evaluator = Evaluator(run, self._observers)
         self._callbacks.call("post_setup", self)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.errors import raises
-from waferstream_compat import experimental, functional, op_profiler
+from waferstream_compat import experimental, op_profiler
 from waferstream_compat.refused import FeatureNotHereError
 
 
@@ -16,7 +16,6 @@ from waferstream_compat.refused import FeatureNotHereError
     [
         experimental.start_implicit_loop,
         experimental.Compression,
-        functional.SelectiveGrad,
         op_profiler.profile,
     ],
 )

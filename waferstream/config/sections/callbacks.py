@@ -25,7 +25,7 @@ from waferstream.config.sections.flags import GlobalFlags, ScopedTrainFlags, Sco
 from waferstream.config.sections.lora import LoraConfig
 from waferstream.config.sections.plugins import CallbackPlugin, LoggerPlugin, tag_of
 from waferstream.config.sections.section import Named, Section, class_name, one_or_many
-from waferstream.core.config import before
+from waferstream.core.config import Config, before
 
 StateName = Literal[
     "model",
@@ -153,6 +153,22 @@ class Lora(Named):
     lora_params: Annotated[tuple[LoraConfig, ...], one_or_many, Field(min_length=1)]
 
 
+class SelectiveGradConfig(Config):
+    """Parameters of which some elements are trained (``cstorch.sparse.selective_grad``)."""
+
+    param_filter: str | Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Globs of their names; those that would be sparse by default if null."""
+    init_method: Literal["outlier"] = "outlier"
+    """The elements: those far larger than the others of their channel."""
+
+
+class SelectiveGrad(Named):
+    """Train some elements of parameters, and keep the others."""
+
+    selective_grads: Annotated[tuple[SelectiveGradConfig, ...], one_or_many, Field(min_length=1)]
+    """Parameters, and the elements of each that are trained."""
+
+
 class UserCallback(Section):
     """A callback of the user's, by import path; other keys are its arguments."""
 
@@ -261,6 +277,7 @@ CallbackConfig = Annotated[
     | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
     | Annotated[SkipSamples, Tag("SkipSamples")]
     | Annotated[Lora, Tag("Lora")]
+    | Annotated[SelectiveGrad, Tag("SelectiveGrad")]
     | Annotated[UserCallback, Tag(_USER)]
     | Annotated[DebugArgsPath, Tag("DebugArgsPath")]
     | Annotated[GlobalFlags, Tag("GlobalFlags")]

@@ -14,9 +14,17 @@ import cstorch
 from cstorch.amp import GradScaler
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
+from cstorch.sparse import selective_grad
 from cstorch.sparse.configuration import build as build_sparsity
+from cstorch.sparse.configuration import filter_of
 from waferstream.config.params import InitConfig
-from waferstream.config.sections.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
+from waferstream.config.sections.callbacks import (
+    ComputeNorm,
+    Lora,
+    NaNChecker,
+    NotFiniteSteps,
+    SelectiveGrad,
+)
 from waferstream.config.sections.lora import LoraConfig
 from waferstream.config.sections.section import MAX_STEP
 from waferstream.core.errors import ConfigError
@@ -51,6 +59,27 @@ def make_model(init: InitConfig) -> nn.Module:
     model = build_model(init.model.dump(), init.seed, "trainer.init.model")
     lora = init.callback(Lora)
     return model if lora is None else add_lora(model, lora.lora_params, init.seed)
+
+
+def select_gradients(init: InitConfig, model: nn.Module) -> None:
+    """Let some elements of initialized weights be trained, as ``SelectiveGrad`` says.
+
+    Raises:
+        ConfigError: A filter selects no parameter that is trained, or one of another filter.
+    """
+    selective = init.callback(SelectiveGrad)
+    for section in () if selective is None else selective.selective_grads:
+        selects = filter_of(section.param_filter, published_name)
+        chosen = selective_grad.SelectiveGrad(selects, section.init_method)
+        model.apply(chosen)
+        if not chosen.names:
+            raise ConfigError(
+                "a filter must select parameters of the model",
+                code="selective-grad-without-parameter",
+                where="trainer.init.callbacks.SelectiveGrad",
+                value=section.param_filter,
+                rule=f"parameters: {', '.join(n for n, _ in model.named_parameters())}",
+            )
 
 
 def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:

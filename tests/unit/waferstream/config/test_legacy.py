@@ -201,7 +201,7 @@ def test_every_runconfig_key_has_a_place(key: str) -> None:
         (legacy(runconfig={"dump_activations": True}), "not supported here"),
         (legacy(runconfig={"drop_data": True}), "csx.debug.drop_data"),
         (
-            legacy(model={"name": "x", "selective_grad": {"param_filter": "*"}}),
+            legacy(model={"name": "x", "compression": {"format": "mx8"}}),
             "not supported here",
         ),
         (legacy(wandb={"project": "x"}), "'wandb' is known"),

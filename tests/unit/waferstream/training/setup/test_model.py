@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from cstorch.sparse.selective_grad import outlier
 from tests.support.errors import raises
 from tests.support.models.tiny_dino import DINO
 from tests.support.runs.tiny_run import run_here, write_run
@@ -17,7 +18,13 @@ from tests.support.runs.tiny_training import GPT, init_config
 from waferstream.checkpoint.reader import Reader
 from waferstream.config.sections.lora import LoraConfig
 from waferstream.core.errors import ConfigError
-from waferstream.training.setup.model import LoraEmbedding, LoraLinear, add_lora, make_optimizer
+from waferstream.training.setup.model import (
+    LoraEmbedding,
+    LoraLinear,
+    add_lora,
+    make_optimizer,
+    select_gradients,
+)
 from waferstream.workload.models import build_model
 
 DECAY: dict[str, Any] = {
@@ -125,6 +132,36 @@ def test_averages_of_frozen_weights_are_refused() -> None:
     """The teacher of DINO would never move."""
     with raises(ConfigError, "lora-with-averages"):
         add_lora(build_model(DINO, seed=0), [LoraConfig(r=2)], seed=0)
+
+
+def test_run_trains_the_selected_elements(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others have their initial values, in a run that goes on, too."""
+    callback = {"SelectiveGrad": {"selective_grads": {"param_filter": "*up.weight"}}}
+    run: dict[str, Any] = {
+        "init__callbacks": [callback],
+        "init__optimizer": {"AdamW": {"lr": 0.01, "weight_decay": 0.0}},
+        "init__checkpoint": {"steps": 2, "save_initial_checkpoint": True},
+    }
+    for max_steps in (2, 4):
+        loop = {"max_steps": max_steps, "eval_frequency": 0}
+        code, _, err = run_here(write_run(tmp_path, init__loop=loop, **run), capsys)
+        assert code == 0, err
+    before, after = (Reader(tmp_path / "model_dir" / f"checkpoint_{n}.mdl") for n in (0, 4))
+    names = [name for name in before.names("model") if name.endswith("up.weight")]
+    assert names
+    for name in names:
+        first = torch.from_numpy(before[f"model.{name}"])
+        assert torch.equal(torch.from_numpy(after[f"model.{name}"]) != first, outlier(first))
+
+
+def test_filter_that_selects_no_parameter_is_refused() -> None:
+    sections = {"selective_grads": [{"param_filter": None}, {"param_filter": "*.none"}]}
+    init = init_config(callbacks=[{"SelectiveGrad": sections}])
+    with raises(ConfigError, "selective-grad-without-parameter") as caught:
+        select_gradients(init, gpt())
+    assert caught.value.value == "*.none"
 
 
 def test_run_adapts_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
