@@ -8,11 +8,12 @@ Afterwards the optimizer has the state in torch's layout; a tensor is fetched wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
 
 from cstorch import optim
 from cstorch.optim.loading import SCHEDULE_KEYS, load_state
@@ -116,6 +117,20 @@ class Taken:
             if (state := {**self._numbers(group, parameter), **_tensors(held[parameter])})
         }
         given.state.update({parameter: dict(state) for parameter, state in self._state.items()})
+
+    def like(self, model: nn.Module) -> Callable[[Iterable[nn.Parameter]], Optimizer]:
+        """Return a function that makes this optimizer of the parameters of a copy of a model."""
+
+        def make(parameters: Iterable[nn.Parameter]) -> Optimizer:
+            copies = dict(zip(map(id, model.parameters()), parameters, strict=True))
+            groups = [
+                {**group, "params": [copies[id(each)] for each in group["params"]]}
+                for group in self.optimizer.param_groups
+            ]
+            made: Optimizer = type(self.optimizer)(groups)
+            return made
+
+        return make
 
     def _load(self, saved: dict[int, dict[str, Any]]) -> None:
         """Load a state; parameters that it leaves out begin with their initial values."""

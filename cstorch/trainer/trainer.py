@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from cstorch.amp import GradScaler, optimizer_step
 from cstorch.closures import checkpoint_closure, step_closure
 from cstorch.cluster.config import current_witness
 from cstorch.compile import compile
@@ -23,7 +22,6 @@ from cstorch.notices import say_precision
 from cstorch.optim.scheduler import Scheduler
 from cstorch.optim.taken import taken
 from cstorch.optim.torch_schedule import TorchSchedule
-from cstorch.recording.recorder import active_recorder
 from cstorch.simulation import simulate
 from cstorch.storage import save
 from cstorch.terminal import log_to_terminal
@@ -33,6 +31,7 @@ from cstorch.trainer.batch import loss_of
 from cstorch.trainer.callbacks import VAL_LOSS, Callback
 from cstorch.trainer.config import CSConfig
 from cstorch.trainer.data import FitPlan, Loaders
+from cstorch.trainer.steps import Steps
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.given_loader import FitLoaders, loader_for
@@ -45,8 +44,6 @@ log = logging.getLogger("waferstream")
 
 Loader = Iterable[Any] | Callable[[], Iterable[Any]]
 """A loader of global batches, or a function that makes one."""
-
-_HALF_TYPES = ("float16", "cbfloat16")
 
 
 class Trainer:
@@ -101,8 +98,7 @@ class Trainer:
             for each in self._schedulers
             if not _reads_metric(each)
         ]
-        scales = self.config.precision in _HALF_TYPES
-        self._scaler = GradScaler("dynamic" if scales else None)
+        self._scaler = Steps.scaler_of(self.config)
         self._loaders, self._limited = FitLoaders(), Loaders()
         self._val_loaders: dict[int, DataLoader] = {}
         self.model = model
@@ -223,7 +219,7 @@ class Trainer:
                 batch,
                 num_csx,
                 loss_of=lambda model, batch: loss_of(model, self._loss_fn, batch),
-                **{"cluster": machine, "optimizer": self._same_optimizer, **options},
+                **{"cluster": machine, "optimizer": self._taken.like(self.model), **options},
             )
         finally:
             if is_running:
@@ -259,8 +255,15 @@ class Trainer:
             seed=self.config.seed,
         )
         self._compiled = compile(self._to_compile(), self.backend)
-        self._step = trace(self._training_step)
-        self._evaluation = trace(self._evaluation_step)
+        steps = Steps(
+            self._compiled,
+            self._loss_fn,
+            self._taken.optimizer,
+            self._schedules,
+            self.config,
+            self._scaler,
+        )
+        self._step, self._evaluation = trace(steps.train), trace(steps.evaluate)
 
     def _to_compile(self) -> nn.Module:
         """Return the model, beside its averages if they are asked for."""
@@ -322,23 +325,6 @@ class Trainer:
                 if self.should_stop:
                     break
 
-    def _training_step(self, batch: Any) -> torch.Tensor:
-        loss = loss_of(self._compiled, self._loss_fn, batch)
-        optimizer, config = self._taken.optimizer, self.config
-        norm, value = config.max_gradient_norm, config.max_gradient_value
-        optimizer_step(loss, optimizer, self._scaler, norm, value)
-        for schedule in self._schedules:
-            if (recorder := active_recorder.get()) is not None:
-                recorder.step_scheduler(schedule)
-        return loss
-
-    def _evaluation_step(self, batch: Any) -> torch.Tensor:
-        was_training = self._compiled.training
-        self._compiled.eval()
-        loss = loss_of(self._compiled, self._loss_fn, batch)
-        self._compiled.train(was_training)
-        return loss
-
     def _step_by_metric(self, results: Mapping[str, float]) -> None:
         """Step the schedulers that follow the loss of evaluations."""
         for scheduler in filter(_reads_metric, self._schedulers):
@@ -349,16 +335,6 @@ class Trainer:
         """Return the parameters that a step updates."""
         names = self.backend.session.trained
         return {tensor for name, tensor in self._compiled.named_parameters() if name in names}
-
-    def _same_optimizer(self, parameters: Iterable[nn.Parameter]) -> Any:
-        """Return an optimizer like this one of the parameters of a copy of the model."""
-        own = self._taken.optimizer
-        copies = dict(zip(map(id, self.model.parameters()), parameters, strict=True))
-        groups = [
-            {**group, "params": [copies[id(each)] for each in group["params"]]}
-            for group in own.param_groups
-        ]
-        return type(own)(groups)
 
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
