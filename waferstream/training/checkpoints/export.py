@@ -13,6 +13,7 @@ import torch
 from waferstream.checkpoint import MODEL
 from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
+from waferstream.config.sections.callbacks import Lora
 from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.core.units import GIB
 from waferstream.host.files import write_json
@@ -32,7 +33,7 @@ _WRITER = "writer", "waferstream"
 
 def check_export(init: InitConfig) -> None:
     """Raise ConfigError where an export is asked for, and transformers has no such model."""
-    if init.checkpoint.export is True and _conversion(init.model.dump()) is None:
+    if init.checkpoint.export is True and _conversion(init) is None:
         raise ConfigError(
             "the model cannot be exported",
             code="model-not-exportable",
@@ -49,7 +50,7 @@ def export_checkpoint(checkpoint: Path, init: InitConfig) -> None:
     What cannot be written is told: the run has its checkpoint.
     """
     asked = init.checkpoint.export
-    conversion = None if asked is False else _conversion(init.model.dump())
+    conversion = None if asked is False else _conversion(init)
     if conversion is None:
         return
     try:
@@ -64,8 +65,11 @@ def export_checkpoint(checkpoint: Path, init: InitConfig) -> None:
     log.info("Wrote the weights of %s to %s for transformers", checkpoint.name, FILE_NAME)
 
 
-def _conversion(section: Mapping[str, Any]) -> Conversion | None:
-    """Return what converts a model to transformers, None if nothing does."""
+def _conversion(init: InitConfig) -> Conversion | None:
+    """Return what converts a model to transformers; None if nothing does, as for adapters."""
+    if init.callback(Lora) is not None:
+        return None
+    section = init.model.dump()
     for name in CONVERSIONS:
         with suppress(ConfigError):
             conversion = CONVERSIONS[name]

@@ -81,9 +81,16 @@ def test_large_weights_are_exported_where_asked_for(
         assert target.exists() is is_there
 
 
-def test_model_that_transformers_lacks_is_told_before_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"init__model": {"name": "fc_mnist"}},
+        {"init__callbacks": [{"Lora": {"lora_params": [{"r": 2}]}}]},
+    ],
+    ids=["model", "adapters"],
+)
+def test_what_transformers_lacks_is_told_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: dict[str, Any]
 ) -> None:
-    keys = {"init__checkpoint": {"export": True}, "init__model": {"name": "fc_mnist"}}
-    code, _, err = run_here(_run(tmp_path, **keys), capsys)
+    code, _, err = run_here(_run(tmp_path, init__checkpoint={"export": True}, **keys), capsys)
     assert (code, "[model-not-exportable]" in err) == (1, True), err
