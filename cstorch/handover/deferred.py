@@ -54,6 +54,8 @@ class Deferred(torch.Tensor):
     number: int
     outline: torch.Tensor
     """A fake tensor with the same shape, type and gradient."""
+    former: type[torch.Tensor]
+    """The class of a tensor of the loop that the step writes to."""
 
     @staticmethod
     def __new__(cls: type[Deferred], tape: Noting, number: int, outline: torch.Tensor) -> Deferred:
@@ -62,6 +64,23 @@ class Deferred(torch.Tensor):
         )
         made.tape, made.number, made.outline = tape, number, outline
         return made
+
+    @classmethod
+    def adopt(
+        cls, tensor: torch.Tensor, tape: Noting, number: int, outline: torch.Tensor
+    ) -> Deferred:
+        """Let a tensor stand for a result that is written to it; it may be deferred already."""
+        if not isinstance(tensor, cls):
+            former, tensor.__class__ = type(tensor), cls
+            assert isinstance(tensor, cls)
+            tensor.former = former
+        tensor.tape, tensor.number, tensor.outline = tape, number, outline
+        return tensor
+
+    def release(self) -> None:
+        """Let a tensor of the loop that was adopted be what it was."""
+        self.__class__ = self.former  # type: ignore[assignment]
+        del self.tape, self.number, self.outline, self.former
 
     @classmethod
     def __torch_function__(

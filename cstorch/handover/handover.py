@@ -15,6 +15,7 @@ from cstorch import amp
 from cstorch.compile import compile
 from cstorch.current import existing_backend, replace_backend
 from cstorch.handover.batches import HandedBatches
+from cstorch.handover.constants import Constants
 from cstorch.handover.outlines import Outlines
 from cstorch.handover.recorder import Tape
 from cstorch.handover.tape import Step
@@ -85,6 +86,7 @@ class Handover:
         self.model = compile(model, self.backend)
         self._outlines = Outlines(self.model, self._own_function)
         self._tape: Tape | None = None
+        self._constants = Constants()
         self._programs: list[_Program] = []
         self._waiting = ExitStack()  # between the backward pass and the update
         self._ends = ExitStack()
@@ -182,6 +184,7 @@ class Handover:
                 code="handover-ended",
                 remedy="hand over model and optimizer again",
             )
+        self._constants.check(tape.inputs, tape.beside)
         step = tape.step()
         program = self._program_of(step)
         self._taken.take(self.optimizer)

@@ -20,8 +20,10 @@ from cstorch.handover.tape import (
     Result,
     Step,
     Written,
+    copy_of,
     current_autocast,
     noted,
+    writes,
 )
 from cstorch.tracing.call import outline
 from waferstream.compiler.capture.capture_errors import calling_line
@@ -41,13 +43,15 @@ class Tape:
 
     def __init__(self, outlines: Outlines, started: Callable[[], None]) -> None:
         self.inputs: list[torch.Tensor] = []
+        self.beside: set[int] = set()
+        """The inputs that no call of the model takes."""
         self.has_run = False
         self._outlines, self._started = outlines, started
         self._calls: list[NotedCall] = []
         self._after: list[NotedCall] = []
         self._losses: list[int] = []
         self._clips: list[tuple[str, float]] = []
-        self._results: list[weakref.ref[Deferred]] = []
+        self._results: list[Callable[[], Deferred | None]] = []
         self._values: Mapping[int, torch.Tensor] = {}
         self._early: dict[int, torch.Tensor] = {}
         self._drawn: set[int] = set()  # results that were read and have drawn random numbers
@@ -55,9 +59,15 @@ class Tape:
 
     def call_model(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Note a call of the model; return what it returns, with deferred tensors."""
-        return self._add(forward, args, kwargs, self._outlines.of_model(forward, args, kwargs))
+        returned = self._add(forward, args, kwargs, self._outlines.of_model(forward, args, kwargs))
+        self.beside -= {x.number for x in self._calls[-1].leaves if isinstance(x, Input)}
+        return returned
 
     def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if isinstance(kwargs.get("out"), torch.Tensor):
+            raise _written(function)
+        if function is torch.Tensor.__setitem__:
+            function = set_item_
         return self._add(function, args, kwargs, self._outlines.of_call(function, args, kwargs))
 
     def backward(self, loss: Deferred) -> None:
@@ -95,19 +105,38 @@ class Tape:
         needed, own = self._of_gradient(), set(range(len(self._results)))
         if needed & self._drawn:
             raise read_too_early("random numbers")
-        calls = []
+        calls: list[NotedCall] = []
         for call in self._calls:
             if call.results.isdisjoint(needed) and call.results <= self._early.keys():
                 own -= call.results  # it was read, and is nothing to the update
             elif call.results.isdisjoint(needed) and not (call.is_of_batch and call.reads <= own):
                 own -= call.results
-                self._after.append(call)
+                self._after.append(self._on_copies(call, calls, own))
             else:
                 calls.append(call)
         read = {number for call in self._after for number in call.reads}
-        kept = [i for i in sorted(own) if i in read or _is_kept(self._results[i]())]
+        kept = [i for i in sorted(own) if i in read or self._is_kept(i)]
         shapes = tuple(outline(tensor) for tensor in self.inputs)
         return Step(calls, self._losses, self._clips, tuple(kept), shapes)
+
+    def _on_copies(self, call: NotedCall, calls: list[NotedCall], own: set[int]) -> NotedCall:
+        """Let a call after the step read results as they are at its place among the calls."""
+        if not any(other.writes_result for other in self._calls):
+            return call
+        copies = {}
+        for number in sorted(call.reads & own):
+            copies[number] = len(self._results)
+            self._results.append(_gone)
+            calls.append(copy_of(number, copies[number]))
+        own |= set(copies.values())
+        return call.reading(copies)
+
+    def _is_kept(self, number: int) -> bool:
+        """Return whether a loop still holds a result, which is not too large."""
+        result = self._results[number]()
+        if result is None or result.number != number:
+            return False
+        return result.numel() * result.element_size() <= LARGEST_KEPT_BYTES
 
     def _of_gradient(self) -> set[int]:
         """Return the results of the calls on which the gradient depends."""
@@ -116,7 +145,7 @@ class Tape:
             if not call.results.isdisjoint(needed):
                 needed |= call.reads | call.results
                 if any(isinstance(leaf, Written) for leaf in call.leaves):
-                    raise _written(call)
+                    raise _written(call.function)
         return needed
 
     def finish(self, values: dict[int, torch.Tensor]) -> None:
@@ -157,21 +186,32 @@ class Tape:
 
     def _add(self, function: Callable[..., Any], args: Any, kwargs: Any, returned: Any) -> Any:
         leaves, structure = pytree.tree_flatten((args, kwargs))
-        noted_leaves = list(map(self._argument, leaves))
-        if _writes(function) and not isinstance(noted_leaves[0], Result):
-            noted_leaves[0] = Written(leaves[0])
-        own, tree = pytree.tree_flatten(returned)
-        deferred = [self._deferred(x) if isinstance(x, torch.Tensor) else x for x in own]
-        results = frozenset(x.number for x in deferred if isinstance(x, Deferred))
-        self._calls.append(
-            NotedCall(function, tuple(noted_leaves), structure, current_autocast(), results)
+        target = leaves[0] if writes(function) else None
+        is_of_loop = isinstance(target, torch.Tensor) and not is_pending(target)
+        noted_leaves = tuple(
+            Written(x) if is_of_loop and x is target else self._argument(x) for x in leaves
         )
+        own, tree = pytree.tree_flatten(returned)
+        if not isinstance(target, torch.Tensor):
+            deferred = [self._deferred(x) if isinstance(x, torch.Tensor) else x for x in own]
+        else:
+            deferred = [self._adopted(target, own[0])]
+        results = frozenset(x.number for x in deferred if isinstance(x, Deferred))
+        call = NotedCall(function, noted_leaves, structure, current_autocast(), results)
+        self._calls.append(call)
+        if isinstance(target, torch.Tensor) and target._base is not None:
+            self.note(written_through_, (target._base, target), {})
         return pytree.tree_unflatten(deferred, tree)
 
     def _deferred(self, tensor: torch.Tensor) -> Deferred:
         made = Deferred(self, len(self._results), tensor)
         self._results.append(weakref.ref(made))
         return made
+
+    def _adopted(self, target: torch.Tensor, outline: torch.Tensor) -> Deferred:
+        adopted = Deferred.adopt(target, self, len(self._results), outline)
+        self._results.append(weakref.ref(adopted))
+        return adopted
 
     def _argument(self, leaf: object) -> object:
         if is_pending(leaf):
@@ -194,27 +234,32 @@ class Tape:
         for number, known in enumerate(self.inputs):
             if known is tensor:
                 return Input(number)
+        self.beside.add(len(self.inputs))
         self.inputs.append(tensor)
         return Input(len(self.inputs) - 1)
 
 
-def _is_kept(result: Deferred | None) -> bool:
-    """Return whether a loop still holds a result, which is not too large."""
-    return result is not None and result.numel() * result.element_size() <= LARGEST_KEPT_BYTES
+def _gone() -> None:
+    """Stand for a reference to a tensor that no loop holds."""
 
 
-def _writes(function: Callable[..., Any]) -> bool:
-    """Return whether a torch function writes to its first argument."""
-    name = getattr(function, "__name__", "")
-    return name.endswith("_") and not name.endswith("__")
+def set_item_(target: torch.Tensor, key: Any, value: Any) -> torch.Tensor:
+    """Write to an item of a tensor; return the tensor, as torch's functions that write do."""
+    target[key] = value
+    return target
 
 
-def _written(call: NotedCall) -> ApplianceCompilationError:
+def written_through_(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+    """Return a tensor of which a view was written to."""
+    return base
+
+
+def _written(function: Callable[..., Any]) -> ApplianceCompilationError:
     return ApplianceCompilationError(
         "a loss depends on a tensor of the loop that the step writes to",
         code="deferred-written",
         where=calling_line(),
-        value=getattr(call.function, "__name__", str(call.function)),
+        value=getattr(function, "__name__", str(function)),
         rule="what a gradient depends on is computed on the cluster",
         remedy="make a new tensor (total = total + loss)",
     )

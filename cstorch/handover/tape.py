@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from cstorch.handover.deferred import Deferred
 from cstorch.tracing.call import is_constant
 
 
@@ -40,7 +41,10 @@ class Same:
 
 
 class Written(Same):
-    """A tensor of the loop that a call writes to, such as a sum of losses."""
+    """A tensor of the loop that a call writes to, such as a sum of losses.
+
+    Until then it is deferred itself, so that no other name of it has an old value.
+    """
 
 
 class Fixed:
@@ -81,6 +85,19 @@ class NotedCall:
         return {leaf.number for leaf in self.leaves if isinstance(leaf, Result)}
 
     @property
+    def writes_result(self) -> bool:
+        """Whether it changes a result where it is."""
+        return writes(self.function) and isinstance(self.leaves[0], Result)
+
+    def reading(self, others: Mapping[int, int]) -> NotedCall:
+        """Return the call with other results in the place of those that it takes."""
+        leaves = [
+            Result(others.get(x.number, x.number)) if isinstance(x, Result) else x
+            for x in self.leaves
+        ]
+        return replace(self, leaves=tuple(leaves))
+
+    @property
     def is_of_batch(self) -> bool:
         """Whether it takes no tensor besides those of the step."""
         return not any(isinstance(leaf, Fixed | Written) for leaf in self.leaves)
@@ -98,6 +115,18 @@ class NotedCall:
         return tensors
 
 
+def copy_of(number: int, copy: int) -> NotedCall:
+    """Return a call that copies a result."""
+    structure = pytree.tree_flatten(((None,), {}))[1]
+    return NotedCall(torch.clone, (Result(number),), structure, None, frozenset({copy}))
+
+
+def writes(function: Callable[..., Any]) -> bool:
+    """Return whether a torch function writes to its first argument."""
+    name = getattr(function, "__name__", "")
+    return name.endswith("_") and not name.endswith("__")
+
+
 def _filled(
     leaf: object, inputs: Sequence[torch.Tensor], results: Mapping[int, torch.Tensor]
 ) -> object:
@@ -106,6 +135,9 @@ def _filled(
             return inputs[number]
         case Result(number):
             return results[number]
+        case Written(value=Deferred() as value):
+            value.release()
+            return value
         case Same(value=value) | Fixed(value=value):
             return value
         case (_, value):

@@ -121,6 +121,60 @@ def test_a_large_tensor_is_of_the_batch(loop: Loop) -> None:
         loop.net(loop.batch).sum() + torch.zeros(5000)
 
 
+def test_a_sum_has_no_old_value_under_any_name(loop: Loop) -> None:
+    total = torch.zeros(())
+    same, losses, expected = total, torch.zeros(2), []
+    for step in range(2):
+        loop.optimizer.zero_grad()
+        loss = loop.net(loop.batch).square().mean()
+        assert total.add_(loss.detach()) is total
+        losses[step] = loss.detach()
+        losses[0].mul_(loss.detach())
+        expected.append(loss.item())
+        assert same.item() == pytest.approx(sum(expected))
+        loss.div_(2)
+        loss.backward()
+        loop.optimizer.step()
+        assert loss.item() == pytest.approx(expected[-1] / 2)
+    assert type(same) is type(losses) is torch.Tensor
+    assert same.item() == pytest.approx(sum(expected))
+    assert losses.tolist() == pytest.approx([expected[0] ** 2 * expected[1], expected[1]])
+
+
+def test_what_is_added_after_the_step_has_its_value_then(loop: Loop) -> None:
+    total = torch.zeros(())
+    loss = loop.net(loop.batch).square().mean()
+    total.add_(loss.detach())
+    loss.div_(4)
+    loss.backward()
+    loop.optimizer.step()
+    assert total.item() == pytest.approx(4 * loss.item())
+
+
+def test_a_result_is_not_written_to_another_argument(loop: Loop) -> None:
+    total = torch.zeros(())
+    with raises(ApplianceCompilationError, "deferred-written"):
+        torch.add(total, loop.net(loop.batch).sum(), out=total)
+
+
+def test_a_constant_as_long_as_the_batch_is_refused(loop: Loop) -> None:
+    weight = torch.rand(4)
+    with raises(ApplianceCompilationError, "constant-or-batch"):
+        for _ in range(2):
+            loop.optimizer.zero_grad()
+            loss = (loop.net(torch.randn(4, 3)).sum(dim=1) * weight).mean()
+            loss.backward()
+            loop.optimizer.step()
+
+
+def test_a_loop_may_have_one_batch(loop: Loop) -> None:
+    targets = torch.rand(4)
+    for _ in range(2):
+        loop.optimizer.zero_grad()
+        (loop.net(loop.batch).sum(dim=1) - targets).square().mean().backward()
+        loop.optimizer.step()
+
+
 def test_what_the_loss_depends_on_is_not_written_by_the_loop(loop: Loop) -> None:
     total = torch.zeros(())
     total += loop.net(loop.batch).square().mean()
