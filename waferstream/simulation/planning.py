@@ -143,12 +143,15 @@ def _counted(simulation: CurveResult, request: PlanRequest) -> Iterator[Asked]:
     assert prediction is not None
     assert prediction.tokens_per_s is not None, "checked before"
     for asked in request.gpus:
-        rates = {
-            point.gpus: point.tokens_per_s
+        points = (
+            point
             for curve in simulation.gpus.curves
             if curve.gpu == CLUSTERS[asked.name].gpu.name
-            for point in sorted(curve.fitting, key=lambda point: point.tokens_per_s)
-        }
+            for point in curve.fitting
+        )
+        rates: dict[int, float] = {}
+        for point in points:
+            rates[point.gpus] = max(point.tokens_per_s, rates.get(point.gpus, 0.0))
         yield replace(asked, count=_count(asked, rates, prediction.tokens_per_s))
 
 

@@ -50,6 +50,13 @@ def test_gpus_are_as_many_as_are_as_fast(small: Plan) -> None:
     assert max(fewer, default=0) < values["1 CS-3.tokens_per_s"]
 
 
+@pytest.mark.nightly
+def test_the_fastest_way_to_train_on_gpus_counts() -> None:
+    """Of three, only one trains 1.3 billion parameters on 8 GPUs as fast as a wafer."""
+    _, matched = planned(Asked("H100"), name="gpt3_1.3b").costs.comparison.machines
+    assert matched.name == "8 H100"
+
+
 def test_costs_follow_from_the_prediction(small: Plan) -> None:
     """Days from the rate, energy from the power, and every assumption has a source."""
     cost, values = small.costs.costs()["1 CS-3"], small.costs.values
