@@ -54,7 +54,7 @@ def adapted(model: Any, rank: int = 8) -> Any:
 def loss_on(model: Any, rows: list[dict[str, torch.Tensor]]) -> float:
     """Return the mean loss on texts that are not trained on."""
     model.eval()
-    batches = DataLoader(rows, BATCH)  # type: ignore[arg-type]
+    batches: Any = DataLoader(rows, BATCH)  # type: ignore[arg-type]
     return sum(float(model(**batch).loss) for batch in batches) / len(batches)
 
 
