@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
-
+from scripts.programs.data import (
+    LOCAL,
+    write_language_model,
+    write_text,
+    write_tokens,
+)
 from scripts.programs.program import Program
 
-LOCAL = "cluster={'runtime': {'kind': 'local'}}"
-"""The machine of all runs: every role in the process of the program."""
+SETTINGS = f"num_csx=2, cluster={LOCAL}"
 
-HAND_OVER = f"import cstorch; cstorch.hand_over(model, optimizer, num_csx=2, {LOCAL})"
-
-SENTENCE = "The quick brown fox jumps over the lazy dog. O God, O God! "
+HAND_OVER = f"import cstorch; cstorch.hand_over(model, optimizer, {SETTINGS})"
 
 _NO_DROPOUT = tuple(f"--model.{part}_pdrop=0.0" for part in ("attn", "resid", "embd"))
-
-
-def write_tokens(folder: Path) -> None:
-    """Write tokens of a vocabulary of 64 where nanoGPT looks for them."""
-    data = folder / "data" / "counted"
-    data.mkdir()
-    for name in ("train.bin", "val.bin"):
-        (np.arange(4096) * 7 % 64).astype(np.uint16).tofile(data / name)
-
-
-def write_text(folder: Path) -> None:
-    """Write a text where the programs of minGPT and of the lecture look for it."""
-    for place in (folder, folder / "projects" / "chargpt"):
-        if place.is_dir():
-            (place / "input.txt").write_text(SENTENCE * 100)
-
 
 NANO_GPT = (
     "--dataset=counted",
@@ -57,10 +40,26 @@ MIN_GPT = (
     "mingpt/trainer.py",
     "self.optimizer = model.configure_optimizers(config)",
     "self.optimizer = model.configure_optimizers(config); import cstorch; "
-    f"cstorch.hand_over(model, self.optimizer, num_csx=2, {LOCAL})",
+    f"cstorch.hand_over(model, self.optimizer, {SETTINGS})",
 )
 
 _MAKE_OPTIMIZER = "optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)"
+
+RUN_CLM = (
+    "--config_name=small",
+    "--tokenizer_name=small",
+    "--train_file=input.txt",
+    "--cache_dir=cache",
+    "--output_dir=out",
+    "--do_train",
+    "--max_steps=8",
+    "--per_device_train_batch_size=8",
+    "--block_size=16",
+    "--learning_rate=0.01",
+    "--logging_steps=1",
+    "--report_to=none",
+    "--use_cpu",
+)
 
 PROGRAMS = (
     Program(
@@ -171,7 +170,7 @@ PROGRAMS = (
                 "examples/pytorch/bug_report/bug_report_model.py",
                 "    trainer = Trainer(\n",
                 "    from waferstream.ecosystem.lightning import WaferStreamStrategy\n"
-                f"    trainer = Trainer(strategy=WaferStreamStrategy(num_csx=2, {LOCAL}),\n",
+                f"    trainer = Trainer(strategy=WaferStreamStrategy({SETTINGS}),\n",
             ),
         ),
         r"valid_loss (-?[\d.]+)",
@@ -197,5 +196,21 @@ PROGRAMS = (
                 "def run():\n    torch.manual_seed(0)\n",
             ),
         ),
+    ),
+    Program(
+        "transformers, run_clm",
+        "huggingface/transformers",
+        "examples/pytorch/language-modeling/run_clm.py",
+        (
+            (
+                "examples/pytorch/language-modeling/run_clm.py",
+                "    trainer = Trainer(\n",
+                "    from waferstream.ecosystem.transformers import WaferStreamCallback\n"
+                f"    trainer = Trainer(callbacks=[WaferStreamCallback({SETTINGS})],\n",
+            ),
+        ),
+        r"'loss': '?([\d.]+)",
+        RUN_CLM,
+        prepare=write_language_model,
     ),
 )

@@ -59,15 +59,17 @@ def run(program: Program, checkouts: Path, copy: Path, edits: Iterable[Edit]) ->
     program.prepare(copy)
     for edit in (*program.sizes, *edits):
         apply(copy, edit)
+    paths = [HOME, copy, *filter(None, [os.environ.get("PYTHONPATH")])]
     result = subprocess.run(
         [sys.executable, str(copy / program.file), *program.words],
         cwd=copy / program.folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HOME), str(copy)])},
-        capture_output=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    copy.with_suffix(".log").write_text(result.stdout + result.stderr)
+    copy.with_suffix(".log").write_text(result.stdout)
     if result.returncode:
         return ()
     return tuple(map(float, re.findall(program.loss, result.stdout)))

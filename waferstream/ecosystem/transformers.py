@@ -63,11 +63,10 @@ def _check(args: TrainingArguments) -> None:
 
 
 def _without_own_count(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Leave out the number of labels where it is that of the batch, which the loss counts too."""
+    """Leave out the number of labels where it is that of the mean, which the loss counts too."""
     count, labels = kwargs.get("num_items_in_batch"), kwargs.get("labels")
     if count is None or labels is None:
         return args, kwargs
-    counts = {int((x != _IGNORED).sum()) for x in (labels, labels[..., 1:])}
-    if int(torch.as_tensor(count)) not in counts:
+    if int(torch.as_tensor(count)) != int((labels[..., 1:] != _IGNORED).sum()):
         return args, kwargs
     return args, {key: value for key, value in kwargs.items() if key != "num_items_in_batch"}
