@@ -15,6 +15,7 @@ from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHI
 from waferstream.cli.flags.forms import FORMS, Form
 from waferstream.cli.flags.run import SIMULATION_FLAGS
 from waferstream.cli.frame.commands import App, Command, parse, refused
+from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.words import WrongCommandLine, split_dotted, split_lists
 from waferstream.cli.keys import TypedKeys, known_keys, typed_keys
 from waferstream.config.overrides import Override
@@ -252,14 +253,6 @@ def _refuse_ignored(typed: Mapping[str, Any], mode: str) -> None:
     for name in ("compile_only", "validate_only", "fault"):
         if name in typed:
             raise WrongCommandLine(f"--{name} cannot be combined with --simulate")
-
-
-def cluster_file(typed: str | None, folders: Sequence[Path]) -> Path | None:
-    """Return the named file, else the first cluster.yaml in ``folders``."""
-    if typed is not None:
-        return Path(typed)
-    candidates = (folder / "cluster.yaml" for folder in folders)
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def check_names(command: str) -> None:

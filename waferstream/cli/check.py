@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from waferstream.cli.arguments import cluster_file
 from waferstream.cli.execute import check_vendor_names
+from waferstream.cli.frame.files import cluster_file
 from waferstream.core.errors import ConfigError
 
 STEPS = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from waferstream.cli.arguments import cluster_file
+from waferstream.cli.frame.files import cluster_file
 from waferstream.core.errors import ConfigError
 from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.training.trace_request import TraceRequest

@@ -9,6 +9,7 @@ from typing import Any
 
 from waferstream.cli.arguments import KEYS, OVER, arguments_of, form_command
 from waferstream.cli.frame.commands import WORDS, parse
+from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.run import run
 from waferstream.cli.tools.command import tool_command
 
@@ -28,13 +29,19 @@ def _run(ctx: Any) -> int:
 
 def _study(ctx: Any) -> int:
     """Simulate a study over the values of keys; those that do not vary have one value."""
-    typed = {name: value for name, value in ctx.params.items() if value not in (None, False, ())}
+    typed = {
+        name: value
+        for name, value in ctx.params.items()
+        if value is not None and value is not False and value != ()
+    }
     words = [typed.pop("params")]
     values = dict([*ctx.meta[KEYS], *ctx.meta[OVER]])
     values |= {name: f"{typed.pop(name)}" for name in ("num_csx", "batch_size") if name in typed}
     if typed.pop("json", False):
         words.append("--json")
-    for name in ("cluster", "token_budget", "system_hour_price", "kwh_price"):
+    if found := cluster_file(typed.pop("cluster", None), (Path(), ctx.obj)):
+        words.append(f"--cluster={found}")
+    for name in ("token_budget", "system_hour_price", "kwh_price"):
         if name in typed:
             words.append(f"--{name}={typed.pop(name)}")
     if typed:

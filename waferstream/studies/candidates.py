@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal, get_args
 
 from waferstream.core.errors import ConfigError
@@ -18,6 +19,9 @@ from waferstream.reports.curve.result import CurvePoint
 from waferstream.reports.economics import SECONDS_PER_DAY, TrainingBill
 from waferstream.reports.records import Record
 from waferstream.studies.grid import Grid, Scalar
+
+MOST_PLACES = 20_000
+"""Batches times numbers of systems times machines of a search; more are refused."""
 
 Objective = Literal["days", "cost", "energy"]
 UNITS: Mapping[Objective, str] = {"days": "days", "cost": "USD", "energy": "kWh"}
@@ -41,6 +45,8 @@ class Goal:
                 value=self.objective,
                 rule=" or ".join(get_args(Objective)),
             )
+        for unit in ("days", "usd", "kwh"):
+            _check_limit(f"--most_{unit}", getattr(self, f"most_{unit}"))
 
     def value(self, bill: TrainingBill) -> float:
         """Return what is to be least."""
@@ -68,6 +74,18 @@ class Goal:
         return [name for name, most in limits.items() if most is not None and amounts[name] > most]
 
 
+def _check_limit(flag: str, most: float | None) -> None:
+    if most is not None and not 0 < most < inf:
+        raise ConfigError(
+            "a limit of a search must be an amount",
+            code="out-of-range",
+            where=flag,
+            value=most,
+            rule="a number above 0",
+            remedy="leave the limit out, if there is none",
+        )
+
+
 def _amounts(bill: TrainingBill) -> dict[Objective, float]:
     return {
         "days": bill.duration_s / SECONDS_PER_DAY,
@@ -88,6 +106,17 @@ class Space:
     """Keys of the machine, each with its choices."""
 
     def __post_init__(self) -> None:
+        places = len(self.batches) * len(self.counts) * self.machines.num_points
+        if places > MOST_PLACES:
+            raise ConfigError(
+                f"the search has {places:,} places",
+                code="search-too-large",
+                where="--batch_size, --num_csx, --over",
+                value=f"{len(self.batches):,} batches x {len(self.counts):,} numbers of systems x "
+                f"{self.machines.num_points:,} machines",
+                rule=f"at most {MOST_PLACES:,}, each with all its micro-batches",
+                remedy="give fewer batches, or a range with a factor, as in 64-1024:x2",
+            )
         for axis in self.machines.axes:
             if axis.key.home != "machine":
                 raise ConfigError(

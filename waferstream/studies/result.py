@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waferstream.core.errors import ConfigError
+from waferstream.core.outputs import check_folder
 from waferstream.core.units import counted, format_count
 from waferstream.host.files import write_json
 from waferstream.reports.curve.records import row_record
@@ -152,10 +153,12 @@ def rate_of(point: CurvePoint) -> float:
 
 
 def check_output(path: Path, *, pictures: bool = True) -> Path:
-    """Return a path whose suffix names a format, of rows or picture; ConfigError for another."""
+    """Return a path whose suffix names a format, of rows or picture; ConfigError for another,
+    or where the folder of the file is missing.
+    """
     known = (*SUFFIXES, *PICTURES) if pictures else SUFFIXES
     if path.suffix in known:
-        return path
+        return check_folder(path, "--out")
     raise ConfigError(
         "the suffix of a file must name a format",
         code="unknown-format",

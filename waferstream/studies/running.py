@@ -34,7 +34,15 @@ from waferstream.studies.result import StudyResult, StudyRow, StudyTimes, series
 from waferstream.version import VERSION
 
 _MISTAKES = frozenset(
-    {"unknown-key", "unknown-class", "wrong-type", "not-one-of", "missing-key", "file-not-readable"}
+    {
+        "unknown-key",
+        "unknown-class",
+        "unknown-system",
+        "wrong-type",
+        "not-one-of",
+        "missing-key",
+        "file-not-readable",
+    }
 )
 """Codes of errors that end a study: no machine or model could be meant."""
 

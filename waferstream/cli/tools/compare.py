@@ -10,9 +10,11 @@ from typing import Annotated
 from typer import Argument, Option
 
 from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import prints_json
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.errors import ConfigError
+from waferstream.core.outputs import check_folder
 from waferstream.core.units import parse_count
 from waferstream.host.files import json_text, replacing
 from waferstream.machine.hardware.wafer import SYSTEMS
@@ -51,7 +53,9 @@ def compare(
     prices: Annotated[
         Path | None, Option(help="assumptions as YAML: people, site, currency, machines")
     ] = None,
-    cluster: Annotated[Path | None, Option(help="YAML file of the machine")] = None,
+    cluster: Annotated[
+        Path | None, Option(help="YAML file of the machine (default: cluster.yaml in this folder)")
+    ] = None,
     page: Annotated[Path | None, Option(help="file of the page to write, with a tornado")] = None,
 ) -> int:
     """Compare CS systems with GPUs: days, MWh, CO2e and money of a budget, and the break-even."""
@@ -63,12 +67,15 @@ def compare(
         compiled,
         _prices(prices, currency, price or ()),
     )
+    if page is not None:
+        check_folder(page, "--page")
     # torch takes seconds to import; wrong words are told before
     from appliance.spec import ClusterSpec, load_cluster  # noqa: PLC0415
     from waferstream.config.phases import load_params  # noqa: PLC0415
     from waferstream.simulation.planning import plan  # noqa: PLC0415
 
-    found = plan(load_params(params), request, load_cluster(cluster) if cluster else ClusterSpec())
+    machine = cluster_file(cluster)
+    found = plan(load_params(params), request, load_cluster(machine) if machine else ClusterSpec())
     if page is not None:
         with replacing(page) as partial:
             partial.write_text(render(comparison_page(found.costs)), encoding="utf-8")

@@ -9,6 +9,7 @@ import typer
 
 from waferstream.cli.frame.commands import App
 from waferstream.cli.frame.output import tell, tell_paths
+from waferstream.core.outputs import check_folder
 from waferstream.host.terminal import log_to_terminal
 
 app = App()
@@ -35,6 +36,8 @@ def explore(
     Curve with its band, causes, wafer, tree, no-stall table and GPUs follow; any setting is copied
     as a command or as YAML.
     """
+    if export is not None:
+        check_folder(export, "--export")
     log_to_terminal("WARNING")
     from waferstream.explorer.explorer import Explorer  # noqa: PLC0415  (torch)
     from waferstream.explorer.export import write_page  # noqa: PLC0415

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
+from typing import cast
 
+from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.study import FILES, OUT, PRICES, grid_of, key_values, prices_of
 from waferstream.config.phases import load_params
@@ -34,7 +37,8 @@ def _search(given: argparse.Namespace) -> int:
     from waferstream.studies.search import search  # noqa: PLC0415  (torch)
 
     request = SimulationRequest(token_budget=given.budget, prices=prices_of(given))
-    cluster = load_yaml(given.cluster) if given.cluster else {}
+    found = cluster_file(given.cluster)
+    cluster = load_yaml(found) if found else {}
     result = search(given.params, cluster, space, goal, request, start_s)
     for path in outputs:
         write_records(path, result.records)
@@ -43,13 +47,14 @@ def _search(given: argparse.Namespace) -> int:
     return 0
 
 
-def _batches(given: argparse.Namespace) -> tuple[int, ...]:
+def _batches(given: argparse.Namespace) -> Sequence[int]:
     """Return the batches to choose from: those that are typed, else those around the stated one."""
     if given.batch_size is None:
         fit = load_params(given.params).trainer.fit
         return () if fit is None else batches_around(fit.train_dataloader.batch_size)
     values = Axis.parse("batch_size", given.batch_size).values
-    if not all(type(value) is int and value > 0 for value in (values[0], values[-1])):
+    ends = (values[0], values[-1]) if isinstance(values, range) else values
+    if not all(type(value) is int and value > 0 for value in ends):
         raise ConfigError(
             "batches must be positive numbers of samples",
             code="out-of-range",
@@ -57,7 +62,7 @@ def _batches(given: argparse.Namespace) -> tuple[int, ...]:
             value=given.batch_size,
             rule="whole numbers above 0, as in 64,128 or 64-1024:x2",
         )
-    return tuple(value for value in values if isinstance(value, int))
+    return cast("Sequence[int]", values)
 
 
 COMMANDS = (

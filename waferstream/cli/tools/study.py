@@ -7,9 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import prints_json
 from waferstream.cli.tools.command import Argument, Command, argument
-from waferstream.core.config import load_yaml, validate
+from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
 from waferstream.core.units import parse_count
 from waferstream.host.files import json_text
@@ -24,7 +25,7 @@ WIDTHS = ("column", "page", "screen")
 
 FILES: tuple[Argument, ...] = (
     argument("params", type=Path, help="params file that keys change"),
-    argument("--cluster", type=Path, help="cluster.yaml (default: as published)"),
+    argument("--cluster", type=Path, help="cluster.yaml (default: that of this folder)"),
 )
 PRICES: tuple[Argument, ...] = (
     argument("--system_hour_price", type=float, help="USD of an hour of one system"),
@@ -82,8 +83,7 @@ def _study(given: argparse.Namespace) -> int:
     from waferstream.studies.running import run_study  # noqa: PLC0415  (torch)
 
     request = SimulationRequest(token_budget=given.token_budget, prices=prices_of(given))
-    cluster = load_yaml(given.cluster) if given.cluster else {}
-    result = run_study(given.params, grid, cluster, request, start_s)
+    result = run_study(given.params, grid, cluster_file(given.cluster), request, start_s)
     for path in outputs:
         result.write(path, given.width)
     if prints_json():

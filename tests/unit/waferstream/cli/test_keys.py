@@ -106,6 +106,7 @@ def test_keys_with_several_values_are_a_study(
 ) -> None:
     """With every other key that was typed; a flag that a study lacks is refused."""
     asked: list[list[str]] = []
+    monkeypatch.chdir(params.parent)
     monkeypatch.setattr("waferstream.cli.forms.run_study", lambda words, _: asked.append(words))
     words = ["--num-csx=1-4:x2", "--machine.swarmx.fan_out", "2,3", "--loop.max_steps=9"]
     main(["simulate", f"{params}", *words, "--json"])
@@ -115,3 +116,17 @@ def test_keys_with_several_values_are_a_study(
         main(["simulate", f"{params}", *words, "--explain"])
     assert ended.value.code == 2
     assert "--explain" in capsys.readouterr().err
+
+
+def test_study_of_several_values_takes_the_machine_of_the_folder(
+    params: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one value does; and a number of systems that cannot be is handed on, to be refused."""
+    asked: list[list[str]] = []
+    (params.parent / "cluster.yaml").write_text("machine: {system: CS-3}\n")
+    monkeypatch.chdir(params.parent)
+    monkeypatch.setattr("waferstream.cli.forms.run_study", lambda words, _: asked.append(words))
+    main(["simulate", f"{params}", "--num_csx=0", "--machine.swarmx.fan_out=2,3"])
+    (words,) = asked
+    assert "--cluster=cluster.yaml" in words
+    assert "--over=num_csx=0" in words

@@ -70,7 +70,7 @@ def test_limits_are_kept(params_file: Path) -> None:
         result.refused.values()
     )
     with raises(ConfigError, "search-without-result"):
-        found(params_file, Goal("days", most_usd=0.0))
+        found(params_file, Goal("days", most_usd=1e-9))
 
 
 def test_what_cannot_be_shared_is_counted(params_file: Path) -> None:
