@@ -93,6 +93,9 @@ _EPILOG = (
 _COMPLETE = "_WAFERSTREAM_COMPLETE"
 """Variable in which a shell says what it asks for, when it completes a word."""
 
+_COMPLETION = ("complete words with Tab in this shell", "print what that installs")
+"""Help of the flags that Typer adds, in one line each."""
+
 _DEVICES = ("CSX", "CPU", "GPU")
 """First words of ``run.py`` that are no flag."""
 
@@ -133,7 +136,10 @@ def root() -> Any:
     app = App(cls=Root, epilog=_EPILOG, subcommand_metavar="COMMAND ...")
     app.callback()(_waferstream)
     command = app.built()
-    command.params += get_install_completion_arguments()
+    options: Any = get_install_completion_arguments()
+    for option, text in zip(options, _COMPLETION, strict=True):
+        option.help = text
+        command.params.append(option)
     command.commands = {
         name: TyperCommand(name, help=each.help, rich_help_panel=each.panel, hidden=each.hidden)
         for name, each in COMMANDS.items()
