@@ -96,6 +96,18 @@ _COMPLETE = "_WAFERSTREAM_COMPLETE"
 _COMPLETION = ("complete words with Tab in this shell", "print what that installs")
 """Help of the flags that Typer adds, in one line each."""
 
+MEANT: Mapping[str, str] = {
+    **dict.fromkeys(("plan", "predict", "estimate", "sweep"), "simulate FILE"),
+    **dict.fromkeys(("report", "show", "results", "status"), "runs show FOLDER"),
+    **dict.fromkeys(("evaluate", "test"), "eval FILE"),
+    "ls": "runs list",
+    "chat": "generate FOLDER",
+    "convert": "checkpoint convert",
+    "preprocess": "data preprocess",
+    "cancel": "ctl cancel",
+}
+"""What people mean by words that are no commands."""
+
 _DEVICES = ("CSX", "CPU", "GPU")
 """First words of ``run.py`` that are no flag."""
 
@@ -112,6 +124,8 @@ class Root(Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name and command that words begin with, imported, and the other words."""
+        if args[0] in MEANT:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean: {NAME} {MEANT[args[0]]}?")
         name, shown, rest = super().resolve_command(ctx, args)
         return name, shown and COMMANDS[str(shown.name)].load(str(shown.name)), rest
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from appliance.spec import ClusterSpec, RuntimeSpec, load_cluster
 from appliance.user_code import importing_from
 from waferstream.cli.arguments import Arguments, check_names
+from waferstream.cli.early import check_run, check_sections
 from waferstream.config.overrides import lay_over
 from waferstream.config.params import Params
 from waferstream.config.phases import check_phases, load_phases, only_phase
@@ -27,7 +28,6 @@ from waferstream.management.client.site import Address, address_of
 from waferstream.management.model.launched import RUNTIME_ADDRESS, is_launched
 from waferstream.scaling.sweep import SimulationRequest
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest
-from waferstream.workload.known_keys import check_keys
 
 if TYPE_CHECKING:
     from waferstream.reports.curve.result import CurveResult
@@ -56,6 +56,8 @@ def run(arguments: Arguments, command: str) -> None:
     if appliance is not None:
         _submit(appliance, phases, arguments)
         return
+    if arguments.trains_or_evaluates:
+        check_run(phases[0], arguments.mode)
     cluster = cluster_of(arguments)
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
     own = [path for job in jobs for path in search_path(job)]
@@ -99,7 +101,7 @@ def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
     """Read the params file, and check that it has what the mode needs."""
     read = load_phases(arguments.params, arguments.overrides())
     for params in read:
-        _check_keys(params)
+        check_sections(params)
     phases = _shrunk(read, arguments)
     check_phases(phases, arguments.mode)
     if arguments.trains_or_evaluates:
@@ -114,15 +116,6 @@ def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
             value=device,
         )
     return phases
-
-
-def _check_keys(params: Params) -> None:
-    """Check the keys of model and data, as far as they are known without torch."""
-    model = params.trainer.init.model.dump()
-    check_keys(model, model.get("name"), "trainer.init.model")
-    for where, loader in params.trainer.dataloaders():
-        section = loader.dump()
-        check_keys(section, section.get("data_processor"), where)
 
 
 def _shrunk(phases: tuple[Params, ...], arguments: Arguments) -> tuple[Params, ...]:

@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from waferstream.core.config_errors import explain, unreadable
 from waferstream.core.errors import ConfigError
+from waferstream.core.yaml_errors import not_text, not_yaml
 from waferstream.core.yaml_limits import MOST_BYTES, check_limits, too_deep
 from waferstream.host.files import open_regular
 
@@ -208,17 +209,13 @@ def load_yaml(path: Path) -> dict[str, Any]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            "the file is not text", code="file-not-text", where=str(path), value=error.reason
-        ) from error
+        raise not_text(str(path), content, error.reason) from error
     try:
         data = _plain_data(text)
     except ConfigError as error:
         raise _inside(str(path), error) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(
-            "the file is not YAML", code="file-not-yaml", where=str(path), value=error
-        ) from error
+        raise not_yaml(str(path), text, error) from error
     if not isinstance(data, dict):
         raise ConfigError(
             "the file must be a mapping of keys to values",

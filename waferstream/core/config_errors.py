@@ -20,12 +20,26 @@ from waferstream.core.errors import ConfigError, did_you_mean
 _MOST_LISTED = 12  # known words that are listed beside the nearest one
 _BOUNDS = ("greater_than", "less_than", "too_short", "too_long", "finite_number", "multiple_of")
 
+_WORDS = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "a text",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+"""Rules by the kind of a problem, where pydantic speaks of its own reading."""
+
 _Location = tuple[int | str, ...]
 
 
-def explain(kind: type[BaseModel], data: object, error: ValidationError, where: str) -> ConfigError:
+def explain(
+    kind: type[BaseModel], data: object, invalid: ValidationError, where: str
+) -> ConfigError:
     """Return the ConfigError for what pydantic found wrong in ``data`` read as a ``kind``."""
-    problems = error.errors(include_url=False)
+    problems = invalid.errors(include_url=False)
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
     paths = [_path(data, problem) for problem in problems]
     first, path = problems[0], paths[0]
@@ -35,7 +49,10 @@ def explain(kind: type[BaseModel], data: object, error: ValidationError, where: 
     match first["type"]:
         case "extra_forbidden":
             known = _known_keys(kind, first["loc"])
-            return unknown(f"key {path!r}{more}", "keys", str(first["loc"][-1]), known, where)
+            word = str(first["loc"][-1])
+            error = unknown(f"key {path!r}{more}", "keys", word, known, where)
+            error.remedy = error.remedy or _elsewhere(kind, word)
+            return error
         case "missing":
             return ConfigError(f"key {path!r} is missing{more}", code="missing-key", where=where)
         case "union_tag_invalid":
@@ -48,7 +65,7 @@ def explain(kind: type[BaseModel], data: object, error: ValidationError, where: 
             rules = [f"one class with its arguments; known classes: {', '.join(known)}"]
         case _:
             code = _code(same)
-            rules = [problem["msg"].removeprefix("Value error, ") for problem in same]
+            rules = list(dict.fromkeys(map(rule_of, same)))
     value = first["input"]
     return ConfigError(
         f"{f'value of {path!r}' if path else f'a {kind.__name__}'} is not allowed{more}",
@@ -58,6 +75,14 @@ def explain(kind: type[BaseModel], data: object, error: ValidationError, where: 
         rule="; or: ".join(rules),
         remedy=next(filter(None, map(_remedy, same)), None),
     )
+
+
+def rule_of(problem: ErrorDetails) -> str:
+    """Return the rule that a value violates."""
+    words = _WORDS.get(problem["type"])
+    if words is None:
+        return problem["msg"].removeprefix("Value error, ")
+    return words.format(**problem.get("ctx", {}))
 
 
 def unreadable(path: Path, error: OSError) -> ConfigError:
@@ -128,6 +153,18 @@ def _path(data: Any, problem: ErrorDetails) -> str:
     if problem["type"] == "missing":
         path = f"{path}.{last}"
     return path.removeprefix(".")
+
+
+def _elsewhere(kind: type[BaseModel], word: str, above: str = "") -> str | None:
+    """Return the remedy for a key that belongs into another section; None if there is none."""
+    for name, field in _fields_by_key(kind).items():
+        for section in _models_in(field.annotation):
+            path = f"{above}{name}."
+            if word in _fields_by_key(section):
+                return f"did you mean {path}{word}? Write it into that section"
+            if found := _elsewhere(section, word, path):
+                return found
+    return None
 
 
 def _known_keys(kind: type[BaseModel], location: _Location) -> list[str]:

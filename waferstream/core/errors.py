@@ -46,8 +46,11 @@ Codes of configuration files and flags, whatever the key:
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, Self
+
+_DIGIT = re.compile(r"\d")
 
 
 class WaferStreamError(Exception):
@@ -236,8 +239,12 @@ class ClusterJobScheduleError(ApplianceError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most similar to ``word``, or None if none is similar."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    """Return the known word most similar to ``word``, or None if none is similar.
+
+    Of equally similar words, one that differs in digits alone comes first: gpt3 for gpt5.
+    """
+    found = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
+    found.sort(key=lambda each: _DIGIT.sub("0", each) != _DIGIT.sub("0", word))
     return found[0] if found else None
 
 

@@ -83,7 +83,10 @@ def parse_count(text: str) -> float:
         ValueError: The text is no such number.
     """
     unit = _SUFFIXES.get(text[-1:].upper(), 1)
-    return float(text if unit == 1 else text[:-1]) * unit
+    try:
+        return float(text if unit == 1 else text[:-1]) * unit
+    except ValueError:
+        raise ValueError(f"{text!r} is no number such as 300B or 1.4e12") from None
 
 
 def aligned(rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> list[str]:

@@ -26,6 +26,7 @@ from waferstream.cli.frame.words import (
     spelled,
     underscored,
 )
+from waferstream.core.config_errors import rule_of
 
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 """Settings of the context of the outermost command; those below inherit them."""
@@ -211,6 +212,10 @@ def refused(error: typer.TyperException) -> SystemExit:
         print(ctx.get_usage(), file=sys.stderr)
     message = error.format_message().replace("Value error, ", "")
     if isinstance(error.__cause__, ValidationError):
-        message += f"; got {error.__cause__.errors()[0]['input']!r}"
+        problem = error.__cause__.errors()[0]
+        message = message.replace(problem["msg"], rule_of(problem)).removesuffix(".")
+        message += f"; got {problem['input']!r}"
+    if ctx is not None and message.startswith("Missing") and ctx.command.epilog:
+        message += f" {ctx.command.epilog}"
     print(f"{path}: error: {message}", file=sys.stderr)
     return SystemExit(2)

@@ -142,5 +142,5 @@ def test_format_short_has_three_digits_and_a_suffix(number: float, text: str) ->
 
 @pytest.mark.parametrize("text", ["", "B", "3X", "three"])
 def test_parse_count_refuses_other_text(text: str) -> None:
-    with pytest.raises(ValueError, match=r"could not convert"):
+    with pytest.raises(ValueError, match=r"is no number such as"):
         parse_count(text)
