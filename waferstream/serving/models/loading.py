@@ -203,9 +203,15 @@ def load_model(place: Path, dtype: torch.dtype = torch.float32) -> ServedModel:
         return _of_gguf(packaged_file(str(place)), str(place), dtype)
     if place.suffix == ".gguf":
         return _of_gguf(place, place.stem, dtype)
-    if (place / "config.json").is_file():
+    if _is_of_hugging_face(place):
         return _of_hugging_face(place, dtype)
     return _of_run(place, dtype)
+
+
+def _is_of_hugging_face(folder: Path) -> bool:
+    """Return whether a folder is one of transformers; the export of a run has no tokenizer."""
+    has_text = (folder / "tokenizer.json").is_file() or not (folder / LATEST).exists()
+    return has_text and (folder / "config.json").is_file()
 
 
 def _of_run(folder: Path, dtype: torch.dtype) -> ServedModel:
@@ -254,7 +260,7 @@ def _skeleton(place: Path) -> Any:
         return build_model(_section(place, GgufFile(packaged_file(str(place))).config()), seed=0)
     if place.suffix == ".gguf":
         return build_model(_section(place, GgufFile(place).config()), seed=0)
-    if (place / "config.json").is_file():
+    if _is_of_hugging_face(place):
         return build_model(_section(place, read_json(place / "config.json")), seed=0)
     return make_model(load_params(_params_of(place)).trainer.init)
 
