@@ -31,6 +31,7 @@ class Steps:
         optimizer: One of ``cstorch.optim``.
         schedules: What sets its learning rates by the step.
         config: Clipping and precision.
+        scaler: The loss scale, where the precision needs one.
     """
 
     model: nn.Module
@@ -38,22 +39,35 @@ class Steps:
     optimizer: Optimizer
     schedules: Sequence[Scheduler | TorchSchedule]
     config: CSConfig
-    scaler: GradScaler
+    scaler: GradScaler | None
 
     @staticmethod
-    def scaler_of(config: CSConfig) -> GradScaler:
-        """Return the loss scale that a precision needs."""
-        return GradScaler("dynamic" if config.precision in _HALF_TYPES else None)
+    def scaler_of(config: CSConfig) -> GradScaler | None:
+        """Return the loss scale that a precision needs, if it needs one."""
+        return GradScaler("dynamic") if config.precision in _HALF_TYPES else None
 
     def train(self, batch: Any) -> torch.Tensor:
         """Update the weights; return the loss."""
         loss = loss_of(self.model, self.loss_fn, batch)
         norm, value = self.config.max_gradient_norm, self.config.max_gradient_value
-        optimizer_step(loss, self.optimizer, self.scaler, norm, value)
+        if self.scaler is not None:
+            optimizer_step(loss, self.optimizer, self.scaler, norm, value)
+        else:
+            loss.backward()
+            self._clip(norm, value)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
         if (recorder := active_recorder.get()) is not None:
             for schedule in self.schedules:
                 recorder.step_scheduler(schedule)
         return loss
+
+    def _clip(self, norm: float | None, value: float | None) -> None:
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        if norm is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, norm)
+        if value is not None:
+            torch.nn.utils.clip_grad_value_(parameters, value)
 
     def evaluate(self, batch: Any) -> torch.Tensor:
         """Return the loss in evaluation mode."""
