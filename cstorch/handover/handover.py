@@ -89,6 +89,7 @@ class Handover:
         self._constants = Constants()
         self._programs: list[_Program] = []
         self._waiting = ExitStack()  # between the backward pass and the update
+        self.backend.session.ends.callback(self._waiting.close)
         self._ends = ExitStack()
         self._ends.callback(optimizer.register_step_pre_hook(self._before_update).remove)
         self._ends.callback(optimizer.register_step_post_hook(self._after_update).remove)

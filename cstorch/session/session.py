@@ -7,6 +7,7 @@ per process (``cstorch.current``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ class Session:
         if not settings.backend_type.is_csx:
             self.host = HostSteps(settings, self.execution, self.model, self.steps)
         self.has_ended = False
+        self.ends = ExitStack()
+        """What else ends with the session."""
         self.loop: Loop | None = None
         self.has_left_loop = False
         """Whether the last loop did not come to its end, so that the program may start anew."""
@@ -245,6 +248,7 @@ class Session:
         try:
             self.execution.shutdown()
         finally:
+            self.ends.close()
             self.job_client.close()
             self.has_ended = True
 

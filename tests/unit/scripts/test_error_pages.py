@@ -33,9 +33,9 @@ def test_values_of_a_text_are_expressions_in_braces(codes: dict[str, ErrorCode])
 
 
 def test_code_that_is_put_together_is_known_from_its_tests(codes: dict[str, ErrorCode]) -> None:
-    assert codes["unknown-key"].raised == []
-    assert codes["unknown-key"].kinds == {"ConfigError"}
-    assert codes["unknown-key"].tests != []
+    assert codes["clipped-twice"].raised == []
+    assert codes["clipped-twice"].kinds == {"ApplianceCompilationError"}
+    assert codes["clipped-twice"].tests != []
 
 
 def test_codes_that_only_tests_make_up_have_no_page(codes: dict[str, ErrorCode]) -> None:

@@ -213,3 +213,13 @@ def test_another_cluster_ends_the_handover(loop: Loop) -> None:
     cstorch.current_backend().shutdown()
     with raises(ProgramOrderError, "handover-ended"):
         loop.optimizer.step()
+
+
+def test_clipping_is_torchs_again_after_the_end() -> None:
+    """Also of a step that was left between its backward pass and its update."""
+    with ended_backend():
+        loop = Loop(nn.Linear(3, 2))
+        loop.net(loop.batch).square().mean().backward()
+    weight = nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3.0, 4.0])
+    assert nn.utils.clip_grad_norm_([weight], 1.0) == 5.0
