@@ -51,6 +51,8 @@ def kind_of(path: Path) -> Kind:
     """Return the kind of what is at a path; a file that cannot be read is something else."""
     if path.is_dir():
         return Kind.FOLDER
+    if not path.is_file():  # a pipe would be waited for
+        return Kind.OTHER
     try:
         with path.open("rb") as file:
             start = file.read(9)

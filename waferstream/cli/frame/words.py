@@ -111,6 +111,7 @@ def as_declared(words: Sequence[str], flags: Mapping[str, Declared]) -> Iterator
             name = _known(word, flags)
             flag = flags[name]
             value = word[len(name) :]
+            value = value if name.startswith("--") else value.removeprefix("=")  # -m=train
             is_open = flag.values != 0 and not value
             yield flag.word + value
             flag = flag if is_open else None
