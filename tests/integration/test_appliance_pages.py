@@ -73,7 +73,7 @@ def test_whoever_has_no_token_signs_in(tmp_path: Path, appliance: Seeded) -> Non
     with driven_browser(tmp_path) as page:
         page.open(f"{appliance.url}/cluster")
         show(page, "wst-wrong")
-        page.see("document.querySelector('#fault').textContent")
+        page.see("document.querySelector('#fault')?.textContent")
         assert "token" in page.text("#fault")
         show(page, TOKENS["ann"])
         page.see("document.querySelector('.gantt')")
@@ -160,7 +160,7 @@ def test_queue_follows_what_happens(page: Page, appliance: Seeded) -> None:
 def test_job_of_another_user_shows_no_log(browser: Page, appliance: Seeded) -> None:
     sign_in(browser, appliance, "bob")
     browser.open(f"{appliance.url}/jobs/{BREATHING}")
-    browser.see("document.querySelector('#fault').textContent")
+    browser.see("document.querySelector('#fault')?.textContent")
     assert "61.0 %" in browser.text("main")
     assert browser.run("document.querySelector('#log').textContent") == ""
 
