@@ -23,12 +23,12 @@ from waferstream.explorer.knobs import LAYERS, SPARSITY
 from waferstream.explorer.settings import changed
 from waferstream.simulation.capture import (
     AnyDepth,
-    CapturedStep,
     capture_any_depth,
     capture_step,
     shapes_of,
     with_one_group,
 )
+from waferstream.simulation.captured import CapturedStep
 from waferstream.simulator.costed_sizes import PlanCache
 from waferstream.training.setup.backend import make_backend
 from waferstream.workload.models import known_config

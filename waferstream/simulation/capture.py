@@ -13,9 +13,9 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import TypeAdapter
@@ -25,9 +25,9 @@ import cstorch
 from appliance.input.batches import GlobalBatches
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
-from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
+from memoryx.optim.cost import update_cost, waits_for_all
 from waferstream.compiler.derivation.depth import CAPTURED_LAYERS
-from waferstream.compiler.derivation.scale import ScalableProgram, captured_sizes
+from waferstream.compiler.derivation.scale import captured_sizes
 from waferstream.compiler.derivation.stacks import Shape, Stacks
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.callbacks import Lora
@@ -35,9 +35,8 @@ from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program
-from waferstream.core.sparsity.spec import WeightSparsity
-from waferstream.host.files import replacing
 from waferstream.host.sources import sources_digest
+from waferstream.simulation.captured import CapturedStep, load, load_captured, store, store_captured
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
 from waferstream.training.setup.steps import SOURCES, training_step
 from waferstream.version import VERSION
@@ -48,35 +47,7 @@ from waferstream.workload.models import group_of_samples, is_of_zoo, known_confi
 _UNITS = (3, CAPTURED_LAYERS)
 """Units of layers to capture; three do if the first and last are neighbours like all others."""
 
-Kept = TypeVar("Kept")
-
 log = logging.getLogger("waferstream")
-
-
-@dataclass(frozen=True)
-class CapturedStep:
-    """A training step at two micro-batch sizes, and the cost of the update that follows it."""
-
-    small: Program
-    large: Program
-    update: UpdateCost
-    waits_for_all: bool
-    tokens_per_sample: int | None
-    """None for a model that does not read tokens."""
-    sparse: tuple[WeightSparsity, ...] = ()
-    """The weights that have masks."""
-    model_class: str = ""
-    """Name of the class of the model."""
-    one_group: Program | None = None
-    """The step of the smallest micro-batch, where it was asked for."""
-
-    @cached_property
-    def program(self) -> ScalableProgram:
-        """The step at any micro-batch size."""
-        return ScalableProgram.of(self.small, self.large)
-
-
-_CACHED = TypeAdapter(CapturedStep)
 
 
 def capture_step(params: Params, backend: Backend) -> CapturedStep:
@@ -98,7 +69,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
         )
     batch = example_batch(init, fit.train_dataloader)
     path = _cache_file(params.trainer, backend, batch)
-    cached = _load(_CACHED, path)
+    cached = load_captured(path)
     if cached is not None:
         log.info("Captured step loaded from %s", path)
         return cached
@@ -135,34 +106,6 @@ def _cache_file(
         return None
     assert backend.session.settings.cache is not None, "a run has a compile_dir"
     return backend.session.settings.cache.root / f"{kind}_{_digest(trainer.init, batch)}.json"
-
-
-def store_captured(step: CapturedStep, path: Path | None) -> None:
-    """Write a step to its file in the cache, if it has one."""
-    _store(_CACHED, step, path)
-
-
-def load_captured(path: Path) -> CapturedStep | None:
-    """Load a cached step; return None if there is none, or, with a warning, if it is damaged."""
-    return _load(_CACHED, path)
-
-
-def _store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
-    if path is None:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as partial:
-        partial.write_bytes(kind.dump_json(step))
-
-
-def _load(kind: TypeAdapter[Kept], path: Path | None) -> Kept | None:
-    if path is None or not path.exists():
-        return None
-    try:
-        return kind.validate_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        log.warning("Ignoring the damaged file %s: %s", path, str(error).split("\n")[0])
-        return None
 
 
 def example_batch(init: InitConfig, config: DataLoaderConfig) -> Any:
@@ -300,7 +243,7 @@ def capture_any_depth(params: Params, backend: Backend) -> AnyDepth | None:
     init = params.trainer.init
     batch = example_batch(init, params.trainer.fit.train_dataloader)
     path = _cache_file(params.trainer, backend, batch, "any_depth")
-    cached = _load(_DEEP, path)
+    cached = load(_DEEP, path)
     if cached is not None:
         return cached
     shapes, group = shapes_of(init), group_of_samples(init.model.dump())
@@ -309,7 +252,7 @@ def capture_any_depth(params: Params, backend: Backend) -> AnyDepth | None:
     if pair is None or one is None:
         return None
     found = AnyDepth(pair, one, type(backend.model).__name__)
-    _store(_DEEP, found, path)
+    store(_DEEP, found, path)
     return found
 
 

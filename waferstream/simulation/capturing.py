@@ -11,7 +11,8 @@ from cstorch.backend import Backend
 from cstorch.flags import restored
 from waferstream.config.params import Params
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
-from waferstream.simulation.capture import CapturedStep, capture_step, with_one_group
+from waferstream.simulation.capture import capture_step, with_one_group
+from waferstream.simulation.captured import CapturedStep
 from waferstream.simulation.study import Study, study_of
 from waferstream.simulator.simulator import Simulator
 from waferstream.training.setup.backend import make_backend

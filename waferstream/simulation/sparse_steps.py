@@ -7,7 +7,7 @@ from waferstream.config.sections.init import LoopConfig
 from waferstream.core.errors import ConfigError
 from waferstream.core.units import counted
 from waferstream.machine.densities import StepSparsity
-from waferstream.simulation.capture import CapturedStep
+from waferstream.simulation.captured import CapturedStep
 
 
 def simulated_sparsity(

@@ -35,7 +35,7 @@ from waferstream.reports.economics import TrainingBill
 from waferstream.reports.machine.use import MachineUse, group_layers
 from waferstream.reports.run.summary import Emulated
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
-from waferstream.simulation.capture import CapturedStep
+from waferstream.simulation.captured import CapturedStep
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulator.costed_program import CostedProgram
 from waferstream.simulator.exploration import explore, fastest

@@ -17,12 +17,8 @@ from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.program.program import Program
 from waferstream.numerics.precision import StreamPrecision
-from waferstream.simulation.capture import (
-    CapturedStep,
-    example_batch,
-    load_captured,
-    store_captured,
-)
+from waferstream.simulation.capture import example_batch
+from waferstream.simulation.captured import CapturedStep, load_captured, store_captured
 from waferstream.workload.models import build_model, model_config
 
 

@@ -15,7 +15,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.core.sparsity.levels import Exp
 from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
 from waferstream.machine.densities import StepSparsity
-from waferstream.simulation.capture import CapturedStep, load_captured, store_captured
+from waferstream.simulation.captured import CapturedStep, load_captured, store_captured
 from waferstream.simulation.sparse_steps import simulated_sparsity
 
 DENSE = CapturedStep(program(), program(), UpdateCost(8, 15), False, None)
