@@ -51,8 +51,7 @@ def encoder_rules(body: str, parts: tuple[Rule, ...] = (), start: str = "") -> t
     )
 
 
-ENCODER_KEYS = {
-    "vocab_size": "vocab_size",
+LAYER_KEYS = {
     "hidden_size": "hidden_size",
     "num_hidden_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
@@ -62,8 +61,10 @@ ENCODER_KEYS = {
     "dropout_rate": "hidden_dropout_prob",
     "embedding_dropout_rate": "hidden_dropout_prob",
     "attention_dropout_rate": "attention_probs_dropout_prob",
-    "pad_token_id": "pad_token_id",
 }
+"""Keys of the layers of an encoder."""
+
+ENCODER_KEYS = {"vocab_size": "vocab_size", **LAYER_KEYS, "pad_token_id": "pad_token_id"}
 _KEYS = {
     **ENCODER_KEYS,
     "num_segments": "type_vocab_size",

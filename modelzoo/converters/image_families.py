@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modelzoo.converters.encoder_families import activation_configuration, activation_keys
+from modelzoo.converters.encoder_families import (
+    LAYER_KEYS,
+    activation_configuration,
+    activation_keys,
+)
 from modelzoo.converters.family import Family, require
 from modelzoo.converters.weights import rule
 
@@ -63,15 +67,7 @@ VIT = Family(
         rule("classifier.{p}", "classifier.{p}"),
     ),
     keys={
-        "hidden_size": "hidden_size",
-        "num_hidden_layers": "num_hidden_layers",
-        "num_heads": "num_attention_heads",
-        "filter_size": "intermediate_size",
-        "layer_norm_epsilon": "layer_norm_eps",
-        "initializer_range": "initializer_range",
-        "dropout_rate": "hidden_dropout_prob",
-        "embedding_dropout_rate": "hidden_dropout_prob",
-        "attention_dropout_rate": "attention_probs_dropout_prob",
+        **LAYER_KEYS,
         "num_channels": "num_channels",
         "use_projection_bias_in_attention": "qkv_bias",
     },

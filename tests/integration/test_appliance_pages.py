@@ -39,12 +39,6 @@ def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with driven_browser(tmp_path_factory.mktemp("browser")) as page:
-        yield page
-
-
 @pytest.fixture
 def page(browser: Page, appliance: Seeded) -> Iterator[Page]:
     """A page on a desk, of which nothing is refused or fails that the test does not expect."""

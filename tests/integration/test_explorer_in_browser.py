@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.reports.browser import NEEDS_BROWSER
-from tests.support.reports.driven_browser import Page, driven_browser
+from tests.support.reports.driven_browser import Page
 from tests.support.runs.explored import tiny_explorer
 from waferstream.explorer.explorer import Explorer
 from waferstream.explorer.export import write_page
@@ -48,21 +48,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> str:
         write_page(explorer, path)
     assert path.stat().st_size < MOST_BYTES
     return path.as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with driven_browser(tmp_path_factory.mktemp("browser")) as page:
-        yield page
-
-
-@pytest.fixture
-def page(browser: Page) -> Iterator[Page]:
-    """A page on a desk, of which nothing fails that the test does not expect."""
-    browser.size(1280, 900)
-    browser.troubles.clear()
-    yield browser
-    assert browser.troubles == []
 
 
 def opened(page: Page, url: str) -> Page:

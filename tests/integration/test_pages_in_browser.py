@@ -48,21 +48,6 @@ def url(folder: Path) -> Iterator[str]:
         yield place.removesuffix("v1")
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with driven_browser(tmp_path_factory.mktemp("browser")) as page:
-        yield page
-
-
-@pytest.fixture
-def page(browser: Page) -> Iterator[Page]:
-    """A page on a desk, of which nothing is refused or fails that the test does not expect."""
-    browser.size(1280, 900)
-    browser.troubles.clear()
-    yield browser
-    assert browser.troubles == []
-
-
 def ask(page: Page, text: str) -> None:
     page.run("document.querySelector('#question').focus()")
     page.type(text)
