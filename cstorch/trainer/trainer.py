@@ -155,7 +155,9 @@ class Trainer:
         """
         self._check_is_running()
         found = self._limited.of(dataloader, self.config.num_val_batches)
-        loader = self._val_loaders.setdefault(id(found), loader_for(found))
+        if id(found) not in self._val_loaders:  # a new loader would be a new program
+            self._val_loaders[id(found)] = loader_for(found)
+        loader = self._val_loaders[id(found)]
         metrics = [module for module in self.model.modules() if isinstance(module, Metric)]
         for metric in metrics:
             metric.reset()
