@@ -89,12 +89,18 @@ def _submit(appliance: Address, phases: Sequence[Params], arguments: Arguments) 
     from waferstream.management.client.submitting import submit  # noqa: PLC0415
 
     init = phases[0].trainer.init
-    log_to_terminal(init.logging.log_level, init.logging.words)
+    _log_as(phases[0])
     files = (arguments.params, *([arguments.cluster] if arguments.cluster else ()))
     submission = submission_of(arguments.words, phases, arguments.submits)
     workflow = submit(appliance, submission, files, init.model_dir)
     if arguments.prints_json:
         print(json_text(workflow.model_dump(mode="json")), flush=True)
+
+
+def _log_as(params: Params) -> None:
+    """Show log lines at the level and in the words of a configuration."""
+    logging_of = params.trainer.init.logging
+    log_to_terminal(logging_of.log_level, logging_of.words)
 
 
 def _checked_phases(arguments: Arguments) -> tuple[Params, ...]:
@@ -230,8 +236,7 @@ def _typed_cluster(arguments: Arguments) -> ClusterSpec:
 def _run_phases(
     phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
 ) -> list[RunSummary]:
-    logging_of_first = phases[0].trainer.init.logging
-    log_to_terminal(logging_of_first.log_level, logging_of_first.words)
+    _log_as(phases[0])
     with spinning("Loading PyTorch (3 to 10 s)"):
         from waferstream.management.client.reporting import launched_reporter  # noqa: PLC0415
         from waferstream.training.launch import Launch  # noqa: PLC0415
@@ -239,7 +244,7 @@ def _run_phases(
 
     launch, summaries = Launch.of_environment(launched_reporter()), []
     for number, params in enumerate(phases, start=1):
-        log_to_terminal(params.trainer.init.logging.log_level, params.trainer.init.logging.words)
+        _log_as(params)
         trace = arguments.trace
         if len(phases) > 1:
             log.info("Phase %d of %d", number, len(phases))
@@ -260,7 +265,7 @@ def _simulate(
 ) -> CurveResult:
     from waferstream.simulation.session import run_simulation  # noqa: PLC0415
 
-    log_to_terminal(params.trainer.init.logging.log_level, params.trainer.init.logging.words)
+    _log_as(params)
     return run_simulation(params, request, cluster, trace, command)
 
 
@@ -269,5 +274,5 @@ def _trace_wafer(
 ) -> dict[str, str | int | float]:
     from waferstream.simulation.wafer_trace import run_wafer_trace  # noqa: PLC0415
 
-    log_to_terminal(params.trainer.init.logging.log_level, params.trainer.init.logging.words)
+    _log_as(params)
     return run_wafer_trace(params, request, cluster, command)
