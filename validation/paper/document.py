@@ -24,7 +24,7 @@ TABLE_END = "<!-- end -->"
 def write_document(
     path: Path, report: Report, evidence: Evidence, notes: Path, picture: Path | None
 ) -> None:
-    """Write the page of the report.
+    """Write the page of the report, and beside it a file of all rows (``rows_beside``).
 
     Args:
         path: The page.
@@ -38,9 +38,17 @@ def write_document(
     """
     limits = _read(notes).strip()
     link = None if picture is None else os.path.relpath(picture, path.parent)
-    text = "\n\n".join(_chapters(report, evidence, limits, link))
+    rows = rows_beside(path)
+    text = "\n\n".join(_chapters(report, evidence, limits, link, rows.name))
     with replacing(path) as partial:
         partial.write_text(f"{text}\n", encoding="utf-8")
+    with replacing(rows) as partial:
+        partial.write_text(_every_row(report).csv(), encoding="utf-8")
+
+
+def rows_beside(page: Path) -> Path:
+    """Return the file of all compared rows that belongs to a page."""
+    return page.with_name(f"{page.stem}_rows.csv")
 
 
 def write_error_table(path: Path, report: Report) -> None:
@@ -86,7 +94,7 @@ def _read(path: Path) -> str:
 
 
 def _chapters(
-    report: Report, evidence: Evidence, limits: str, picture: str | None
+    report: Report, evidence: Evidence, limits: str, picture: str | None, rows: str
 ) -> Iterator[str]:
     yield "# Fidelity: predicted against published"
     yield _introduction(report)
@@ -105,11 +113,22 @@ def _chapters(
     yield limits
     yield "## Errors per family, evidence and use\n\nAbsolute, relative to the published value."
     yield summary_table(report.summaries).markdown()
-    yield "## Every row compared"
-    for family, compared in report.by_family.items():
-        yield f"### {family}"
-        yield row_table(compared, report.intervals).markdown()
+    yield (
+        f"## Every row compared\n\n[{rows}]({rows}) has each row with its prediction, its error "
+        "and both intervals."
+    )
     yield from _all_constants()
+
+
+def _every_row(report: Report) -> Table:
+    """Return the rows of all families, the family first."""
+    empty = row_table([], report.intervals)
+    lines = [
+        (family, *line)
+        for family, compared in report.by_family.items()
+        for line in row_table(compared, report.intervals).rows
+    ]
+    return Table(("family", *empty.header), lines, frozenset(one + 1 for one in empty.right))
 
 
 def _intervals(report: Report) -> Iterator[str]:

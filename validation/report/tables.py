@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,18 @@ class Table:
         """Return aligned lines for a terminal."""
         left = set(range(len(self.header))) - self.right
         return "\n".join(units.aligned([self.header, *self.rows], left=left))
+
+    def csv(self) -> str:
+        """Return comma-separated values, numbers as they are shown but without separators."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(self.header)
+        for row in self.rows:
+            writer.writerow(
+                text.replace(",", "") if column in self.right else text
+                for column, text in enumerate(row)
+            )
+        return file.getvalue()
 
     def markdown(self) -> str:
         """Return a Markdown table."""
