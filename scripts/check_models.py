@@ -31,8 +31,8 @@ from cstorch.current import existing_backend
 from cstorch.referee.report import Report
 from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
 from tests.support.models.zoo_runs import NAMES, write_model
-from waferstream.cli.check import parse_check
-from waferstream.cli.checking import report_of
+from waferstream.cli.checking import Check, report_of
+from waferstream.cli.frame.files import cluster_file
 from waferstream.core.errors import CheckError, WaferStreamError
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result
@@ -161,8 +161,9 @@ def check_zoo(name: str) -> Report:
     """Check a model of this project, from a params file of its own."""
     with tempfile.TemporaryDirectory() as folder:
         write_model(Path(folder), name, MICRO_BATCH_SIZE)
-        words = ["--num_csx=2", f"--steps={STEPS}", str(Path(folder) / "params.yaml")]
-        return report_of(parse_check(words, Path(folder), Path(folder)))
+        found = cluster_file(None, (Path(folder),))
+        params = Path(folder) / "params.yaml"
+        return report_of(Check(params, (), STEPS, Path(folder), num_csx=2, cluster=found))
 
 
 FAMILIES: dict[str, dict[str, Callable[[], Report]]] = {

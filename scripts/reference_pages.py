@@ -11,21 +11,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from modelzoo import KEYS
 from scripts.configuration_tasks import TASKS, task_of
 from scripts.error_pages import error_pages
 from scripts.op_table import page as ops_page
-from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
-from waferstream.cli.accounts import accounts_parser
-from waferstream.cli.check import check_parser
-from waferstream.cli.execute import exec_parser
-from waferstream.cli.flags.flag import Flag
-from waferstream.cli.flags.forms import FORMS
-from waferstream.cli.serving import COMMANDS as SERVING
-from waferstream.cli.serving import serving_parser
-from waferstream.cli.tools.command import TOOLS, Argument, tool_commands
+from waferstream.cli.app import COMMANDS
 from waferstream.config.schema.files import FileKind, schema_of
 from waferstream.config.schema.keys import ConfigKey, keys_of
 from waferstream.workload.data import DATA_PROCESSORS
@@ -53,10 +45,15 @@ A key without default is required. Entries of a list have the path of the list.
 _COMMANDS = """\
 # Commands
 
-All commands and their flags, made from the parsers of the command line when the site is built.
+All commands and their flags, made from the commands themselves when the site is built.
 `run.py` is `waferstream` from a checkout. A flag overrides the same key of the params file
-([configuration.md](configuration.md)).
+([configuration.md](configuration.md)). Every command takes `--json`.
 """
+
+_KINDS = {bool: "", int: "integer", float: "number", Path: "path", list[Path]: "path"}
+
+_EVERYWHERE = {"json", "no_pager"}
+"""Flags of every command."""
 
 
 def configuration_page() -> str:
@@ -116,91 +113,47 @@ def _cell(text: str) -> str:
 def commands_page() -> str:
     """Return the reference of all commands as Markdown."""
     parts = [_COMMANDS]
-    for form in FORMS.values():
-        parts += [f"\n## waferstream {form.name}\n", form.help]
-        parts += [f"\n`{form.example}`"] if form.example else []
-        for title, flags in form.groups.items():
-            if form.name == "run" or title == "what to run":
-                parts += [f"\n**{title}**\n", *_flags(flags)]
-        if form.name != "run":
-            parts.append("\nThe other flags are those of `waferstream run`, as far as they apply.")
-    parts += ["\n## waferstream exec\n", *_parser(exec_parser())]
-    parts += ["\n## waferstream check\n", *_parser(check_parser())]
-    for name in SERVING:
-        parts += [f"\n## waferstream {name}\n", *_parser(serving_parser(name))]
-    for name in OF_ACCOUNTS:
-        parts += [f"\n## waferstream serve {name}\n", *_parser(accounts_parser(name))]
-    for group in TOOLS:
-        parts.append(f"\n## waferstream {group}")
-        for command in tool_commands(group):
-            words = f"waferstream {group} {command.name}".rstrip()
-            parts += [f"\n### {words}\n", f"{_sentence(command.help)}\n"]
-            parts += _arguments(command.arguments)
+    for name, entry in COMMANDS.items():
+        parts += _command(f"waferstream {name}", entry.load(name))
     return "\n".join(parts) + "\n"
 
 
-def _flags(flags: Sequence[Flag]) -> Iterator[str]:
-    """Yield the table of flags."""
-    yield "| argument | values | meaning |"
-    yield "|---|---|---|"
-    for flag in flags:
-        name = ", ".join(f"`{word}`" for word in flag.spelling)
-        values = ", ".join(map(str, get_args(flag.kind))) or getattr(flag.kind, "__name__", "")
-        values = {"bool": "", "str": "text", "int": "integer", "float": "number"}.get(
-            values, values
-        )
-        yield f"| {' | '.join(map(_cell, (name, values, flag.help)))} |"
-
-
-def _arguments(arguments: Sequence[Argument]) -> Iterator[str]:
-    """Yield the table of the arguments of a command; every command takes ``--json``."""
-    if arguments:
+def _command(words: str, command: Any, level: int = 2) -> Iterator[str]:
+    """Yield the section of a command, or of a group with those of its commands."""
+    yield f"\n{'#' * level} {words}\n"
+    yield _markdown(" ".join((command.help or "").split()))
+    for name, below in getattr(command, "commands", {}).items():
+        yield from _command(f"{words} {name}", below, min(level + 1, 4))
+    if hasattr(command, "commands"):
+        return
+    if command.epilog:
+        yield f"\n`{command.epilog.removeprefix('Example: ')}`"
+    panels: dict[str, list[Any]] = {}
+    for each in command.params:
+        if not each.hidden and each.name not in _EVERYWHERE:
+            panels.setdefault(each.rich_help_panel or "", []).append(each)
+    for title, flags in panels.items():
+        yield f"\n**{title}**\n" if title else ""
         yield "| argument | values | meaning |"
         yield "|---|---|---|"
-    for each in arguments:
-        name = ", ".join(f"`{word}`" for word in each.words)
-        values = ", ".join(map(str, each.options.get("choices", ())))
-        if not values and each.is_flag and each.kind is not bool:
-            values = {Path: "path", int: "integer", float: "number"}.get(each.kind, "text")
-        yield f"| {' | '.join(map(_cell, (name, values, each.options.get('help', ''))))} |"
+        for each in flags:
+            yield f"| {' | '.join(map(_cell, _flag(each)))} |"
+    if any(each.hidden for each in command.params):
+        yield "\nThe other flags are those of `waferstream run`, as far as they apply."
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _parser(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the table of a parser's arguments; a group with a title has a table of its own."""
-    has_table = False
-    for group in parser._action_groups:
-        actions = [
-            action
-            for action in group._group_actions
-            if action.help != argparse.SUPPRESS and action.dest != "help"
-        ]
-        if not actions:
-            continue
-        has_title = group.title not in ("positional arguments", "options")
-        if has_title:
-            yield f"\n**{group.title}**\n"
-        if has_title or not has_table:
-            yield "| argument | values | meaning |"
-            yield "|---|---|---|"
-        has_table = True
-        for action in actions:
-            yield f"| {' | '.join(map(_cell, _argument(action)))} |"
-
-
-def _argument(action: argparse.Action) -> tuple[str, str, str]:
-    words = action.option_strings or [str(action.metavar or action.dest)]
-    name = ", ".join(f"`{word}`" for word in words)
-    values = ", ".join(map(str, action.choices)) if action.choices else ""
-    if not values and action.nargs != 0 and action.option_strings:
-        kind = getattr(action.type, "__name__", "text")
-        values = {"str": "text", "Path": "path", "int": "integer", "float": "number"}.get(
-            kind, "text"
-        )
-    return name, values, (action.help or "").replace("%%", "%")
+def _flag(flag: Any) -> tuple[str, str, str]:
+    """Return names, values and meaning of an argument."""
+    is_flag = flag.opts[0].startswith("-")
+    names = flag.opts if is_flag else [flag.metavar or flag.name]
+    kind = flag.type_descriptor
+    values = _KINDS.get(kind.annotation, "text") if is_flag else ""
+    if kind.is_choice:
+        values = ", ".join(str(getattr(each, "value", each)) for each in kind.choices)
+    meaning = (flag.help or "").replace("\\[", "[")
+    if flag.show_default and flag.default not in (None, False, ""):
+        meaning += f" (default: {flag.default})"
+    return ", ".join(f"`{name}`" for name in names), values, meaning
 
 
 def pages() -> dict[str, str]:

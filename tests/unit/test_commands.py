@@ -9,19 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from waferstream.cli.accounts import COMMANDS as OF_ACCOUNTS
-from waferstream.cli.accounts import accounts_parser
-from waferstream.cli.app import COMMANDS as COMMANDS_OF_PROGRAM
 from waferstream.cli.app import context_of
 from waferstream.cli.arguments import parse_arguments
-from waferstream.cli.check import parse_check
-from waferstream.cli.execute import parse_exec
 from waferstream.cli.flags.forms import FORMS
-from waferstream.cli.management import COMMAND as MANAGEMENT
-from waferstream.cli.management import management_parser
-from waferstream.cli.serving import COMMANDS as SERVING
-from waferstream.cli.serving import serving_parser
-from waferstream.cli.tools.command import TOOLS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -59,22 +49,10 @@ COMMANDS = [(path, line) for path in DOCUMENTS for line in commands_of(path)]
 
 def check_command_line(words: list[str]) -> None:
     """Parse a command line of ``waferstream``; SystemExit where it is wrong."""
-    if words[0] in TOOLS:
-        context_of(words)
-    elif words[0] == "exec":
-        parse_exec(words[1:], ROOT)
-    elif words[0] == "serve" and words[1] in OF_ACCOUNTS:
-        accounts_parser(words[1]).parse_args(words[2:])
-    elif words[0] == MANAGEMENT:
-        management_parser().parse_args(words[1:])
-    elif words[0] in SERVING:
-        serving_parser(words[0]).parse_args(words[1:])
-    elif words[0] == "check":
-        parse_check(words[1:], ROOT)
-    elif words[0] in COMMANDS_OF_PROGRAM and words[0] not in FORMS:
-        context_of(words, ROOT)
-    elif words != ["--version"]:
+    if words[0] in FORMS or (words[0].startswith("-") and words != ["--version"]):
         parse_arguments(words, ROOT)
+    elif words != ["--version"]:
+        context_of(words, ROOT)
 
 
 def check_target(name: str) -> None:

@@ -51,7 +51,7 @@ APPLIANCE = "Clusters and their users"
 
 _FORM = "waferstream.cli.forms:running_command"
 _TOOL = "waferstream.cli.tools.command:tool_command"
-_ARGPARSE = "waferstream.cli.older:older_command"
+_SERVING = "waferstream.cli.serving"
 
 COMMANDS: Mapping[str, Entry] = {
     "train": Entry(_FORM, "train a model, and evaluate it where there is data for that", RUNS),
@@ -60,8 +60,12 @@ COMMANDS: Mapping[str, Entry] = {
     "trace": Entry(_FORM, "draw and animate one kernel of a layer on the wafer", RUNS),
     "explore": Entry("waferstream.cli.tools.explore:app", "move sliders over the simulator", RUNS),
     "runs": Entry("waferstream.cli.tools.runs:app", "list, show, compare, remove runs", RUNS),
-    "check": Entry(_ARGPARSE, "compare the first steps of a program with plain PyTorch", RUNS),
-    "exec": Entry(_ARGPARSE, "run a program that was written for the real machine", RUNS),
+    "check": Entry(
+        "waferstream.cli.check:app", "compare the first steps of a program with plain PyTorch", RUNS
+    ),
+    "exec": Entry(
+        "waferstream.cli.execute:app", "run a program that was written for the real machine", RUNS
+    ),
     "study": Entry(_TOOL, "predict a grid over any keys", RUNS),
     "search": Entry(_TOOL, "find batch, systems and micro-batch for least days or cost", RUNS),
     "compare": Entry("waferstream.cli.tools.compare:app", "wafers or GPUs for a budget", RUNS),
@@ -72,12 +76,16 @@ COMMANDS: Mapping[str, Entry] = {
     "data_processor": Entry(_TOOL, "list, describe and measure data processors", FILES),
     "checkpoint": Entry(_TOOL, "convert, compare, verify and prune checkpoints", FILES),
     "machine": Entry(_TOOL, "list systems and clusters that have a name", FILES),
-    "generate": Entry(_ARGPARSE, "continue a text", SERVING),
-    "serve": Entry(_ARGPARSE, "answer over HTTP, or plan a service", SERVING),
-    "batch": Entry(_ARGPARSE, "answer a file of requests", SERVING),
+    "generate": Entry(f"{_SERVING}.generate:app", "continue a text", SERVING),
+    "serve": Entry(f"{_SERVING}.serve:app", "answer over HTTP, or plan a service", SERVING),
+    "serve keys": Entry(f"{_SERVING}.accounts:keys", "say who may ask, and how much", SERVING),
+    "serve usage": Entry(f"{_SERVING}.accounts:usage", "show what was used", SERVING),
+    "batch": Entry(f"{_SERVING}.batch:app", "answer a file of requests", SERVING),
     "ctl": Entry(_TOOL, "list, explain and cancel jobs; users, sessions, nodes", APPLIANCE),
     "cluster": Entry(_TOOL, "plan hosts; lend a cluster to programs elsewhere", APPLIANCE),
-    "management": Entry(_ARGPARSE, "serve an appliance to many users", APPLIANCE),
+    "management": Entry(
+        "waferstream.cli.management:app", "serve an appliance to many users", APPLIANCE
+    ),
     "certificates": Entry(_TOOL, "make the certificates of a cluster's links", APPLIANCE),
     "run": Entry(_FORM, "as run.py --params FILE, with all flags", RUNS, hidden=True),
     "fit": Entry(_FORM, "as train", RUNS, hidden=True),
@@ -120,6 +128,8 @@ class Root(Group):
         own = {word for option in self.get_params(ctx) for word in option.opts}
         if args and (args[0] in _DEVICES or (is_flag(args[0]) and args[0] not in own)):
             args = ["run", *args]
+        if " ".join(args[:2]) in COMMANDS:
+            args = [" ".join(args[:2]), *args[2:]]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

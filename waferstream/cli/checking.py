@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +22,33 @@ from cstorch.referee.program import check_program
 from cstorch.referee.report import Report
 from cstorch.witness import StepsDone, Witness
 from waferstream.cli.arguments import parse_arguments
-from waferstream.cli.check import CheckArguments
-from waferstream.cli.execute import ExecArguments
-from waferstream.cli.programs import execute, flags_of_a_new_process
+from waferstream.cli.programs import ProgramRun, execute, flags_of_a_new_process
 from waferstream.cli.run import run
 
 
-def report_of(arguments: CheckArguments) -> Report:
+@dataclass(frozen=True)
+class Check:
+    """What is compared with plain PyTorch."""
+
+    target: Path
+    """A program, or a params file."""
+    words: tuple[str, ...]
+    """The program's own arguments, or flags of a run."""
+    steps: int
+    home: Path
+    """Folder that is searched for cluster.yaml after the current one."""
+    num_csx: int | None = None
+    cluster: Path | None = None
+    is_cluster_typed: bool = False
+    prints_json: bool = False
+
+    @property
+    def is_params(self) -> bool:
+        """Whether the target is a params file."""
+        return self.target.suffix in (".yaml", ".yml")
+
+
+def report_of(arguments: Check) -> Report:
     """Check a program or params file; return the report, errors as of ``check``."""
 
     def run_once(witness: Witness) -> None:
@@ -36,7 +57,7 @@ def report_of(arguments: CheckArguments) -> Report:
     return check_program(run_once, arguments.steps)
 
 
-def _run(arguments: CheckArguments, witness: Witness) -> None:
+def _run(arguments: Check, witness: Witness) -> None:
     """Run the program anew, as in a new process, until the steps to watch are done."""
     with ExitStack() as stack:
         stack.enter_context(_as_at_first(arguments.target.parent.resolve()))
@@ -50,21 +71,20 @@ def _run(arguments: CheckArguments, witness: Witness) -> None:
         raise SystemExit(code)
 
 
-def _run_program(arguments: CheckArguments, witness: Witness) -> int:
+def _run_program(arguments: Check, witness: Witness) -> int:
     """Run a program; return its exit code."""
-    program = ExecArguments(
+    program = ProgramRun(
         program=str(arguments.target),
         is_module=False,
         words=arguments.words,
         cluster=arguments.cluster,
         is_cluster_typed=arguments.is_cluster_typed,
         num_csx=arguments.num_csx,
-        trace=None,
     )
     return execute(program, witness)
 
 
-def _run_params(arguments: CheckArguments, witness: Witness) -> int:
+def _run_params(arguments: Check, witness: Witness) -> int:
     """Train a params file from its first step in a folder that is removed; return 0."""
     words = ["--params", str(arguments.target), "--mode", "train", "--local"]
     words += ["--logging", "WARNING", *arguments.words]

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -22,19 +23,38 @@ from appliance.user_code import imports_end_with, prepare_imports_with
 from cstorch import flags
 from cstorch.cluster.config import Launch, launch
 from cstorch.current import existing_backend
-from waferstream.cli.execute import VENDOR_NAMES, ExecArguments
+from waferstream.cli.vendor_names import VENDOR_NAMES
 from waferstream.core.errors import ConfigError, WaferStreamError
 from waferstream.host.interrupts import deferred
 from waferstream.host.tracebacks import shows_all
 
 if TYPE_CHECKING:
     from cstorch.witness import Witness
+    from waferstream.training.trace_request import TraceRequest
 
 _END_S = 20
 """How long the cluster of a program may take to end after a signal."""
 
 
-def execute(arguments: ExecArguments, witness: Witness | None = None) -> int:
+@dataclass(frozen=True)
+class ProgramRun:
+    """A program to run, and on which cluster."""
+
+    program: str
+    """Path of the program, or name of the module."""
+    is_module: bool
+    words: tuple[str, ...]
+    """The program's own arguments."""
+    cluster: Path | None
+    """The cluster file; None where none was named and none was found."""
+    is_cluster_typed: bool
+    num_csx: int | None
+    trace: TraceRequest | None = None
+    mgmt_address: str | None = None
+    credentials_path: Path | None = None
+
+
+def execute(arguments: ProgramRun, witness: Witness | None = None) -> int:
     """Run the program to its end, end its cluster, and return the exit code.
 
     A ``witness`` watches its first steps.
@@ -77,7 +97,7 @@ def flags_of_a_new_process() -> Iterator[None]:
 
 
 @contextmanager
-def _prepared(arguments: ExecArguments, witness: Witness | None) -> Iterator[None]:
+def _prepared(arguments: ProgramRun, witness: Witness | None) -> Iterator[None]:
     """Prepare imports, sys.argv and the cluster's settings; end the cluster and undo all of it."""
     if arguments.trace is not None:
         arguments.trace.check()

@@ -5,17 +5,22 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
+from copy import copy
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
+from inspect import Parameter, Signature, signature
+from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_origin, get_type_hints
 
 import typer
 from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
+from typer.models import OptionInfo
 
 from waferstream.cli.frame.output import ask_for_json, ask_for_no_pager
 from waferstream.cli.frame.words import (
@@ -27,6 +32,7 @@ from waferstream.cli.frame.words import (
     underscored,
 )
 from waferstream.core.config_errors import rule_of
+from waferstream.core.errors import ConfigError
 
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 """Settings of the context of the outermost command; those below inherit them."""
@@ -82,16 +88,20 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the command into ``ctx.params``."""
+        try:
+            words = args if ctx.resilient_parsing else list(as_declared(args, self.flags(ctx)))
+        except WrongCommandLine as error:
+            ctx.fail(str(error))
+        return super().parse_args(ctx, words)
+
+    def flags(self, ctx: Any) -> dict[str, Declared]:
+        """Return the flags of the command by their names with underscores."""
         flags = {word: Declared(word, 0) for word in ctx.help_option_names}
         for option in self.params:
             if isinstance(option, TyperOption):
                 number = 0 if option.is_flag else -1 if option.multiple else 1
                 flags |= {spelled(word): Declared(word, number) for word in option.opts}
-        try:
-            words = args if ctx.resilient_parsing else list(as_declared(args, flags))
-        except WrongCommandLine as error:
-            ctx.fail(str(error))
-        return super().parse_args(ctx, words)
+        return flags
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the command."""
@@ -106,11 +116,12 @@ class Program(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words before the program's own; a module after ``-m`` is a program, too."""
+        alone = {word for word, flag in self.flags(ctx).items() if flag.values == 0}
         place = 0
         while place < len(args) and is_flag(args[place]) and args[place] not in ("-m", "--"):
-            place += 1 if "=" in args[place] or args[place] in ctx.help_option_names else 2
+            place += 1 if "=" in args[place] or spelled(args[place]) in alone else 2
         end = place + (2 if args[place : place + 1] == ["-m"] else 0)
-        own = ["--", *args[end:]] if args[end:] else []
+        own = ["--", *args[end + (args[end : end + 1] == ["--"]) :]] if args[end:] else []
         return super().parse_args(ctx, [*args[:end], *own])
 
 
@@ -154,8 +165,73 @@ def many(kind: Any) -> Any:
     return list[kind]
 
 
+def within(least: float, most: float = inf) -> Callable[[typer.CallbackParam, Any], Any]:
+    """Return the callback of a number that refuses it outside of its range, with ConfigError."""
+
+    def check(param: typer.CallbackParam, value: Any) -> Any:
+        if value is not None and not least <= value <= most:
+            raise ConfigError(
+                f"--{param.name} must be in its range",
+                code="out-of-range",
+                where=f"--{param.name}",
+                value=value,
+                rule=f"at least {least:g}" if most == inf else f"{least:g} to {most:,}",
+            )
+        return value
+
+    return check
+
+
+def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose parameters are flags: those of a dataclass are its fields."""
+    hints = get_type_hints(function, include_extras=True)
+    whole: dict[str, Any] = {}
+    own: list[Parameter] = []
+    for each in signature(function).parameters.values():
+        kind = hints.get(each.name, each.annotation)
+        if is_dataclass(kind):
+            whole[each.name] = kind
+            own += _fields(kind)
+        else:
+            kind = _as_flag(each.name, kind, None)
+            own.append(each.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY))
+
+    def call(**typed: Any) -> Any:
+        for name, kind in whole.items():
+            typed[name] = kind(**{each.name: typed.pop(each.name) for each in fields(kind)})
+        return function(**typed)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__signature__ = Signature(own)  # type: ignore[attr-defined]
+    return call
+
+
+def _fields(kind: Any) -> Iterator[Parameter]:
+    """Yield the fields of a dataclass as parameters; its PANEL is their title in the help."""
+    hints = get_type_hints(kind, include_extras=True)
+    for each in fields(kind):
+        default = Parameter.empty if each.default is MISSING else each.default
+        of_flag = _as_flag(each.name, hints[each.name], getattr(kind, "PANEL", None))
+        yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=of_flag)
+
+
+def _as_flag(name: str, kind: Any, panel: str | None) -> Any:
+    """Return the type of a parameter, of an option with its name as it is declared."""
+    if get_origin(kind) is not Annotated or not isinstance(kind.__metadata__[0], OptionInfo):
+        return kind
+    option = copy(kind.__metadata__[0])
+    if option.default is ... and not option.param_decls:  # Typer takes the first name for one
+        option.param_decls = (f"--{name}",)
+    option.rich_help_panel = option.rich_help_panel or panel
+    return Annotated[kind.__origin__, option]
+
+
 class App(typer.Typer):
-    """Commands that typed functions declare; every command takes ``--json``."""
+    """Commands that typed functions declare; every command takes ``--json``.
+
+    A parameter may be a dataclass: its fields are declared in its place, so that several commands
+    share them.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"cls": Group, "add_completion": False, **settings})
@@ -169,7 +245,13 @@ class App(typer.Typer):
         """
         if example := settings.pop("example", None):
             settings["epilog"] = f"Example: {example}"
-        return super().command(name, **{"cls": Command, **settings})
+        declare = super().command(name, **{"cls": Command, **settings})
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            declare(_spread(function))
+            return function
+
+        return decorate
 
     def built(self) -> Any:
         """Return the command, or the group of commands."""

@@ -79,6 +79,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return ""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, list | tuple):

@@ -44,7 +44,7 @@ def compare(
         ),
     ] = "H100",
     runs: Annotated[int, Option(min=1, help="trainings of the project")] = 1,
-    compiled: Annotated[bool, Option("--compiled", help="GPUs run with torch.compile")] = False,
+    compiled: Annotated[bool, Option(help="GPUs run with torch.compile")] = False,
     price: Annotated[
         list[str] | None,
         Option(help="of an hour of a machine, of a kwh, of an hour of a person: H100=2.5EUR"),

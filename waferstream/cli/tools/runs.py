@@ -68,7 +68,7 @@ def compare_runs(
 @app.command("rm", example="waferstream runs rm 20261128_123702_514")
 def remove_runs(
     runs: Annotated[list[Path], typer.Argument(help="folders or names of runs")],
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Annotated[bool, typer.Option(help="do not ask")] = False,
 ) -> int:
     """Remove runs: their folders with logs, events and reports. Checkpoints stay."""
     from waferstream.training.results.run_folder import claimed  # noqa: PLC0415  (slow)

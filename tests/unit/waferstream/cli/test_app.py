@@ -31,15 +31,27 @@ def test_help_names_every_command_that_people_look_for(capsys: pytest.CaptureFix
         assert entry.hidden or (name in printed and entry.help.partition(";")[0] in printed), name
 
 
-@pytest.mark.parametrize("name", ["train", "eval", "simulate", "trace"])
-def test_help_of_a_run_is_one_screen_with_an_example(
+EXAMPLES = {
+    **dict.fromkeys(["train", "eval", "simulate", "trace", "explore", "compare"], "params.yaml"),
+    **dict.fromkeys(["generate", "serve", "batch"], "model_dir"),
+    "exec": "--num_csx 4",
+    "check": "--num_csx 2",
+    "serve keys create": "anne",
+    "serve usage": "--key",
+    "management start": "--systems",
+}
+"""What comes first in the example of a command."""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_help_is_one_screen_with_an_example(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    assert ended(name, "--help") == 0
+    assert ended(*name.split(), "--help") == 0
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) <= SCREEN
-    assert f"waferstream {name} params.yaml" in printed
+    assert f"waferstream {name} {EXAMPLES[name]}" in printed
 
 
 def test_every_form_has_an_entry() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.errors import raises
+from waferstream.cli.app import call
 from waferstream.cli.main import main
-from waferstream.cli.serving import run_serving
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 
 
@@ -71,7 +71,7 @@ def test_simulation_of_one_load(
 def test_what_does_not_fit_is_said_with_what_would() -> None:
     """More wafers, or a shorter context."""
     with raises(ApplianceResourceExhausted, "decoder-exceeds-service") as refused:
-        run_serving(["serve", "llama-3.1-70b", "--plan", "--wafers=4", "--context=131072"])
+        call(["serve", "llama-3.1-70b", "--plan", "--wafers=4", "--context=131072"], Path())
     assert "allow 5 wafers" in str(refused.value.remedy)
     assert "a context of at most" in str(refused.value.remedy)
 
@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_said_with_what_would() -> None:
 def test_unknown_model_is_refused_with_the_nearest_name() -> None:
     """It is neither a place nor published."""
     with raises(ConfigError, "decoder-name-unknown") as refused:
-        run_serving(["serve", "lama-3.1-8b", "--plan"])
+        call(["serve", "lama-3.1-8b", "--plan"], Path())
     assert "llama-3.1-8b" in str(refused.value.remedy)
 
 
@@ -129,4 +129,4 @@ def test_named_system_wins_over_another_of_the_cluster(
 def test_wrong_numbers_are_refused(words: str, code: str) -> None:
     """By name."""
     with raises(ConfigError, code):
-        run_serving(["serve", "llama-3.1-8b", *words.split()])
+        call(["serve", "llama-3.1-8b", *words.split()], Path())

@@ -52,7 +52,7 @@ def test_usage_is_a_table_by_day(file: Path, capsys: pytest.CaptureFixture[str])
         "dollars": "0.0025",
     }
     assert run(file, "usage", "--key", "ben") == 0
-    assert capsys.readouterr().out == "none\n"
+    assert capsys.readouterr().out == "(none)\n"
 
 
 @pytest.mark.parametrize("words", [("keys", "list"), ("keys", "revoke", "anne"), ("usage",)])
