@@ -29,6 +29,7 @@ from waferstream.simulation.capture import (
     with_one_group,
 )
 from waferstream.simulation.captured import CapturedStep
+from waferstream.simulation.capturing import captures_folder
 from waferstream.simulator.costed_sizes import PlanCache
 from waferstream.training.setup.backend import make_backend
 from waferstream.workload.models import known_config
@@ -99,7 +100,7 @@ class CapturedSteps:
     @contextmanager
     def _backend(self, params: Params) -> Iterator[Backend]:
         with restored():
-            backend = make_backend(params, self._cluster)
+            backend = make_backend(params, self._cluster, compile_dir=captures_folder())
             try:
                 yield backend
             finally:

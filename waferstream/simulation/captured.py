@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,9 @@ from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.host.files import replacing
 
 Kept = TypeVar("Kept")
+
+MOST_KEPT = 64
+"""Files of captured steps in a folder, of some hundred KiB each."""
 
 log = logging.getLogger("waferstream")
 
@@ -64,6 +68,15 @@ def store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         partial.write_bytes(kind.dump_json(step))
+    _remove_oldest(path.parent)
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Remove the oldest captured steps beyond MOST_KEPT; others may do so at the same time."""
+    with suppress(FileNotFoundError):
+        kept = sorted(folder.glob("step_*.json"), key=lambda path: path.stat().st_mtime)
+        for path in kept[:-MOST_KEPT]:
+            path.unlink()
 
 
 def load(kind: TypeAdapter[Kept], path: Path | None) -> Kept | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from appliance.spec import ClusterSpec
 from cstorch.backend import Backend
 from cstorch.flags import restored
 from waferstream.config.params import Params
+from waferstream.host.user_state import state_folder
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.capture import capture_step, with_one_group
 from waferstream.simulation.captured import CapturedStep
@@ -62,6 +64,14 @@ class Capture:
         return self._simulators[self._simulators.index(simulator)]
 
 
+def captures_folder() -> Path:
+    """Return the folder of captured steps, unless a configuration names one (``compile_dir``).
+
+    It is not the working folder: what only predicts leaves no file there.
+    """
+    return state_folder() / "captures"
+
+
 @contextmanager
 def capturing(params: Params, cluster: ClusterSpec) -> Iterator[Capture]:
     """Provide the captured step of a configuration.
@@ -70,7 +80,7 @@ def capturing(params: Params, cluster: ClusterSpec) -> Iterator[Capture]:
         WaferStreamError: The step cannot be captured.
     """
     with restored():
-        backend = make_backend(params, cluster)
+        backend = make_backend(params, cluster, compile_dir=captures_folder())
         try:
             yield Capture(params, backend)
         finally:
