@@ -10,7 +10,7 @@ from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.reports.economics import check_tokens
 from waferstream.reports.tco.prices import Prices
 
-_ASKED = re.compile(r"(?P<name>[^:]+)(?::(?P<count>[1-9]\d{0,4}))?", re.ASCII)
+_COUNT = re.compile(r"[1-9]\d{0,4}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,24 @@ def parse_asked(text: str, known: Collection[str], where: str) -> tuple[Asked, .
 
 
 def _parse_one(text: str, known: Collection[str], where: str) -> Asked:
-    found = _ASKED.fullmatch(text)
-    names = {name.lower(): name for name in known}
-    name = names.get(found["name"].strip().lower()) if found else None
-    if found is None or name is None:
+    kind, colon, count = (part.strip() for part in text.partition(":"))
+    name = {each.lower(): each for each in known}.get(kind.lower())
+    if name is None:
         raise ConfigError(
             "a machine must be one that is known",
             code="unknown-machine-kind",
             where=where,
             value=text or "nothing",
             rule=f"{', '.join(known)}, each with a count as in {next(iter(known))}:8, or without",
-            remedy=did_you_mean(text.partition(":")[0].upper(), known),
+            remedy=did_you_mean(kind.upper(), known),
         )
-    return Asked(name, int(found["count"]) if found["count"] else None)
+    if colon and not _COUNT.fullmatch(count):
+        raise ConfigError(
+            "a number of machines must be a count",
+            code="out-of-range",
+            where=where,
+            value=text,
+            rule="1 to 99,999",
+            remedy=f"{name}:8 for eight of them, or {name} for as many as the comparison needs",
+        )
+    return Asked(name, int(count) if colon else None)

@@ -14,10 +14,17 @@ def test_machines_have_a_count_or_none() -> None:
     assert parse_asked("h100:64, B200", CLUSTERS, "--gpu") == (Asked("H100", 64), Asked("B200"))
 
 
-@pytest.mark.parametrize("text", ["", "h300", "h100:0", "h100:x", "h100:8,,b200"])
+@pytest.mark.parametrize("text", ["", "h300", "h100:8,,b200"])
 def test_what_is_no_machine_is_refused(text: str) -> None:
     with raises(ConfigError, "unknown-machine-kind"):
         parse_asked(text, CLUSTERS, "--gpu")
+
+
+@pytest.mark.parametrize("text", ["h100:0", "h100:x", "h100:", "h100:100000"])
+def test_what_is_no_count_is_refused_with_one_that_is(text: str) -> None:
+    with raises(ConfigError, "out-of-range") as caught:
+        parse_asked(text, CLUSTERS, "--gpu")
+    assert "H100:8" in str(caught.value.remedy)
 
 
 @pytest.mark.parametrize("tokens", [0, -1, 1e30, float("nan")])
