@@ -57,17 +57,25 @@ COMMANDS: Mapping[str, Entry] = {
     "train": Entry(_FORM, "train a model, and evaluate it where there is data for that", RUNS),
     "eval": Entry(_FORM, "evaluate a trained model", RUNS),
     "simulate": Entry(_FORM, "predict the time of training on any number of systems", RUNS),
+    "plan": Entry(_FORM, "show how a step lies on the machine: SRAM, streams, time", RUNS),
     "trace": Entry(_FORM, "draw and animate one kernel of a layer on the wafer", RUNS),
     "explore": Entry("waferstream.cli.tools.explore:app", "move sliders over the simulator", RUNS),
     "runs": Entry("waferstream.cli.tools.runs:app", "list, show, compare, remove runs", RUNS),
+    "report": Entry(
+        "waferstream.cli.tools.report:app", "show what a run found, and its page", RUNS
+    ),
     "check": Entry(
         "waferstream.cli.check:app", "compare the first steps of a program with plain PyTorch", RUNS
     ),
     "exec": Entry(
         "waferstream.cli.execute:app", "run a program that was written for the real machine", RUNS
     ),
-    "study": Entry(_TOOL, "predict a grid over any keys", RUNS),
-    "search": Entry(_TOOL, "find batch, systems and micro-batch for least days or cost", RUNS),
+    "study": Entry("waferstream.cli.tools.study:app", "predict a grid over any keys", RUNS),
+    "search": Entry(
+        "waferstream.cli.tools.search:app",
+        "find batch, systems and micro-batch for least days or cost",
+        RUNS,
+    ),
     "compare": Entry("waferstream.cli.tools.compare:app", "wafers or GPUs for a budget", RUNS),
     "tco": Entry(_TOOL, "compare what a project costs on several machines", RUNS),
     "config": Entry(_TOOL, "copy, check, compare and explain params files", FILES),
@@ -77,9 +85,13 @@ COMMANDS: Mapping[str, Entry] = {
     "checkpoint": Entry(_TOOL, "convert, compare, verify and prune checkpoints", FILES),
     "machine": Entry(_TOOL, "list systems and clusters that have a name", FILES),
     "generate": Entry(f"{_SERVING}.generate:app", "continue a text", SERVING),
-    "serve": Entry(f"{_SERVING}.serve:app", "answer over HTTP, or plan a service", SERVING),
-    "serve keys": Entry(f"{_SERVING}.accounts:keys", "say who may ask, and how much", SERVING),
-    "serve usage": Entry(f"{_SERVING}.accounts:usage", "show what was used", SERVING),
+    "serve": Entry(
+        f"{_SERVING}.serve:app",
+        "answer over HTTP, or plan a service; serve keys, serve usage",
+        SERVING,
+    ),
+    "serve keys": Entry(f"{_SERVING}.accounts:keys", "say who may ask", SERVING, hidden=True),
+    "serve usage": Entry(f"{_SERVING}.accounts:usage", "show what was used", SERVING, hidden=True),
     "batch": Entry(f"{_SERVING}.batch:app", "answer a file of requests", SERVING),
     "ctl": Entry(_TOOL, "list, explain and cancel jobs; users, sessions, nodes", APPLIANCE),
     "cluster": Entry(_TOOL, "plan hosts; lend a cluster to programs elsewhere", APPLIANCE),
@@ -105,8 +117,8 @@ _COMPLETION = ("complete words with Tab in this shell", "print what that install
 """Help of the flags that Typer adds, in one line each."""
 
 MEANT: Mapping[str, str] = {
-    **dict.fromkeys(("plan", "predict", "estimate", "sweep"), "simulate FILE"),
-    **dict.fromkeys(("report", "show", "results", "status"), "runs show FOLDER"),
+    **dict.fromkeys(("predict", "estimate", "sweep"), "simulate FILE"),
+    **dict.fromkeys(("show", "results", "status"), "report FOLDER"),
     **dict.fromkeys(("evaluate", "test"), "eval FILE"),
     "ls": "runs list",
     "chat": "generate FOLDER",

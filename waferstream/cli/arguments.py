@@ -66,6 +66,8 @@ class Arguments:
     """The request of ``--simulate``; None for a functional run."""
     wafer_trace: WaferTraceRequest | None
     """The request of ``--wafer_trace``, which takes the place of a run."""
+    is_plan: bool
+    """Whether the simulation is of one number of systems, and leaves no files."""
     submits: SubmitRequest
     """How the command is submitted, where its configuration names an appliance."""
     typed: Mapping[str, Any]
@@ -172,6 +174,7 @@ def arguments_of(ctx: Any, words: Sequence[str], cwd: Path | None = None) -> Arg
             prints_json="json" in typed,
             simulation=_simulation(typed, mode),
             wafer_trace=_wafer_trace(typed),
+            is_plan=form.name == "plan",
             submits=SubmitRequest(
                 typed.get("min_num_csx"), typed.get("session", DEFAULT_SESSION), "detach" in typed
             ),

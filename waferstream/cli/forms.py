@@ -11,7 +11,7 @@ from waferstream.cli.arguments import KEYS, OVER, arguments_of, form_command
 from waferstream.cli.frame.commands import WORDS, parse
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.run import run
-from waferstream.cli.tools.command import tool_command
+from waferstream.cli.tools.study import app as study_app
 
 
 def running_command(name: str) -> Any:
@@ -37,6 +37,10 @@ def _study(ctx: Any) -> int:
     words = [typed.pop("params")]
     values = dict([*ctx.meta[KEYS], *ctx.meta[OVER]])
     values |= {name: f"{typed.pop(name)}" for name in ("num_csx", "batch_size") if name in typed}
+    if "system" in typed:
+        values["system"] = ",".join(map(str, typed.pop("system")))
+    if typed.pop("weak_scaling", False):
+        values["scaling"] = "weak"
     if typed.pop("json", False):
         words.append("--json")
     if found := cluster_file(typed.pop("cluster", None), (Path(), ctx.obj)):
@@ -52,7 +56,7 @@ def _study(ctx: Any) -> int:
 
 def run_study(words: list[str], home: Path) -> int:
     """Run ``waferstream study``; return its exit code."""
-    study = parse(tool_command("study"), words, home)
+    study = parse(study_app.built(), words, home)
     with study:
         code: int = study.command.invoke(study)
     return code

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from appliance.spec import ClusterSpec, RuntimeSpec, load_cluster
 from appliance.user_code import importing_from
@@ -139,10 +139,12 @@ def _shrunk(phases: tuple[Params, ...], arguments: Arguments) -> tuple[Params, .
 
 def _result(
     phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
-) -> CurveResult | RunSummary | list[RunSummary] | dict[str, str | int | float]:
+) -> CurveResult | RunSummary | list[RunSummary] | list[Any] | dict[str, str | int | float]:
     """Do what the command line asks for; return what ``--json`` prints."""
     if arguments.simulation is not None:
         params = only_phase(phases, arguments.params)
+        if arguments.is_plan:
+            return _plan(params, arguments.simulation, cluster)
         return _simulate(params, arguments.simulation, cluster, arguments.trace, command)
     if arguments.wafer_trace is not None:
         params = only_phase(phases, arguments.params)
@@ -267,6 +269,13 @@ def _simulate(
 
     _log_as(params)
     return run_simulation(params, request, cluster, trace, command)
+
+
+def _plan(params: Params, request: SimulationRequest, cluster: ClusterSpec) -> list[Any]:
+    from waferstream.simulation.step_plan import run_plan  # noqa: PLC0415
+
+    _log_as(params)
+    return run_plan(params, request, cluster)
 
 
 def _trace_wafer(

@@ -7,8 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from waferstream.core.program.micro_batches import Cut
-from waferstream.core.units import counted, folded, format_bytes, format_rate, format_short
+from waferstream.core.units import (
+    counted,
+    folded,
+    format_bytes,
+    format_ps,
+    format_rate,
+    format_short,
+)
+from waferstream.machine.intervals import Interval
 from waferstream.machine.record import Record
+from waferstream.machine.sram import SramReport, report_text
 from waferstream.machine.start_up import StartUp
 from waferstream.machine.trace import Activities, write_trace
 from waferstream.reports.amounts import energy_facts, format_duration, format_footprint
@@ -34,6 +43,38 @@ def simulation_text(result: CurveResult, width: int | None = None) -> str:
     zeros = [] if result.zeros is None else ["\n".join(result.zeros.lines())]
     tables = (table_text(result, width), *compared, detail_text(result, width), *zeros)
     return "\n\n".join((settings, *tables))
+
+
+def plan_text(result: CurveResult, memory: SramReport, width: int | None = None) -> str:
+    """Return how the step of one number of systems lies on the machine, as lines of text.
+
+    Args:
+        result: The point.
+        memory: The SRAM of one of its systems.
+        width: Characters of a line of a table; None for any number.
+    """
+    settings, times = "\n".join(_settings(result)), "\n".join(_time_lines(result.detailed))
+    return "\n\n".join((settings, times, detail_text(result, width), report_text(memory)))
+
+
+def _time_lines(point: CurvePoint) -> Iterator[str]:
+    """Yield what a step takes, and why."""
+    prediction, rate = point.prediction, point.emulated.samples_per_s
+    assert prediction is not None, "of a simulated point"
+    shares = point.emulated.attribution_ps.shares()
+    causes = ", ".join(f"{cause} {share:.1%}" for cause, share in shares.items() if share >= 5e-4)
+    yield f"A step takes {format_ps(point.emulated.step_ps)}: {causes}"
+    within = ""
+    if isinstance(point.interval, Interval):
+        low, high = point.interval.around(rate)
+        within = f" (90 %: {format_short(low)} to {format_short(high)})"
+    tokens = prediction.tokens_per_s
+    read = "" if tokens is None else f", {format_short(tokens)} tokens/s"
+    yield (
+        f"{format_short(rate)} samples/s{within}{read}; "
+        f"{prediction.flops_per_s / 1e12:.3g} TFLOP/s, {prediction.utilisation:.1%} of peak"
+    )
+    yield f"Weights stream {counted(prediction.num_rounds, 'time')} in a step"
 
 
 def _settings(result: CurveResult) -> Iterator[str]:

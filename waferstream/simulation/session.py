@@ -77,7 +77,7 @@ def run_simulation(
     check_request(params, request, requested)
     folder = _make_folder(params.trainer.init.model_dir)
     choices = choices_of(cluster.machine, request.machines)
-    machines = [_priced(cluster, choice.machine, request.prices) for choice in choices]
+    machines = [priced(cluster, choice.machine, request.prices) for choice in choices]
     studies = captured_studies(params, machines, counts, request)
     first = studies[0]
     _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
@@ -287,7 +287,7 @@ def _make_folder(model_dir: Path) -> Path:
     return folder
 
 
-def _priced(cluster: ClusterSpec, machine: MachineSpec, prices: PriceSpec) -> ClusterSpec:
+def priced(cluster: ClusterSpec, machine: MachineSpec, prices: PriceSpec) -> ClusterSpec:
     """Return a cluster with another machine, at these prices."""
     return cluster.model_copy(update={"machine": prices.stated_for(machine)})
 

@@ -87,6 +87,11 @@ class StudyResult:
     configuration: Mapping[str, object]
 
     @property
+    def is_possible(self) -> bool:
+        """Whether a point of the grid can be."""
+        return any(isinstance(row.point, CurvePoint) for row in self.rows)
+
+    @property
     def records(self) -> list[Record]:
         """A record for each row."""
         return [row.record for row in self.rows]

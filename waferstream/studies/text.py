@@ -11,7 +11,7 @@ from waferstream.reports.curve.result import CurvePoint, RefusedPoint
 from waferstream.reports.intervals import INTERVAL_NOTE, evidence_of
 from waferstream.studies.candidates import Candidate, SearchResult
 from waferstream.studies.grid import Grid
-from waferstream.studies.result import StudyResult, StudyRow, rate_of
+from waferstream.studies.result import StudyResult, StudyRow, rate_of, series_of
 
 _MOST_ROWS = 50
 _NOTHING = "-"
@@ -35,7 +35,8 @@ def study_text(result: StudyResult, width: int | None = None) -> str:
         width: Characters of a line; None for any number.
     """
     shown = result.rows[:_MOST_ROWS]
-    cells = [_cells(row, result) for row in shown]
+    efficiency = _efficiency_name(result)
+    cells = [_cells(row, result, efficiency) for row in shown]
     names = list(dict.fromkeys(name for row in cells for name in row))
     table = [names, *([row.get(name, _NOTHING) for name in names] for row in cells)]
     lines = [result.title, "", *folded(table, width)]
@@ -45,7 +46,7 @@ def study_text(result: StudyResult, width: int | None = None) -> str:
     return "\n".join([*lines, "", *notes])
 
 
-def _cells(row: StudyRow, result: StudyResult) -> Mapping[str, str]:
+def _cells(row: StudyRow, result: StudyResult, efficiency: str | None) -> Mapping[str, str]:
     keys = {name: _said(row.values[name]) for name in result.varying}
     if isinstance(row.point, RefusedPoint):
         return {**keys, "step": "impossible"}
@@ -61,7 +62,7 @@ def _cells(row: StudyRow, result: StudyResult) -> Mapping[str, str]:
         else "unknown",
         "micro-batch": f"{point.micro_batch_size:,}",
         "streams": f"{prediction.num_rounds:,}",
-        "efficiency": f"{point.efficiency:.1%}",
+        **({efficiency: f"{point.efficiency:.1%}"} if efficiency else {}),
         "of peak": f"{prediction.utilisation:.1%}",
         "kW": _NOTHING if point.energy is None else format_rate(point.energy.power_kw, 3),
         **_bill(point),
@@ -69,10 +70,27 @@ def _cells(row: StudyRow, result: StudyResult) -> Mapping[str, str]:
     }
 
 
+def _efficiency_name(result: StudyResult) -> str | None:
+    """Return the head of the column of efficiencies, which are over the first of their curves."""
+    if "num_csx" not in result.varying:
+        return None
+    curves = series_of(result.rows, "num_csx").values()
+    counts = ([row.num_csx for row in rows if not _is_refused(row)] for rows in curves)
+    firsts = {min(found) for found in counts if found}
+    return f"efficiency from {min(firsts)}" if len(firsts) == 1 else "efficiency from first"
+
+
+def _is_refused(row: StudyRow) -> bool:
+    return isinstance(row.point, RefusedPoint)
+
+
 def _bill(point: CurvePoint) -> Mapping[str, str]:
-    """Return the cells of the token budget, if there is one."""
+    """Return the cells of the token budget; without one, money of a million tokens."""
     if point.bill is None:
-        return {}
+        energy = point.energy
+        known = energy and (energy.per_million_tokens or energy.per_million_samples)
+        per = "tok" if energy and energy.per_million_tokens else "samples"
+        return {f"USD/M{per}": format_short(known.usd)} if known else {}
     return {
         "training": format_duration(point.bill.duration_s),
         "energy": format_energy(point.bill.footprint.kwh),

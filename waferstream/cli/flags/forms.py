@@ -67,6 +67,8 @@ class Form:
 
 
 _SIMULATION = frozenset({"simulate", "wafer_trace", *(flag.name for flag in SIMULATION_FLAGS)})
+_CURVE = frozenset({"sweep", "weak_scaling", "explain", "activation_zeros"})
+"""Flags of a simulation that are about its curve."""
 _TRAINING = frozenset(
     {"max_steps", "num_steps", "checkpoint_path", "compile_only", "validate_only", "shrink"}
 )
@@ -104,6 +106,14 @@ FORMS: Mapping[str, Form] = {
             says={"simulate": True},
             without=frozenset({"wafer_trace", *_OF_RUNS}),
             shown=_PREDICTION,
+        ),
+        Form(
+            "plan",
+            "Show how a step lies on the machine: time, MemoryX, SRAM, streams of its layers.",
+            "waferstream plan params.yaml --num_csx 4 --system CS-3 --token_budget 300B",
+            says={"simulate": True},
+            without=frozenset({"wafer_trace", "trace", "trace_limit", *_CURVE, *_OF_RUNS}),
+            shown=frozenset({"system", "machine", "token_budget"}),
         ),
         Form(
             "trace",

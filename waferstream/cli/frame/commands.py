@@ -100,7 +100,8 @@ class Command(TyperCommand):
         for option in self.params:
             if isinstance(option, TyperOption):
                 number = 0 if option.is_flag else -1 if option.multiple else 1
-                flags |= {spelled(word): Declared(word, number) for word in option.opts}
+                splits = option.multiple and option.type_descriptor.is_choice
+                flags |= {spelled(word): Declared(word, number, splits) for word in option.opts}
         return flags
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

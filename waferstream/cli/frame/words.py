@@ -86,6 +86,12 @@ class Declared:
 
     word: str
     values: int
+    splits: bool = False
+    """Whether a word may be several values with commas, as known words are."""
+
+    def parts(self, word: str) -> list[str]:
+        """Return the values that a word stands for."""
+        return word.split(",") if self.splits else [word]
 
 
 def as_declared(words: Sequence[str], flags: Mapping[str, Declared]) -> Iterator[str]:
@@ -111,14 +117,17 @@ def as_declared(words: Sequence[str], flags: Mapping[str, Declared]) -> Iterator
             name = _known(word, flags)
             flag = flags[name]
             value = word[len(name) :]
-            value = value if name.startswith("--") else value.removeprefix("=")  # -m=train
             is_open = flag.values != 0 and not value
-            yield flag.word + value
+            equals = "=" if value.startswith("=") and name.startswith("--") else ""  # -m=train
+            for part in flag.parts(value.removeprefix("=")):
+                yield flag.word + equals + part
             flag = flag if is_open else None
         else:
-            if flag and not is_open:
-                yield flag.word
-            yield word
+            for part in flag.parts(word) if flag else [word]:
+                if flag and not is_open:
+                    yield flag.word
+                yield part
+                is_open = False
             flag, is_open = (flag if flag and flag.values < 0 else None), False
     _check_complete(flag, is_open=is_open)
 

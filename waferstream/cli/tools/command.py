@@ -36,8 +36,6 @@ TOOLS: Mapping[str, str] = {
     "machine": "waferstream.cli.tools.machine",
     "certificates": "waferstream.cli.tools.certificates",
     "tco": "waferstream.cli.tools.tco",
-    "study": "waferstream.cli.tools.study",
-    "search": "waferstream.cli.tools.search",
 }
 """Group of commands to the module that holds them, in its variable COMMANDS.
 

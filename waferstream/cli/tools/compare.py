@@ -7,15 +7,14 @@ from functools import reduce
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from waferstream.cli.frame.commands import App
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import prints_json
+from waferstream.cli.tools.asked import Cluster, Params, tokens_of
 from waferstream.core.config import load_yaml, validate
-from waferstream.core.errors import ConfigError
 from waferstream.core.outputs import check_folder
-from waferstream.core.units import parse_count
 from waferstream.host.files import json_text, replacing
 from waferstream.machine.hardware.wafer import SYSTEMS
 from waferstream.reports.page import render
@@ -33,7 +32,7 @@ app = App()
     "--price CS-3=60EUR"
 )
 def compare(
-    params: Annotated[Path, Argument(help="YAML file with model, optimizer and data")],
+    params: Params,
     budget: Annotated[str, Option(help="tokens of a training, such as 300B")],
     system: Annotated[str, Option(help="CS-2 or CS-3, or both: CS-2:8,CS-3:4")] = "CS-3",
     gpu: Annotated[
@@ -53,16 +52,14 @@ def compare(
     prices: Annotated[
         Path | None, Option(help="assumptions as YAML: people, site, currency, machines")
     ] = None,
-    cluster: Annotated[
-        Path | None, Option(help="YAML file of the machine (default: cluster.yaml in this folder)")
-    ] = None,
+    cluster: Cluster = None,
     page: Annotated[Path | None, Option(help="file of the page to write, with a tornado")] = None,
 ) -> int:
     """Compare CS systems with GPUs: days, MWh, CO2e and money of a budget, and the break-even."""
     request = PlanRequest(
         parse_asked(system, SYSTEMS, "--system"),
         parse_asked(gpu, CLUSTERS, "--gpu"),
-        _tokens(budget),
+        tokens_of(budget, "--budget"),
         runs,
         compiled,
         _prices(prices, currency, price or ()),
@@ -82,20 +79,6 @@ def compare(
     text = f"{found.headline}\n\n{comparison_text(found.costs)}\n\n{found.note}"
     print(json_text(as_json(found.costs)) if prints_json() else text)
     return 0
-
-
-def _tokens(text: str) -> float:
-    """Return a budget of tokens."""
-    try:
-        return parse_count(text)
-    except ValueError as error:
-        raise ConfigError(
-            "the budget must be a number of tokens",
-            code="wrong-type",
-            where="--budget",
-            value=text,
-            rule="a number, as in 300B or 300e9",
-        ) from error
 
 
 def _prices(file: Path | None, currency: str | None, typed: Sequence[str]) -> Prices:

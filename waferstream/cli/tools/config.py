@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from waferstream.cli.early import check_sections
 from waferstream.cli.frame.output import print_rows, prints_json, show, tell, tell_paths
 from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.config_keys import KEY_COMMANDS
@@ -71,6 +72,7 @@ def _write(given: argparse.Namespace, text: str, name: str) -> int:
 
 def _validate(given: argparse.Namespace) -> int:
     params = load_params(given.config)
+    check_sections(params)
     _check_registered(params)
     return tell(f"{given.config} is valid.", path=given.config, valid=True)
 

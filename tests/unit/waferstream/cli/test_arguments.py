@@ -359,3 +359,10 @@ def test_names_that_are_no_text_are_refused(
         check_names(f"run.py --model_dir={named}" if place == "command line" else "run.py")
     assert caught.value.where == place
     assert "caf\\udce9" in str(caught.value.value)
+
+
+@pytest.mark.parametrize("words", ["CS-2,CS-3", "CS-2 CS-3", "CS-2 --system CS-3"])
+def test_known_words_may_have_commas_between_them(words: str) -> None:
+    arguments = parse("-p", "params.yaml", "--simulate", "--system", *words.split())
+    assert arguments.simulation is not None
+    assert arguments.simulation.machines == ("CS-2", "CS-3")

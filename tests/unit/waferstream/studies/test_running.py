@@ -12,6 +12,7 @@ from matplotlib.figure import Figure, SubFigure
 
 from tests.support.errors import raises
 from tests.support.reports.pictures import drawn
+from waferstream.cli.main import main
 from waferstream.core.errors import ConfigError
 from waferstream.reports.curve.result import CurvePoint
 from waferstream.studies.grid import Grid
@@ -38,6 +39,26 @@ def test_every_point_is_a_row_in_the_order_of_the_grid(result: StudyResult) -> N
     values = [tuple(row.values.values()) for row in result.rows]
     assert values == [tuple(point.values()) for point in GRID.points()]
     assert result.times.captured == 1
+
+
+def test_study_leaves_no_file(result: StudyResult, params_file: Path) -> None:
+    """What was captured is kept in the state folder."""
+    assert [path.name for path in params_file.parent.iterdir()] == [params_file.name]
+
+
+def test_text_says_money_and_what_efficiency_is_of(result: StudyResult) -> None:
+    head = study_text(result).splitlines()[2]
+    assert "efficiency from 1" in head
+    assert "USD/Mtok" in head
+
+
+def test_study_without_a_possible_point_fails(
+    params_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = ["study", f"{params_file}", "--over"]
+    assert main([*study, "num_csx=32,64"]) == 1
+    assert "[batch-below-systems]" in capsys.readouterr().out
+    assert main([*study, "num_csx=16,32"]) == 0
 
 
 def test_what_cannot_be_has_its_reason(result: StudyResult) -> None:

@@ -28,8 +28,19 @@ def test_size_is_told_alone(capsys: pytest.CaptureFixture[str]) -> None:
         (["--token_budget", "0"], "token-budget-out-of-range"),
         (["--out", "none/rows.csv"], "folder-missing"),
         (["--out", "."], "unknown-format"),
+        (["--over", "num_csx"], "study-values-invalid"),
+        (["--token_budget", "many"], "wrong-type"),
     ],
-    ids=["too-large", "twice", "format", "budget", "no-folder", "a-folder"],
+    ids=[
+        "too-large",
+        "twice",
+        "format",
+        "budget",
+        "no-folder",
+        "a-folder",
+        "no-values",
+        "no-number",
+    ],
 )
 def test_mistakes_are_answered_at_once(words: list[str], code: str, tmp_path: Path) -> None:
     """No file is read: there is none."""
