@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from swarmx.links.certificates import Credentials, certificate_of_role
 from waferstream.core.config import Config, load_yaml, validate
 from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.host.user_state import make_private, open_private, state_folder
+
+if TYPE_CHECKING:
+    from swarmx.links.certificates import Credentials
 
 SERVER = "attached-cluster"
 """The name in the certificate of a server, whatever its address is."""
@@ -39,6 +42,8 @@ class Access(Config):
 
 def new_access(address: str) -> tuple[Access, Credentials]:
     """Make token and certificate of a new server; return them, and the key of the certificate."""
+    from swarmx.links.certificates import certificate_of_role  # noqa: PLC0415  (cryptography)
+
     own = certificate_of_role(SERVER)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     return Access(address=address, token=token, certificate=own.certificate.decode()), own

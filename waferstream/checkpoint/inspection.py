@@ -14,9 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import h5py
+from typing import TYPE_CHECKING, Any
 
 from waferstream.checkpoint import (
     FORMAT_ATTRIBUTE,
@@ -29,7 +27,13 @@ from waferstream.checkpoint import (
 )
 from waferstream.checkpoint.seal import Extent, Manifest, SealError, parse_manifest
 from waferstream.core.errors import CheckpointError
+from waferstream.core.extras import LazyPackage
 from waferstream.core.units import GIB
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = LazyPackage("h5py", "train")
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _DEADLINE_S = 60.0

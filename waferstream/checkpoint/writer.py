@@ -12,9 +12,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 
 from waferstream.checkpoint import (
@@ -31,11 +30,17 @@ from waferstream.checkpoint.packed import PackedSpec
 from waferstream.checkpoint.parts import Part
 from waferstream.checkpoint.seal import Manifest, append_seal, with_checksums
 from waferstream.core.errors import CheckpointError
+from waferstream.core.extras import LazyPackage
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.system_errors import remedy_of
 from waferstream.core.units import KIB
 from waferstream.host.files import final_path
 from waferstream.version import VERSION
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = LazyPackage("h5py", "train")
 
 # Upper bounds of what HDF5 writes besides tensor bytes: header and index entry of one object
 # (names are below 1 KiB), and the tables of the whole file.

@@ -18,6 +18,7 @@ from typing import Any
 from waferstream.cli import UNREAD
 from waferstream.cli.app import call
 from waferstream.core.errors import WaferStreamError
+from waferstream.core.extras import of_training
 from waferstream.core.system_errors import file_error
 from waferstream.host import tracebacks
 from waferstream.host.files import json_text
@@ -67,10 +68,10 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
         notes = getattr(error, "__notes__", [])
         print("\n" + " ".join([f"{ending(error)}.", *notes]), file=sys.stderr)
         raise
-    except OSError as error:
-        if debug:
+    except (OSError, ModuleNotFoundError) as error:
+        typed = file_error(error) if isinstance(error, OSError) else of_training(error)
+        if debug or typed is None:
             raise
-        typed = file_error(error)
         _print_error(str(typed), typed.fields() if prints_json else None)
         return 1
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
 from pathlib import Path
 
-from tqdm import tqdm
+from rich.console import Console
+from rich.progress import track
 
 from waferstream.core.errors import WaferStreamError
 from waferstream.explorer.answer import Answer
@@ -39,7 +40,9 @@ def write_page(explorer: Explorer, path: Path) -> None:
         WaferStreamError: The files themselves have no answer.
     """
     every = list(settings_of(explorer.knobs))
-    answers = dict(_answers(explorer, tqdm(every, "Simulating", unit=" settings", disable=None)))
+    bar = Console(stderr=True)
+    shown = track(every, "Simulating", console=bar, transient=True, disable=not bar.is_terminal)
+    answers = dict(_answers(explorer, shown))
     with replacing(path) as partial:
         partial.write_text(page_of(explorer, answers, is_export=True), encoding="utf-8")
 

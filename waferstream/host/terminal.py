@@ -11,10 +11,6 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from itertools import cycle
 from typing import TextIO, cast
 
-from tqdm import tqdm
-from tqdm.contrib import DummyTqdmFile
-from tqdm.contrib.logging import logging_redirect_tqdm
-
 from waferstream.host.words import Words, in_words
 
 log = logging.getLogger("waferstream")
@@ -39,8 +35,16 @@ class TerminalHandler(logging.Handler):
     """Handler that prints log lines on stdout, above the bars that are shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stdout)
-        sys.stdout.flush()
+        _print_above(self.format(record))
+
+
+def _print_above(line: str) -> None:
+    """Print a line on stdout, above the bars if there were any, and flush it."""
+    if (bars := sys.modules.get("tqdm")) is not None:
+        bars.tqdm.write(line, file=sys.stdout)
+    else:
+        print(line)
+    sys.stdout.flush()
 
 
 def shows_bars() -> bool:
@@ -58,8 +62,12 @@ def printing_above() -> Iterator[None]:
     with ExitStack() as stack:
         consoles = (sys.stdout, sys.stderr)
         if any(getattr(each, "stream", None) in consoles for each in logging.root.handlers):
+            from tqdm.contrib.logging import logging_redirect_tqdm  # noqa: PLC0415
+
             stack.enter_context(logging_redirect_tqdm())
         if sys.stdout.isatty():
+            from tqdm.contrib import DummyTqdmFile  # noqa: PLC0415
+
             stack.enter_context(redirect_stdout(cast("TextIO", DummyTqdmFile(sys.stderr))))
         yield
 
@@ -96,6 +104,8 @@ def spinning(text: str) -> Iterator[None]:
     if not shows_bars():
         yield
         return
+    from tqdm import tqdm  # noqa: PLC0415  (of the extra 'train')
+
     form, frames = "{desc} {elapsed}", cycle(_FRAMES)
     first = f"{next(frames)} {text}"
     with (
@@ -126,6 +136,8 @@ class ProgressBar:
         look: Callable[[], int],
         unit: str = "step",
     ) -> None:
+        from tqdm import tqdm  # noqa: PLC0415
+
         self._bar = tqdm(
             desc=description,
             total=last - first + 1,

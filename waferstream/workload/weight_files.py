@@ -12,17 +12,22 @@ from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import h5py
 import numpy as np
 import torch
-from h5py.h5z import filter_avail as has_filter
 
 from waferstream.checkpoint import MODEL, WRITER_ATTRIBUTE
 from waferstream.checkpoint.inspection import DAMAGE, damaged
 from waferstream.checkpoint.reader import Reader
 from waferstream.core.errors import CheckpointError
+from waferstream.core.extras import LazyPackage
 from waferstream.workload.hugging_face import Weights, read_hf
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = LazyPackage("h5py", "train")
 
 
 class Kind(Enum):
@@ -163,7 +168,7 @@ def _tensor(path: Path, file: h5py.File, key: str) -> torch.Tensor:
         raise ValueError(f"{key!r} lies outside of the file")
     filters = dataset.id.get_create_plist()
     numbers = [filters.get_filter(i)[0] for i in range(filters.get_nfilters())]
-    if _LZ4 in numbers and not has_filter(_LZ4):
+    if _LZ4 in numbers and not h5py.h5z.filter_avail(_LZ4):
         raise CheckpointError(
             "the package hdf5plugin must be installed",
             code="hdf5plugin-missing",

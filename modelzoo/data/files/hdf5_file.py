@@ -18,14 +18,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import h5py
 import numpy as np
 
 from waferstream.core.errors import DataError
+from waferstream.core.extras import LazyPackage
 from waferstream.core.units import MIB
 from waferstream.preparation.sequences import FEATURES, PACKED_FEATURES
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = LazyPackage("h5py", "train")
 
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, MemoryError)
 """What the HDF5 library raises on a damaged file."""

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path, PurePosixPath
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import h5py
 import numpy as np
 import torch
 from PIL import Image
@@ -41,7 +40,13 @@ from modelzoo.data.source import (
     starts_of_parts,
 )
 from waferstream.core.errors import DataError
+from waferstream.core.extras import LazyPackage
 from waferstream.workload.data import Batch, BatchSource
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = LazyPackage("h5py", "train")
 
 _TOKENS = ("text_input_ids", "loss_mask", "labels", "key_padding_mask")
 _LAYOUTS = [(*_TOKENS, "token_modality_idx"), _TOKENS]

@@ -14,9 +14,10 @@ _COMMAND = re.compile(r" *(make|python|waferstream|pip|ray|kubectl|sbatch) ")
 NOT_RUN = {
     "make train": "it installs from the network; the CI job of every change runs it",
     "make test": "it is the test suite",
-    "pip install . ./modelzoo ./waferstream_compat": "it needs the network; tests/unit/test_packaging.py "
+    "pip install '.[train]' ./modelzoo ./waferstream_compat": "it needs the network; tests/unit/test_packaging.py "
     "installs what is packaged",
-    "pip install --constraint requirements.lock . ./modelzoo": "it needs the network",
+    "pip install '.[simulate]' ./modelzoo": "it needs the network",
+    "pip install --constraint requirements.lock '.[train]' ./modelzoo": "it needs the network",
     "python run.py --params params.yaml --num_csx=4": "it is `make train` without the set-up",
     "python run.py --params params.yaml --num_csx=2 --model_dir two_systems": "two minutes; "
     "tests/integration/test_run_on_ray.py runs a smaller one",

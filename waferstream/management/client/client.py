@@ -12,12 +12,10 @@ from waferstream.core.errors import ConfigError
 from waferstream.host.processes import user_name
 from waferstream.host.user_state import make_private, state_folder
 from waferstream.management.client.logs import Logs
-from waferstream.management.manager.manager import Manager
 from waferstream.management.model.event import Event
 from waferstream.management.model.inventory import Inventory
 from waferstream.management.model.operations import Caller, Operation, ReadEvents, ReadWorkflow
 from waferstream.management.model.workflow import Stage
-from waferstream.management.store.opening import open_store
 
 Result = TypeVar("Result")
 
@@ -62,6 +60,9 @@ class EmbeddedClient:
     """
 
     def __init__(self, inventory: Inventory | None = None) -> None:
+        from waferstream.management.manager.manager import Manager  # noqa: PLC0415  (slow)
+        from waferstream.management.store.opening import open_store  # noqa: PLC0415  (SQLAlchemy)
+
         path = state_folder() / STORE
         make_private(path.parent)
         self._store = open_store(str(path))

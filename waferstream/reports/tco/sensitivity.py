@@ -7,13 +7,11 @@ value at which it does is the break-even.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
-
-from scipy.optimize import brentq
 
 from waferstream.reports.tco.comparison import Comparison
 from waferstream.reports.tco.costs import Cost, Values, cost_of
@@ -24,6 +22,7 @@ UNCHANGED: Values = MappingProxyType({})
 """No assumption at another value than its own."""
 RUN_COUNTS = (1, 3, 10, 30, 100, 300, 1000)
 """Numbers of runs for which the cheapest machine is named."""
+_HALVINGS = 40  # of the range of an assumption: 12 digits
 _LEAST_SWING = 1e-9  # of the larger sum; a smaller one is rounding
 
 
@@ -141,5 +140,17 @@ class Study:
         low, high = (self.lead_usd({key: end}) for end in (estimate.least, estimate.most))
         even = None
         if low * high < 0:
-            even = brentq(lambda v: self.lead_usd({key: v}), estimate.least, estimate.most)
+            even = _zero(lambda at: self.lead_usd({key: at}), estimate.least, estimate.most)
         return Bar(key, estimate, low, high, even)
+
+
+def _zero(of: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function is zero, by bisection: its signs at both ends differ."""
+    rises = of(low) < 0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if (of(middle) < 0) == rises:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 
 def test_the_tested_torch_is_the_one_that_is_installed_with_the_program() -> None:
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-    assert f"torch=={TORCH}" in project["dependencies"]
+    assert f"torch=={TORCH}" in project["optional-dependencies"]["train"]
     check_torch()
 
 

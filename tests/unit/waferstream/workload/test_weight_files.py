@@ -99,6 +99,6 @@ def test_compression_that_is_not_installed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_vendors(tmp_path / "w.mdl")
-    monkeypatch.setattr("waferstream.workload.weight_files.has_filter", lambda _: False)
+    monkeypatch.setattr("h5py.h5z.filter_avail", lambda _: False)
     with raises(CheckpointError, "hdf5plugin-missing"):
         read_weights(tmp_path / "w.mdl")
