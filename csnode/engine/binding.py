@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -46,6 +46,10 @@ _WRITING: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
     {PRODUCT: torch.mm, f"{ATEN}add.Tensor": torch.add}
 )
 """Calls of two tensors, and the functions that write their results."""
+
+_Writing = tuple[str, Callable[..., torch.Tensor]]
+"""The weight whose gradient a call makes, and the function that writes it."""
+
 _NOWHERE: Mapping[str, torch.Tensor] = MappingProxyType({})
 
 
@@ -73,8 +77,8 @@ def built(
     if device != PROCESSOR:
         return moved(kernel, segment.layer, device)
     setting = engine.sparse_products_of(segment.layer)
-    if engine.is_torch and setting == "none" and (places is None or not segment.gradients):
-        return kernel.build()
+    if engine.is_torch and setting == "none":
+        return kernel.build() if places is None else places.built(kernel, segment)
     tree = ast.parse(kernel.text)
     binder = EngineBinder(segment.layer, len(segment.weights), engine)
     if not engine.is_torch:
@@ -83,8 +87,6 @@ def built(
     (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
     if setting != "none":
         kernels |= bind_gradients(function, segment, setting, patterns)
-    elif places is not None and engine.is_torch:
-        kernels |= places.bind(function, segment)
     return replace(kernel, text=ast.unparse(ast.fix_missing_locations(tree))).build(kernels)
 
 
@@ -185,21 +187,14 @@ class GradientPlaces(threading.local):
         finally:
             self._places = _NOWHERE
 
-    def bind(self, kernel: ast.FunctionDef, segment: Segment) -> dict[str, Callable[..., object]]:
-        """Bind the calls of a kernel's text that make gradients; return functions by their names.
-
-        Calls are replaced in place.
-        """
-        bound: dict[str, Callable[..., object]] = {}
-        for weight, call, is_turned in gradient_calls(kernel, segment, _WRITING):
-            if is_turned or call.keywords or not all(isinstance(a, ast.Name) for a in call.args):
-                continue
-            function = _WRITING[ast.unparse(call.func)]
-            name = f"gradient_place_{len(bound)}"
-            call.func = ast.Name(name, ast.Load())
-            bound[name] = partial(self._write, weight, function)
-            self.weights.add(weight)
-        return bound
+    def built(self, kernel: KernelSource, segment: Segment) -> Callable[..., tuple[Any, ...]]:
+        """Return a kernel as a callable whose calls that make gradients write where they belong."""
+        if not segment.gradients:
+            return kernel.build()
+        text, calls = _with_places(kernel.text, segment)
+        self.weights.update(weight for weight, _ in calls.values())
+        bound = {name: partial(self._write, *call) for name, call in calls.items()}
+        return replace(kernel, text=text).build(bound)
 
     def _write(
         self,
@@ -216,3 +211,22 @@ class GradientPlaces(threading.local):
         if place is None or not left.dtype == right.dtype == place.dtype or not is_aligned(place):
             return function(left, right)
         return function(left, right, out=place)
+
+
+@lru_cache(maxsize=256)
+def _with_places(text: str, segment: Segment) -> tuple[str, Mapping[str, _Writing]]:
+    """Return a kernel's text in which calls that make gradients are bound to other names.
+
+    The names come with the weight and the function of each. All systems of a process bind the same
+    kernels.
+    """
+    tree = ast.parse(text)
+    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    calls: dict[str, _Writing] = {}
+    for weight, call, is_turned in gradient_calls(function, segment, _WRITING):
+        if is_turned or call.keywords or not all(isinstance(a, ast.Name) for a in call.args):
+            continue
+        name = f"gradient_place_{len(calls)}"
+        calls[name] = weight, _WRITING[ast.unparse(call.func)]
+        call.func = ast.Name(name, ast.Load())
+    return ast.unparse(ast.fix_missing_locations(tree)), calls

@@ -147,3 +147,22 @@ def test_each_thread_has_its_own_places() -> None:
         found = list(pool.map(write, (SLOPE, 2 * SLOPE)))
     assert torch.equal(found[0], SLOPE.t() @ X)
     assert torch.equal(found[1], 2 * (SLOPE.t() @ X))
+
+
+def test_systems_of_a_process_share_the_text_of_a_bound_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second system parses and writes nothing; its gradients have places of their own."""
+    source = kernel(
+        "b = torch.ops.aten.mm.default(w, x)",
+        "return (w, b)",
+    )
+    places = [GradientPlaces(set()), GradientPlaces(set())]
+    built(source, SEGMENT_of_gradient_places, TORCH, places=places[0])
+    monkeypatch.setattr("csnode.engine.binding.ast.parse", None)
+    second = built(source, SEGMENT_of_gradient_places, TORCH, places=places[1])
+    assert places[1].weights == {"w"}
+    place = torch.zeros(5, 4)
+    with places[1].at({"w": place}):
+        _, gradient = second(torch.ones(5, 3), torch.ones(3, 4))
+    assert gradient.data_ptr() == place.data_ptr()
