@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -95,6 +95,7 @@ class WorkerJob(JobState[InputWorker]):
         self._step = dict.fromkeys(role.spec.nodes, job.first_step)
         # Micro-batches of that step that each node still gets, in the order in which it takes them.
         self._left = {node: self._order(node, job.first_step) for node in role.spec.nodes}
+        self._num_due = Counter(map(self._due_step, role.spec.nodes))  # nodes by that step
         self._unreleased: dict[tuple[str, int, int], Slab] = {}  # by node, step and micro-batch
         self._log = ActivityLog(job.trace_limit)
 
@@ -134,12 +135,17 @@ class WorkerJob(JobState[InputWorker]):
         """Return the micro-batches that a node takes in a step."""
         return deque(self._job.verification.micro_batches(step, node, self._rounds))
 
+    def _due_step(self, node: int) -> int:
+        """Return the first step of which a node has not got every micro-batch."""
+        return self._step[node] + (not self._left[node])
+
     def _send_next(self, node: int) -> Iterator[Envelope]:
-        last_step = self._job.last_step
+        before, last_step = self._due_step(node), self._job.last_step
         while not self._left[node] and self._step[node] < last_step:
             self._step[node] += 1
             self._left[node] = self._order(node, self._step[node])
         if not self._left[node]:
+            self._drop_done(before, self._due_step(node))
             return
         step, micro_batch = self._step[node], self._left[node].popleft()
         place = Place(self._job.kind, step, self._rounds.round_of(micro_batch))
@@ -148,12 +154,25 @@ class WorkerJob(JobState[InputWorker]):
             slab = self._pack(step, micro_batch)
         self._unreleased[node_name(node), step, micro_batch] = slab
         weights = self._label_weights(step, micro_batch)
-        # Nodes may be steps apart, and each gets the next step when it has all of this one.
-        oldest_step = min(self._step[node] + (not left) for node, left in self._left.items())
+        self._drop_done(before, self._due_step(node))
+        yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab, weights))
+
+    def _drop_done(self, before: int, due: int) -> None:
+        """Forget the batches that no node gets any more, when the due step of a node has changed.
+
+        Nodes may be steps apart, and each gets the next step when it has all of this one. They are
+        counted by step, since looking at all for each message would take time that grows with the
+        square of their number.
+        """
+        if due == before:
+            return
+        self._num_due[due] += 1
+        self._num_due[before] -= 1
+        self._num_due += Counter()  # without those at zero
+        oldest_step = min(self._num_due)
         self.role.batches[self._job.kind].drop_before(self._batch_of(oldest_step))
         self.role.label_weights[self._job.kind].drop_before(oldest_step)
         self.role.whole_values[self._job.kind].drop_before(oldest_step)
-        yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab, weights))
 
     def _pack(self, step: int, micro_batch: int) -> Slab:
         """Return a slab with the inputs of one micro-batch, one after the other."""

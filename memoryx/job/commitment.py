@@ -18,6 +18,7 @@ committed (waferstream.core.roles.verification).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -48,11 +49,13 @@ class Commitment:
         self._others = [keeper for keeper in keepers if keeper != name] if num_updates else []
         self._parties = {*self._nodes, *(keepers if num_updates else ())} if takes_part else set()
         # Nodes say nothing about the last step, unless they vote on it.
-        self._last_of_nodes = job.last_step if job.verification.is_on else job.last_step - 1
+        self._num_votes = len(self._nodes) if takes_part and job.verification.is_on else 0
         self._comparison = Comparison(job.verification)
         self._num_updates = num_updates
         self._updated = 0  # parameters of the step after ``_applied_step``
         self._done = dict.fromkeys(self._parties, job.first_step - 1)  # last step by party
+        # How many have done which step last: not all of many nodes are looked at for each message.
+        self._num_at = Counter(self._done.values())
         # A server without updates has applied them all.
         self._applied_step = job.first_step - 1 if num_updates else job.last_step
         self._begun_step = self._applied_step
@@ -72,14 +75,11 @@ class Commitment:
     @property
     def finished(self) -> bool:
         """Whether every message about a step of this job has arrived."""
-        are_nodes_done = all(
-            self._done.get(n, self._last) >= self._last_of_nodes for n in self._nodes
-        )
-        return are_nodes_done and not self.behind(self._last)
+        return self._num_at[self._last] >= self._num_votes and self.allows(self._last)
 
     def allows(self, step: int) -> bool:
         """Return whether parameters may be updated that belong to a step."""
-        return not self.behind(step)
+        return all(done >= step - 1 for done in self._num_at)
 
     def behind(self, step: int) -> tuple[str, ...]:
         """Return the nodes and servers that have not done the step before ``step``."""
@@ -92,7 +92,10 @@ class Commitment:
             DisputedBitsError: Nodes have computed different gradients.
         """
         self._comparison.take(party, message.step, message.votes)
+        self._num_at.subtract((self._done[party],))
         self._done[party] = message.step
+        self._num_at.update((message.step,))
+        self._num_at += Counter()  # without those at zero
         for index, values in message.results:
             self._kept.results[message.step, index] = values
         self._kept.findings += message.findings
