@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from waferstream.cli.frame.commands import within
 from waferstream.core.errors import ConfigError
+from waferstream.serving.models.places import check_place
 
 if TYPE_CHECKING:
     from waferstream.serving.deployment import Deployment
@@ -62,7 +63,12 @@ class Computing:
     ] = 512
 
     def deployment(self, place: Path) -> Deployment:
-        """Tell that a model is loaded, import torch, and return how the model is served."""
+        """Tell that a model is loaded, import torch, and return how the model is served.
+
+        Raises:
+            ConfigError: There is no model at the place.
+        """
+        check_place(place)
         print(f"Loading {place}", file=sys.stderr, flush=True)
         import torch  # noqa: PLC0415  (slow)
 

