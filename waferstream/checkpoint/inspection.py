@@ -98,6 +98,7 @@ def damaged(path: Path, value: object) -> CheckpointError:
         code="checkpoint-damaged",
         where=str(path),
         value=value,
+        remedy="name another checkpoint, or copy this one again",
     )
 
 

@@ -13,7 +13,8 @@ from waferstream.checkpoint.writer import append_tensors, write_metadata
 from waferstream.host.files import replacing
 from waferstream.workload import user_classes
 from waferstream.workload.published_weights import of_our_names, publisher
-from waferstream.workload.weight_files import Kind, kind_of, other_kind, read_weights
+from waferstream.workload.weight_files import read_weights
+from waferstream.workload.weight_kinds import Kind, check_kind, kind_of
 
 log = logging.getLogger("waferstream")
 
@@ -32,8 +33,7 @@ def own_checkpoint(path: Path, section: Mapping[str, Any], folder: Path) -> Path
         CheckpointError: The path holds something else, or weights of another model.
     """
     kind = kind_of(path)
-    if kind in (Kind.FOLDER, Kind.GGUF, Kind.SAFETENSORS):
-        raise other_kind(path, kind)
+    check_kind(path, kind)
     if kind is Kind.OTHER or (kind is Kind.OURS and not _has_other_names(path, section)):
         return path
     weights = of_our_names(read_weights(path), section)

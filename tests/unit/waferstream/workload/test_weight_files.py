@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from tests.support.errors import raises
 from waferstream.checkpoint.writer import append_tensors, write_metadata
 from waferstream.core.errors import CheckpointError
-from waferstream.workload.weight_files import Kind, kind_of, read_weights
+from waferstream.workload.weight_files import read_weights
+from waferstream.workload.weight_kinds import Kind, kind_of
 
 WEIGHT = torch.arange(6.0).view(2, 3)
 
