@@ -45,7 +45,8 @@ def locked(path: Path, limit_s: float | None = None) -> Iterator[None]:
     while (descriptor := _taken(path)) is None:
         waited_s = time.monotonic() - begin_s
         if waited_s >= limit_s:
-            text = f"process {_holder(path)} has held the lock for {waited_s:.0f} s"
+            held = f"has held the lock for {waited_s:.0f} s" if limit_s else "holds the lock"
+            text = f"process {_holder(path)} {held}"
             raise TimeoutError(errno.ETIMEDOUT, text, str(path))
         if waited_s >= _REPORTED_S and not is_reported:
             is_reported = True

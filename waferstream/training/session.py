@@ -31,7 +31,8 @@ from waferstream.training.observers.observer import Observer
 from waferstream.training.observers.progress import Progress
 from waferstream.training.observers.reporting import Reporting
 from waferstream.training.observers.telemetry import TelemetryMeter
-from waferstream.training.results.run_folder import RunFolder, claimed, writable_or_temporary
+from waferstream.training.results.claim import claimed
+from waferstream.training.results.run_folder import RunFolder, writable_or_temporary
 from waferstream.training.results.summary import log_places, log_throughput, summarize
 from waferstream.training.setup.backend import COMPILED, global_flags, make_backend
 from waferstream.training.trace_request import TraceRequest

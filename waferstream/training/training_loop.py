@@ -17,7 +17,7 @@ from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES
 from waferstream.core.errors import NotFiniteStepError
 from waferstream.host.interrupts import Grace, end_quietly
-from waferstream.training.checkpoints.provenance import STATE
+from waferstream.training.checkpoints.changes import STATE
 from waferstream.training.checkpoints.restoring import Restorer
 from waferstream.training.checkpoints.saving import Saver
 from waferstream.training.launch import STATE as WORKFLOW

@@ -12,6 +12,7 @@ from waferstream.cli.frame.commands import App
 from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
 from waferstream.core.errors import ConfigError
 from waferstream.reports.run.kept import PARAMS_NAME, find_run, find_runs
+from waferstream.training.results.claim import claimed
 
 app = App()
 
@@ -71,8 +72,6 @@ def remove_runs(
     yes: Annotated[bool, typer.Option(help="do not ask")] = False,
 ) -> int:
     """Remove runs: their folders with logs, events and reports. Checkpoints stay."""
-    from waferstream.training.results.run_folder import claimed  # noqa: PLC0415  (slow)
-
     found = [find_run(run) for run in runs]
     if not yes:
         typer.confirm(f"Remove {', '.join(run.name for run in found)}?", abort=True)

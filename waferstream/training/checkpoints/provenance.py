@@ -17,7 +17,6 @@ import sysconfig
 import tokenize
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +25,19 @@ from torch import nn
 from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
-from waferstream.core.errors import CheckpointError
 from waferstream.core.units import MIB
 from waferstream.core.user_code import import_class
+from waferstream.training.checkpoints.changes import STATE, changes_of, listed, of_another_run
 from waferstream.workload.data import data_processor
 from waferstream.workload.models import known_config
 from waferstream.workload.user_classes import CLASS, LOSS
 
 log = logging.getLogger("waferstream")
 
-STATE = "configuration"
-"""The state of a checkpoint that has the record."""
-
 _MODEL, _DATA = "model", "train_dataloader"
 _HARMLESS = ("batch_size", "dropout")  # in a key: values that a run may change on its way
 _UNRECORDED = ("num_workers", "prefetch_factor", "persistent_workers")
 _SETTINGS = ("seed", "optimizer", "schedulers", "precision", "sparsity")
-_NUM_SHOWN = 8  # differences in a line
-_ABSENT = "nothing"
 
 _MOST_FILES = 10_000  # of a folder
 _MOST_BYTES = 64 * MIB  # that are read; of more, the beginnings and ends of files
@@ -51,18 +45,6 @@ _LEAST_BYTES = 4096  # of a file
 _OWN = ("modelzoo", "cstorch", "waferstream", "torch", "builtins")
 _PASSING = (".lock", ".partial", ".tmp")  # files that loaders leave in a folder of data
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENCODING}
-
-
-@dataclass(frozen=True)
-class Change:
-    """A key on which two runs differ, with the values of the run before and of this one."""
-
-    key: str
-    before: Any
-    now: Any
-
-    def __str__(self) -> str:
-        return f"{self.key}: {_text(self.now)} (was {_text(self.before)})"
 
 
 def record_of(
@@ -99,25 +81,13 @@ def check_changes(path: Path, record: Mapping[str, Any], refused: Collection[str
     if not isinstance(before, Mapping):
         log.debug("%s says nothing about the run that wrote it", path)
         return
-    changes = [
-        Change(key, before.get(key, _ABSENT), record.get(key, _ABSENT))
-        for key in sorted(before.keys() | record.keys())
-        if (trains or _section_of(key) == _MODEL)
-        and before.get(key, _ABSENT) != record.get(key, _ABSENT)
-    ]
+    keys = {key for key in before.keys() | record.keys() if trains or _section_of(key) == _MODEL}
+    changes = changes_of(before, record, keys)
     serious = [change for change in changes if _is_serious(change.key, refused)]
     if trains and serious:
-        raise CheckpointError(
-            "the checkpoint is of a run on another model or other data",
-            code="run-changed",
-            where=str(path),
-            value=_listed(serious),
-            rule="a run goes on with the model and the data that it began with",
-            remedy="--allow_changes goes on; a model_dir of its own begins anew; "
-            "--load_checkpoint_states=model takes the weights alone",
-        )
+        raise of_another_run(path, serious)
     if changes:
-        log.warning("Other values than in the run that wrote %s: %s", path, _listed(changes))
+        log.warning("Other values than in the run that wrote %s: %s", path, listed(changes))
 
 
 def _is_serious(key: str, refused: Collection[str]) -> bool:
@@ -184,16 +154,6 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _flat(f"{prefix}.{key}", each)
     elif value is not None:
         yield prefix, value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _listed(changes: Collection[Change]) -> str:
-    shown = [str(change) for change in changes][:_NUM_SHOWN]
-    more = f"; ... ({len(changes)} in total)" if len(changes) > len(shown) else ""
-    return "; ".join(shown) + more
 
 
 def file_digest(path: Path) -> str | None:

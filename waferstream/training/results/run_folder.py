@@ -24,8 +24,6 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -36,44 +34,15 @@ from appliance.spec import ClusterSpec
 from cstorch.cluster.job_records import JobRecords
 from waferstream.config.params import Params
 from waferstream.core.config import dump_yaml
-from waferstream.core.errors import ConfigError
-from waferstream.core.system_errors import remedy_of
 from waferstream.host.files import replacing, write_json
 from waferstream.host.interrupts import ending
-from waferstream.host.locks import locked
 from waferstream.host.standard_streams import LINE_FORMAT, LogFile
 from waferstream.host.words import in_words
 from waferstream.reports.run.summary import RunSummary
+from waferstream.training.results.claim import not_writable
 from waferstream.version import VERSION
 
 log = logging.getLogger("waferstream")
-
-CLAIM_NAME = ".run.lock"
-
-
-@contextmanager
-def claimed(model_dir: Path) -> Iterator[None]:
-    """Claim a folder for one run that trains; the claim ends with the process.
-
-    Raises:
-        ConfigError: Another run trains in it.
-    """
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locked(model_dir / CLAIM_NAME, 0))
-        except TimeoutError as error:
-            raise ConfigError(
-                "one run at a time can train in a model_dir",
-                code="model-dir-in-use",
-                where=str(model_dir),
-                value=error.strerror,
-                rule="runs in one folder would continue from, and remove, each other's checkpoints",
-                remedy="wait for the other run, or name another model_dir",
-            ) from error
-        except OSError as error:
-            raise _not_writable(model_dir, error) from error
-        stack.callback((model_dir / CLAIM_NAME).unlink, missing_ok=True)
-        yield
 
 
 def writable_or_temporary(model_dir: Path) -> Path:
@@ -103,7 +72,7 @@ class RunFolder:
             self.path = _new_folder(model_dir) if link is None else _linked(model_dir / link)
             (self.path / "run.log").touch()
         except OSError as error:
-            raise _not_writable(model_dir, error) from error
+            raise not_writable(model_dir, error) from error
         self._log = LogFile(self.path / "run.log", LINE_FORMAT)
         self._log.addFilter(in_words("vendor"))  # as on the real machine, whatever is shown
         logging.getLogger("waferstream").addHandler(self._log)
@@ -198,16 +167,6 @@ def _replace_link(link: Path, target: Path) -> None:
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
     fresh.rename(link)
-
-
-def _not_writable(model_dir: Path, error: OSError) -> ConfigError:
-    return ConfigError(
-        "model_dir must be writable",
-        code="model-dir-not-writable",
-        where=str(model_dir),
-        value=error.strerror,
-        remedy=remedy_of(error),
-    )
 
 
 def _linked(link: Path) -> Path:

@@ -21,7 +21,8 @@ from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.training.results import files
-from waferstream.training.results.run_folder import RunFolder, claimed
+from waferstream.training.results.claim import claimed
+from waferstream.training.results.run_folder import RunFolder
 
 log = logging.getLogger("waferstream")
 
