@@ -18,7 +18,7 @@ import ray
 from ray._private import services, worker
 from ray._private.utils import check_version_info
 
-from appliance.ray.connection import address, connection, patches
+from appliance.ray.connection import address, connection, greeting, patches
 from appliance.ray.connection.connection import enter, entering_early, leave
 from appliance.spec import RuntimeSpec
 from tests.support.errors import raises
@@ -73,7 +73,7 @@ def test_port_of_another_service_is_not_ray() -> None:
         answer.start()
         with raises(ClusterJobInitError, "ray-not-answering") as caught:
             enter(RuntimeSpec(address=f"127.0.0.1:{server.getsockname()[1]}"))
-        assert caught.value.value == address._NOT_RAY
+        assert caught.value.value == greeting.NOT_RAY
         answer.join()
 
 
@@ -91,7 +91,7 @@ def test_another_grpc_server_is_not_ray() -> None:
     server.start()
     with raises(ClusterJobInitError, "ray-not-answering") as caught:
         enter(RuntimeSpec(address=f"127.0.0.1:{port}"))
-    assert caught.value.value == address._NOT_RAY
+    assert caught.value.value == greeting.NOT_RAY
     server.stop(None).wait()
 
 
