@@ -26,7 +26,6 @@ from cstorch.recording.loop import Loop
 from cstorch.session.host_steps import HostSteps
 from cstorch.session.model import HeldModel, StepCount
 from cstorch.session.settings import ProgramSettings
-from cstorch.session.tested_torch import check_torch
 from cstorch.terminal import report_text
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError, ProgramOrderError
@@ -34,6 +33,7 @@ from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import Loading, ProgramKind
 from waferstream.core.roles.activities import Place
 from waferstream.core.roles.installation import InputFeed
+from waferstream.core.tested_torch import check_torch
 from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.program_report import ProgramReport
 from waferstream.management.client.jobs import JobClient
@@ -204,7 +204,7 @@ class Session:
         Raises:
             ConfigError: Another release of torch is imported than the tested one.
         """
-        check_torch()
+        check_torch(torch.__version__)
         kind = compiled.program.kind
         self.installed.pop(kind, None)  # soon no longer installed in all roles
         what = "install" if self.execution.cluster else "start"
