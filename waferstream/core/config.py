@@ -103,7 +103,9 @@ class Config(Record):
         if _boolean_became_number(given, value):
             raise PydanticCustomError("number_type", "a number, not true or false")
         if _nothing_became_path(given, value):
-            raise PydanticCustomError("empty_path", "a path of one letter at least; . is here")
+            raise PydanticCustomError(
+                "empty_path", "a path of one letter at least", {"remedy": "write . for this folder"}
+            )
         return value
 
 

@@ -92,7 +92,14 @@ def unreadable(path: Path, error: OSError) -> ConfigError:
         code="file-not-readable",
         where=str(path),
         value=error.strerror,
+        remedy=_nearest_file(path) if isinstance(error, FileNotFoundError) else None,
     )
+
+
+def _nearest_file(path: Path) -> str:
+    """Return the remedy for a file that is not there."""
+    guess = did_you_mean(str(path), map(str, path.parent.glob(f"*{path.suffix}")))
+    return guess or "correct the path"
 
 
 def unknown(what: str, noun: str, word: str, known: Sequence[str], where: str) -> ConfigError:

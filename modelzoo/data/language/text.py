@@ -105,6 +105,7 @@ def _join(files: list[Path], name: str) -> np.ndarray:
             code="text-empty",
             where=name,
             rule="files with at least one byte",
+            remedy="name files with text",
         )
     return text
 

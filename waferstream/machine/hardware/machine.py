@@ -111,7 +111,7 @@ def _from_name(value: object) -> object:
         raise ConfigError(
             "a CS system must be one whose numbers are known",
             code="unknown-system",
-            where="system",
+            where="machine.system",
             value=name,
             rule=" or ".join(SYSTEMS),
             remedy=did_you_mean(str(name), list(SYSTEMS)),
