@@ -56,9 +56,9 @@ def run(arguments: Arguments, command: str) -> None:
     if appliance is not None:
         _submit(appliance, phases, arguments)
         return
-    if arguments.trains_or_evaluates:
-        check_run(phases[0], arguments.mode)
     cluster = cluster_of(arguments)
+    if arguments.trains_or_evaluates:
+        check_run(phases[0], arguments.mode, cluster.runtime)
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
     own = [path for job in jobs for path in search_path(job)]
     with (
