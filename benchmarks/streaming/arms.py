@@ -122,9 +122,26 @@ def open_cluster(
 ) -> Iterator[Callable[[int], None]]:
     """Stream the training through a cluster; of each run of steps only the last loss comes back.
 
-    Ray, the compiled program and the weights come up with the first step. In the end all activities
-    are written to ``trace``. ``runtime`` says where the roles run, by default on this host with the
-    cores of the workload.
+    In the end all activities are written to ``trace``. See ``open_backend``.
+    """
+    with open_backend(workload, num_csx, runtime, is_recorded=trace is not None) as backend:
+        yield training_on(backend, workload)
+        if trace is not None:
+            backend.write_trace(trace)
+
+
+@contextmanager
+def open_backend(
+    workload: Workload,
+    num_csx: int,
+    runtime: RuntimeSpec | None = None,
+    *,
+    is_recorded: bool = False,
+) -> Iterator[cstorch.Backend]:
+    """Yield the backend of a cluster, set up for the workload.
+
+    Ray, the compiled program and the weights come up with the first step. ``runtime`` says where
+    the roles run, by default on this host with the cores of the workload.
     """
     torch.set_num_threads(1)  # this process only asks for steps
     cstorch.amp.enable_mixed_precision(workload.precision != "fp32")
@@ -132,12 +149,10 @@ def open_cluster(
     cstorch.backends.csx.performance.micro_batch_size = workload.micro_batch or "auto"
     runtime = runtime or RuntimeSpec(kind="ray", cores=workload.cores)
     config = cstorch.ClusterConfig(
-        num_csx=num_csx, cluster=ClusterSpec(runtime=runtime), record=trace is not None
+        num_csx=num_csx, cluster=ClusterSpec(runtime=runtime), record=is_recorded
     )
     backend = cstorch.backend("CSX", cluster_config=config)
     try:
-        yield training_on(backend, workload)
-        if trace is not None:
-            backend.write_trace(trace)
+        yield backend
     finally:
         backend.shutdown()
