@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import torch
@@ -48,7 +49,7 @@ def copy_bytes_per_s(device: DeviceName, mib: int) -> dict[str, float]:
         "to_host": (host, there),
     }
     return {
-        name: num_bytes / seconds_of(lambda to=to, of=of: to.copy_(of, non_blocking=True), device)
+        name: num_bytes / seconds_of(partial(to.copy_, of, non_blocking=True), device)
         for name, (to, of) in copies.items()
     }
 

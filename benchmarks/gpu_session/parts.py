@@ -180,13 +180,14 @@ def _seconds(opener: Opener, repeats: int, steps: int) -> list[float]:
 
 def _step(workload: Workload, seconds: Sequence[float], settings: Settings) -> dict[str, Any]:
     spread = Spread.of(seconds)
-    found = {
+    rate = model_flops(workload) / spread.median
+    peak = published_peak(torch.cuda.get_device_name(0)) if settings.device == "cuda" else None
+    return {
         "seconds_per_step": asdict(spread),
         "tokens_per_s": workload.tokens / spread.median,
-        "model_flops_per_s": model_flops(workload) / spread.median,
+        "model_flops_per_s": rate,
+        "mfu": None if peak is None else rate / peak,
     }
-    peak = published_peak(torch.cuda.get_device_name(0)) if settings.device == "cuda" else None
-    return found if peak is None else {**found, "mfu": found["model_flops_per_s"] / peak}
 
 
 def main(arguments: Sequence[str]) -> int:
