@@ -1,6 +1,9 @@
 """Random kernels with an explicit key: the same key and position give the same bits everywhere.
 
-Also on another device than the processor: numbers are drawn on the processor, and copied.
+Ones and zeros of one probability, those of dropout, are computed where they are needed: element i
+is bit pattern i of SplitMix64 (Steele, Lea and Flood 2014, doi:10.1145/2714064.2660195) from the
+key, 32 bits each, by ops on integers that every device has. All other numbers are drawn by torch on
+the processor, and copied to where they are needed.
 """
 
 from __future__ import annotations
@@ -27,6 +30,46 @@ def _random(kernel: Kernel) -> Kernel:
     """Mark a kernel as an op of kind random (waferstream.compiler.ops)."""
     kernel.waferstream_kind = "random"  # type: ignore[attr-defined]
     return kernel
+
+
+def _signed(word: int) -> int:
+    """Return an unsigned word of 64 bits as int64 holds it."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+_GAMMA = _signed(0x9E3779B97F4A7C15)
+_MIXING = ((30, _signed(0xBF58476D1CE4E5B9)), (27, _signed(0x94D049BB133111EB)), (31, None))
+"""The step of SplitMix64, and its rounds: bits by which a word is shifted, and a factor behind."""
+
+_PIECE = 1 << 14
+"""Words that the processor draws at a time: they fit into its cache."""
+
+
+def _words(key: int, start: int, stop: int, device: torch.device) -> torch.Tensor:
+    """Return 64-bit words ``start`` to ``stop`` of the sequence of a key, int64."""
+    words = torch.arange(start + 1, stop + 1, dtype=torch.int64, device=device)
+    words.mul_(_GAMMA).add_(key)
+    shifted = torch.empty_like(words)
+    for shift, factor in _MIXING:
+        torch.bitwise_right_shift(words, shift, out=shifted)
+        words.bitwise_xor_(shifted.bitwise_and_((1 << (64 - shift)) - 1))  # without the sign
+        if factor is not None:
+            words.mul_(factor)
+    return words
+
+
+def _draw_ones(x: torch.Tensor, key: int, p: float) -> torch.Tensor:
+    """Overwrite a tensor with ones (probability ``p``, to 2^-32) and zeros, in logical order."""
+    below = round(p * 2**32) - 2**31
+    if below == 2**31:  # which is no int32
+        return x.fill_(1)
+    num_words = (x.numel() + 1) // 2
+    size = _PIECE if x.device.type == "cpu" else max(1, num_words)
+    ones = [
+        _words(key, start, min(start + size, num_words), x.device).view(torch.int32) < below
+        for start in range(0, num_words, size)
+    ]
+    return x.copy_(torch.cat(ones)[: x.numel()].view(x.shape)) if ones else x
 
 
 def _generator(key: int, position: int) -> torch.Generator:
@@ -62,7 +105,7 @@ def _overwriting(argument: int) -> Callable[[Kernel], Kernel]:
 @_overwriting(2)
 def bernoulli_(key: int, position: int, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
     """Run ``x.bernoulli_(p)``: overwrite ``x`` with ones (probability ``p``) and zeros."""
-    return _drawn_into(x, lambda t: t.bernoulli_(p, generator=_generator(key, position)))
+    return _draw_ones(x, stream_key(key, position), p)
 
 
 @_random

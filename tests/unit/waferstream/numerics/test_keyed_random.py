@@ -105,3 +105,25 @@ def test_rrelu_with_noise_writes_the_slopes() -> None:
     assert torch.equal(sloped, x * noise)
     assert 0.1 <= noise[0] <= 0.3
     assert noise[1] == 1
+
+
+def test_ones_are_those_of_splitmix64() -> None:
+    """The published sequence from key 0, low half of each word first, whatever the layout."""
+    words = (0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F)
+    halves = [half for word in words for half in (word & 0xFFFFFFFF, word >> 32)]
+    signed = [half - (1 << 32) if half >> 31 else half for half in halves]
+    for p in (0.0, 0.1, 0.5, 0.9, 1.0):
+        expected = [float(half < round(p * 2**32) - 2**31) for half in signed]
+        for x in (torch.empty(2, 3), torch.empty(3, 2).T):
+            found = keyed_random._draw_ones(x, 0, p)
+            assert found is x
+            assert found.flatten().tolist() == expected
+
+
+def test_ones_do_not_depend_on_the_pieces_in_which_they_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device draws all at once, the processor what fits into its cache."""
+    whole = keyed_random.bernoulli_(7, 3, torch.empty(1001), 0.3)
+    monkeypatch.setattr(keyed_random, "_PIECE", 64)
+    assert torch.equal(whole, keyed_random.bernoulli_(7, 3, torch.empty(1001), 0.3))
