@@ -29,8 +29,9 @@ class MicroBatch:
 
     ``values`` holds the batch inputs and every stashed value by name, ``gradients`` those of the
     segment that ran last, ``results`` the step's results by position: tensors at the positions
-    ``tensors``, numbers at all others. ``weights`` are its weights in results that are means, by
-    position; ``has_labels`` is False where it has no label of the loss, and its gradients are 0.
+    ``tensors``, numbers at all others, once they are read. ``weights`` are its weights in results
+    that are means, by position; ``has_labels`` is False where it has no label of the loss, and its
+    gradients are 0.
     """
 
     index: int
@@ -42,6 +43,7 @@ class MicroBatch:
     tensors: frozenset[int] = frozenset()
     is_finite: bool = True  # as far as it was examined
     away: dict[int, Packed] = field(default_factory=dict)  # by trip
+    _numbers: dict[int, Any] = field(default_factory=dict)  # by position, not read yet
 
     def run(self, segment: Segment, kernel: Kernel, weights: Sequence[torch.Tensor]) -> None:
         """Run one segment and keep what later segments read."""
@@ -55,12 +57,18 @@ class MicroBatch:
         self.gradients = dict(zip(segment.gradients, gradients, strict=True))
         results = returned[num_outputs + num_gradients :]
         for (place, _), value in zip(segment.results, results, strict=True):
-            weight = self.weights.get(place, 1.0)
             if place in self.tensors:
                 # A copy on the processor: it may be a view of something larger.
                 self.results[place] = value.to("cpu", copy=True)
             else:
-                self.results[place] = float(value) * weight if weight else 0.0
+                self._numbers[place] = value
+
+    def read_numbers(self) -> None:
+        """Read results that are numbers; this waits for a device that still computes them."""
+        for place, value in self._numbers.items():
+            weight = self.weights.get(place, 1.0)
+            self.results[place] = float(value) * weight if weight else 0.0
+        self._numbers.clear()
 
     def take_gradients(self) -> dict[str, torch.Tensor]:
         """Return the gradients of the segment that ran last, and keep them no more."""

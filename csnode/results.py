@@ -36,6 +36,7 @@ def note_results(
         unread |= {result.position for result in program.tensor_results}
     places = range(program.guarded.stop)
     for batch in batches:
+        batch.read_numbers()
         results = tuple(None if place in unread else batch.results[place] for place in places)
         report.results[step, batch.index] = results
 
@@ -88,6 +89,7 @@ def _values(segment: Segment, batch: MicroBatch) -> Iterator[tuple[str, torch.Te
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             yield name, value
     yield from batch.gradients.items()
+    batch.read_numbers()
     for place, name in segment.results:
         result = batch.results[place]
         if isinstance(result, float):

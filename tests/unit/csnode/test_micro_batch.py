@@ -30,6 +30,7 @@ def test_micro_batch_run_stores_outputs_gradients_results() -> None:
     assert batch.values["double"].item() == 2
     assert batch.values["triple"].item() == 3
     assert batch.gradients == {"w": torch.tensor([6.0])}
+    batch.read_numbers()
     assert batch.results == {1: 0.25, 0: 4.0}
 
 
@@ -52,6 +53,7 @@ def test_micro_batch_weighs_its_results() -> None:
     """A result that is a mean over labels counts with its weight, any other as it is."""
     batch = MicroBatch(0, {"x": torch.tensor([1.0])}, weights={1: 2.0})
     batch.run(SEGMENT, kernel, [torch.tensor([5.0])])
+    batch.read_numbers()
     assert batch.results == {1: 0.5, 0: 4.0}
 
 
@@ -61,6 +63,7 @@ def test_micro_batch_without_labels_contributes_zero() -> None:
     batch.run(
         SEGMENT, lambda w, x: (x, x, w / 0, x / 4, torch.tensor(float("nan"))), [torch.ones(1)]
     )
+    batch.read_numbers()
     assert batch.results == {1: 0.25, 0: 0.0}
     assert batch.gradients == {"w": torch.zeros(1)}
 
