@@ -40,6 +40,9 @@ from waferstream.numerics.half_types import nearest
 from waferstream.numerics.keyed_random import BATCH_KEY_INPUT, KEY_INPUT
 from waferstream.numerics.precision import DTYPES, dtype_in_program
 
+_NOT_DETERMINISTIC = "does not have a deterministic implementation"
+"""What torch says of such an op under csnode.devices.cuda.reproducible."""
+
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.results)."""
 
@@ -300,6 +303,15 @@ def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:
 def _kernel_failed(where: str, error: Exception) -> WaferStreamError:
     if isinstance(error, torch.OutOfMemoryError):
         return gpu_memory_exhausted(where, error)
+    if _NOT_DETERMINISTIC in str(error):
+        return ApplianceError(
+            "an op has no kernel on the GPU that gives the same bits each time",
+            code="device-op-not-deterministic",
+            where=where,
+            value=str(error).partition(". ")[0],
+            rule="weights do not depend on the shape of the cluster",
+            remedy="write the layer with other ops, or set runtime.device: cpu",
+        )
     return ApplianceError(
         "a kernel failed",
         code="kernel-failed",

@@ -93,6 +93,23 @@ def test_kernel_failure_names_layer_and_micro_batch(monkeypatch: pytest.MonkeyPa
     assert isinstance(caught.value.__cause__, IndexError)
 
 
+def test_op_that_no_gpu_repeats_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch refuses it while it runs; no index is wrong."""
+
+    def fail(*_: object) -> Never:
+        raise RuntimeError(
+            "adaptive_avg_pool2d_backward_cuda does not have a deterministic implementation, "
+            "but you set 'torch.use_deterministic_algorithms(True)'. You can turn off"
+        )
+
+    monkeypatch.setattr(MicroBatch, "run", fail)
+    driver = NodeDriver()
+    driver.send_batch(0)
+    with raises(ApplianceError, "device-op-not-deterministic") as caught:
+        driver.send_weights(0, 0)
+    assert "adaptive_avg_pool2d_backward_cuda" in str(caught.value.value)
+
+
 def test_node_gradients_carry_round_and_subtree() -> None:
     """Each message has the micro-batches, round and bucket of its sum."""
     driver = NodeDriver(index=0)
