@@ -15,6 +15,12 @@ from waferstream.core.errors import ClusterJobInitError
 from waferstream.core.messages.messages import node_name
 
 _NS_PER_MS = 1e6
+_LESS_PRECISE = (
+    "allow_tf32",
+    "allow_fp16_reduced_precision_reduction",
+    "allow_bf16_reduced_precision_reduction",
+)
+"""Settings of matrix products that trade bits for speed."""
 
 
 class CudaQueues:
@@ -62,7 +68,8 @@ class _CudaQueue:
             target.copy_(source, non_blocking=True)
 
     def record(self) -> Event:
-        event = torch.cuda.Event(enable_timing=True)
+        # Blocking: whoever waits gives its core to other roles instead of asking over and over.
+        event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(self._stream)
         return _CudaEvent(event, self._queues)
 
@@ -91,7 +98,10 @@ class _CudaEvent:
 
 @contextmanager
 def reproducible() -> Iterator[None]:
-    """Choose deterministic algorithms without TF32 in the block, whatever the process uses."""
+    """Choose deterministic algorithms without TF32 in the block, whatever the process uses.
+
+    A lane enters such a block for every micro-batch.
+    """
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     deterministic: Any = torch.utils.deterministic
     before = (
@@ -99,31 +109,38 @@ def reproducible() -> Iterator[None]:
         torch.is_deterministic_algorithms_warn_only_enabled(),
         deterministic.fill_uninitialized_memory,
         (cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic),
-        (matmul.allow_tf32, matmul.allow_bf16_reduced_precision_reduction),
+        [getattr(matmul, name) for name in _LESS_PRECISE],
     )
-    torch.use_deterministic_algorithms(True)
+    # Below torch.use_deterministic_algorithms, which sets up inductor's configuration each time.
+    torch._C._set_deterministic_algorithms(True, warn_only=False)
     deterministic.fill_uninitialized_memory = False
     cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = False, False, True
-    matmul.allow_tf32, matmul.allow_bf16_reduced_precision_reduction = False, False
+    for name in _LESS_PRECISE:
+        setattr(matmul, name, False)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
         deterministic.fill_uninitialized_memory = before[2]
         cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before[3]
-        matmul.allow_tf32, matmul.allow_bf16_reduced_precision_reduction = before[4]
+        for name, value in zip(_LESS_PRECISE, before[4], strict=True):
+            setattr(matmul, name, value)
 
 
 def num_gpus() -> int:
-    """Return the GPUs that this process sees; it keeps no context of CUDA."""
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    """Return the GPUs that this process sees.
+
+    It does not start CUDA, as ``torch.cuda.is_available`` does: processes that are forked later
+    could not use it any more.
+    """
+    return torch.cuda.device_count()
 
 
 def queues_of_gpu(node: int) -> Queues:
     """Return the queues of the GPU of a node: the GPUs of a host are taken in turn.
 
     Raises:
-        ClusterJobInitError: This process sees none.
+        ClusterJobInitError: This process sees none, or GPUs of several kinds.
     """
     gpus = num_gpus()
     if not gpus:
@@ -137,7 +154,23 @@ def queues_of_gpu(node: int) -> Queues:
             remedy="install such a torch there, unset CUDA_VISIBLE_DEVICES, or set "
             "runtime.device: cpu",
         )
+    if len(kinds := {kind_of_gpu(index) for index in range(gpus)}) > 1:
+        raise ClusterJobInitError(
+            "the GPUs of a host must be of one kind",
+            code="gpus-differ",
+            where=f"{node_name(node)}, runtime.device: cuda",
+            value=", ".join(sorted(kinds)),
+            rule="kernels of another kind of GPU add in another order, so the weights would "
+            "depend on which system has which GPU",
+            remedy="name GPUs of one kind in CUDA_VISIBLE_DEVICES",
+        )
     return CudaQueues(node % gpus)
+
+
+def kind_of_gpu(index: int) -> str:
+    """Return the name of a GPU and the number of its multiprocessors, by which kernels differ."""
+    properties = torch.cuda.get_device_properties(index)
+    return f"{properties.name} with {properties.multi_processor_count} multiprocessors"
 
 
 def memory_of_gpus() -> list[int]:

@@ -12,7 +12,9 @@ section 6.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -22,11 +24,13 @@ import torch
 from csnode.devices.queues import Event, Queues
 from csnode.gradients import GradientSum, SlabMemory, sum_in
 from waferstream.core.messages.partial_sum import PartialSum
-from waferstream.core.messages.payload import Payload
+from waferstream.core.messages.payload import DEVICE_ALIGNMENT_BYTES, Payload
 from waferstream.core.program.stream_plan import Bucket
 from waferstream.core.roles.role import Cores
 
-_ALIGNMENT = 64  # bytes, as of slabs: views of any dtype begin at a multiple
+_MOST_COPYING = 8
+"""Threads that copy a segment between slabs and page-locked memory: one moves about 10 GB/s, a
+quarter or less of what the bus to a GPU does."""
 
 
 class DevicePayload(NamedTuple):
@@ -96,8 +100,9 @@ class WeightsIn:
         if slot.copied is not None:
             slot.copied.wait()
         self._fit(slot, total)
-        for index, payload in payloads.items():
-            slot.host[ranges[index]].copy_(payload.view(torch.uint8))
+        with _copying_threads():
+            for index, payload in payloads.items():
+                slot.host[ranges[index]].copy_(payload.view(torch.uint8))
         inward = self._queues.inward
         if slot.read is not None:
             inward.wait(slot.read)
@@ -117,6 +122,7 @@ class WeightsIn:
             return
         queues = self._queues
         slot.host = queues.host_bytes(num_bytes)
+        slot.device = slot.device.new_empty(0)  # what it had is free before it takes more
         with queues.computing():
             slot.device = torch.empty(num_bytes, dtype=torch.uint8, device=queues.device)
         # The allocator may return memory that kernels in the queue still use.
@@ -149,7 +155,7 @@ class GradientsOut:
         """Return sums that have been copied to a buffer in slabs."""
         every = list(chain(*sums.values()))
         ranges = iter(_ranges(gradient.part.payload.num_bytes for gradient in every))
-        with self._cores.lease():
+        with self._cores.lease(), _copying_threads():
             arrived = {
                 owner: [self._in_slab(gradient, buffer[next(ranges)]) for gradient in of_owner]
                 for owner, of_owner in sums.items()
@@ -193,10 +199,21 @@ class Leaving(NamedTuple):
         return self.way.arrive(self.sums, self.buffer)
 
 
+@contextmanager
+def _copying_threads() -> Iterator[None]:
+    """Let several threads share a copy of the processor, which has no order that could matter."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(_MOST_COPYING, len(os.sched_getaffinity(0))))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _ranges(sizes: Iterable[int]) -> list[slice]:
     """Return the places of payloads in a buffer, one after the other."""
     places, start = [], 0
     for num_bytes in sizes:
         places.append(slice(start, start + num_bytes))
-        start += -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
+        start += -(-num_bytes // DEVICE_ALIGNMENT_BYTES) * DEVICE_ALIGNMENT_BYTES
     return places

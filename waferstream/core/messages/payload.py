@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 ALIGNMENT_BYTES = 64
 """Slabs begin at multiples of this, as torch's tensors do: a cache line, and a vector register."""
 
+DEVICE_ALIGNMENT_BYTES = 256
+"""The same on a GPU, whose library of products asks for the alignment up to this."""
+
 
 class Payload(Protocol):
     """Bytes that can be viewed as a tensor, in place."""
@@ -71,9 +74,11 @@ def is_aligned(tensor: torch.Tensor) -> bool:
     """Return whether a tensor begins at an address at which a tensor of its own would begin.
 
     One behind others in a payload may not. Bits of matrix products depend on it: MKL takes other
-    kernels for products of one row or column, and for results, at odd addresses.
+    kernels for products of one row or column, and for results, at odd addresses; cuBLASLt chooses
+    by the alignment of each operand.
     """
-    return tensor.data_ptr() % ALIGNMENT_BYTES == 0
+    is_here = tensor.device.type == "cpu"
+    return tensor.data_ptr() % (ALIGNMENT_BYTES if is_here else DEVICE_ALIGNMENT_BYTES) == 0
 
 
 def byte_ranges(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, int, int]]:

@@ -16,12 +16,28 @@ def test_nodes_take_the_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     monkeypatch.setattr(cuda, "CudaQueues", taken.append)
     monkeypatch.setattr(cuda, "num_gpus", lambda: 2)
+    monkeypatch.setattr(cuda, "kind_of_gpu", lambda _: "one kind")
     for node in range(5):
         queues_of_gpu(node)
     assert taken == [0, 1, 0, 1, 0]
     monkeypatch.setattr(cuda, "num_gpus", lambda: 0)
     with raises(ClusterJobInitError, "no-gpu-in-process"):
         queues_of_gpu(0)
+
+
+def test_gpus_of_several_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights would depend on which system has which."""
+    monkeypatch.setattr(cuda, "num_gpus", lambda: 2)
+    monkeypatch.setattr(cuda, "kind_of_gpu", "kind {}".format)
+    with raises(ClusterJobInitError, "gpus-differ") as caught:
+        queues_of_gpu(1)
+    assert caught.value.value == "kind 0, kind 1"
+
+
+def test_gpus_are_counted_without_starting_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that are forked later may still use it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: pytest.fail("it starts the driver"))
+    assert cuda.num_gpus() >= 0
 
 
 def settings() -> tuple[bool, ...]:

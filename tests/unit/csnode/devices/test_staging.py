@@ -61,7 +61,7 @@ def test_kernels_read_the_weights_of_their_segment(
         run_some(queues, order)
     run_all(queues)
     assert all(map(torch.equal, read, sent))
-    largest = max(sum(-(-4 * count // 64) * 64 for count in counts) for counts in sizes)
+    largest = max(sum(-(-4 * count // 256) * 256 for count in counts) for counts in sizes)
     assert weights.held_bytes <= 2 * largest
 
 
