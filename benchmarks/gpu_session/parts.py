@@ -21,14 +21,15 @@ from typing import Any, NamedTuple
 import torch
 
 from appliance.placement.placer import check_gpus
-from benchmarks.gpu_session.copies import shares_of, traced
-from benchmarks.gpu_session.figures import (
+from benchmarks.gpu_session.loops import open_in_memory, open_streamed
+from benchmarks.gpu_session.measures import (
     copy_bytes_per_s,
     model_flops,
     product_flops_per_s,
     published_peak,
+    shares_of,
+    traced,
 )
-from benchmarks.gpu_session.loops import open_in_memory, open_streamed
 from benchmarks.gpu_session.settings import STATE_BYTES, Note, Settings
 from benchmarks.streaming.arm import Arm, Opener
 from benchmarks.streaming.arms import open_backend

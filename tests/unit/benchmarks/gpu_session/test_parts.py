@@ -11,9 +11,15 @@ import torch
 
 import cstorch
 from appliance.spec import RuntimeSpec
-from benchmarks.gpu_session.copies import Shares, Span, shares_of, spans_of
-from benchmarks.gpu_session.figures import model_flops, published_peak
 from benchmarks.gpu_session.loops import open_in_memory
+from benchmarks.gpu_session.measures import (
+    Shares,
+    Span,
+    model_flops,
+    published_peak,
+    shares_of,
+    spans_of,
+)
 from benchmarks.gpu_session.parts import measure_device
 from benchmarks.gpu_session.settings import STATE_BYTES, PatternWorkload, Settings, beyond
 from benchmarks.streaming.arms import open_cluster
