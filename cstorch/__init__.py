@@ -90,9 +90,12 @@ from cstorch.tensors import (
 )
 from cstorch.trace import step, trace
 from cstorch.trainer import CSConfig, Trainer
+from cstorch.uncaught import show_briefly
 from waferstream.version import VERSION
 
 __version__ = VERSION
+
+show_briefly()
 
 __all__ = [
     "Backend",

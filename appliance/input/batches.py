@@ -29,6 +29,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from appliance.input.failures import telling_failures
 from waferstream.core.errors import DataError, EmptyLoaderError
 
 _Access = tuple[Callable[[], Any], Callable[[Any], Any]]
@@ -169,7 +170,7 @@ class GlobalBatches:
         if self._iterator is None or step < self._position:
             self._go_back()
         while True:
-            with self._random.in_place():
+            with self._random.in_place(), telling_failures():
                 batch = self._next()
             self._position += 1
             if self._position == step + 1:

@@ -29,12 +29,12 @@ def with_brief_errors(function: Callable[P, T]) -> Callable[P, T]:
             if shows_all():
                 raise
             error.add_note(f"{VARIABLE}=1 shows all lines of the tracer")
-            raise error.with_traceback(_own_lines(error.__cause__ or error)) from None
+            raise error.with_traceback(own_lines(error.__cause__ or error)) from None
 
     return call
 
 
-def _own_lines(error: BaseException) -> TracebackType | None:
+def own_lines(error: BaseException) -> TracebackType | None:
     """Return the part of a traceback that lies in the program."""
     own: TracebackType | None = None
     for entry in reversed(list(_entries(error.__traceback__))):

@@ -34,9 +34,16 @@ def loss_of(model: nn.Module, loss_fn: Any, batch: Any) -> torch.Tensor:
     """
     loss_fn = loss_fn or _loss_of_model(model, batch)
     arguments, named, target = _split(model, batch, has_loss=loss_fn is not None)
-    _check_arguments(model, arguments, named, has_loss=loss_fn is not None)
-    output = model(*arguments, **named)
+    if error := _misfit(model, arguments, named):
+        raise _no_fit(model, error, _remedy(model, batch, has_loss=loss_fn is not None)) from error
+    try:
+        output = model(*arguments, **named)
+    except (TypeError, AttributeError) as error:
+        if isinstance(batch, Mapping) and arguments and type(batch).__name__ in str(error):
+            raise _no_fit(model, error, _rename(model, batch)) from error
+        raise
     if loss_fn is not None:
+        _check_output(output)
         return _checked(loss_fn(output, target), "the result of loss_fn")
     return _checked(loss_in(output), "the model's output")
 
@@ -125,18 +132,44 @@ def _target_of(batch: Mapping[str, Any]) -> str:
     return found[0]
 
 
-def _check_arguments(
-    model: nn.Module, arguments: list[Any], named: dict[str, Any], *, has_loss: bool
-) -> None:
-    """Raise ConfigError if the model does not take the elements of a batch."""
-    if error := _misfit(model, arguments, named):
+def _no_fit(model: nn.Module, error: Exception, remedy: str | None) -> ConfigError:
+    """Return the error for a model that does not take a batch, or its elements."""
+    return ConfigError(
+        "the model must take the elements of a batch as its arguments",
+        code="batch-does-not-fit-model",
+        where="cstorch.Trainer",
+        value=f"{type(model).__name__}.forward: {error}",
+        remedy=remedy,
+    )
+
+
+def _remedy(model: nn.Module, batch: Any, *, has_loss: bool) -> str | None:
+    """Return what helps a model that misses an argument, or gets one too many."""
+    if not has_loss:
+        return "pass loss_fn=..., which takes the target off the batch"
+    arguments, named, _ = _split(model, batch, has_loss=False)
+    if _misfit(model, arguments, named) is None:
+        return "leave out loss_fn: forward takes the target, and returns the loss"
+    return _rename(model, batch) if isinstance(batch, Mapping) else None
+
+
+def _rename(model: nn.Module, batch: Mapping[str, Any]) -> str:
+    """Return the remedy for other names of arguments than a batch has."""
+    keys, needed = ", ".join(map(str, batch)), ", ".join(_names_of_needed(model))
+    return f"give arguments and entries the same names: forward has {needed}, the batch {keys}"
+
+
+def _check_output(output: Any) -> None:
+    """Refuse the output of a model that is a loss where ``loss_fn`` is to compute it."""
+    if isinstance(output, torch.Tensor) and output.ndim == 0:
         raise ConfigError(
-            "the model must take the elements of a batch as its arguments",
-            code="batch-does-not-fit-model",
+            "the loss must be computed once",
+            code="loss-of-loss",
             where="cstorch.Trainer",
-            value=f"{type(model).__name__}.forward: {error}",
-            remedy=None if has_loss else "pass loss_fn=..., which takes the target off the batch",
-        ) from error
+            value="forward returns a scalar, and loss_fn is given",
+            rule="loss_fn takes the output of the model, such as logits",
+            remedy="leave out loss_fn, or let forward return the output",
+        )
 
 
 def _misfit(model: nn.Module, arguments: list[Any], named: dict[str, Any]) -> TypeError | None:

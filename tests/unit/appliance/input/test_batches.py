@@ -297,3 +297,25 @@ def test_generators_of_a_loader_and_its_samplers() -> None:
     assert generators_of(DataLoader(FOUR, sampler=sampler, generator=two)) == [two, one]
     assert generators_of(DataLoader(FOUR, shuffle=True, generator=two)) == [two]
     assert generators_of([1, 2]) == []
+
+
+class WithoutLength:
+    """A dataset that a DataLoader cannot count."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(2 + index % 2)
+
+
+class OfTwoLengths(WithoutLength):
+    """Samples of two lengths."""
+
+    def __len__(self) -> int:
+        return 4
+
+
+@pytest.mark.parametrize("dataset", [WithoutLength(), OfTwoLengths()], ids=["length", "shapes"])
+def test_dataset_that_torch_cannot_read_is_told_with_a_remedy(dataset: Any) -> None:
+    batches = GlobalBatches(lambda: DataLoader(dataset, batch_size=2))
+    with raises(DataError, "dataset-not-readable-by-loader") as caught:
+        batches.first()
+    assert caught.value.remedy

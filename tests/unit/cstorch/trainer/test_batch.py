@@ -84,3 +84,28 @@ def test_loss_is_that_of_the_parts(model: nn.Module, loss_fn: Any, batch: Any) -
 def test_batch_without_tensors_is_refused(batch: Any) -> None:
     with raises(ConfigError, "batch-not-tuple-or-dict"):
         loss_of(Named(), None, batch)
+
+
+class Lossy(Layer):
+    """A model that returns its loss, though it gets no target."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.layer(input).square().mean()
+        return output
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "code", "remedy"),
+    [
+        (Named(), (INPUT, TARGET), "batch-does-not-fit-model", "leave out loss_fn"),
+        (Net(), {"pixels": INPUT, "labels": TARGET}, "batch-does-not-fit-model", "pixels"),
+        (Lossy(), (INPUT, TARGET), "loss-of-loss", "leave out loss_fn"),
+    ],
+    ids=["target", "names", "twice"],
+)
+def test_loss_fn_that_does_not_go_with_the_model_is_refused_with_a_remedy(
+    model: nn.Module, batch: Any, code: str, remedy: str
+) -> None:
+    with raises(ConfigError, code) as caught:
+        loss_of(model, functional.mse_loss, batch)
+    assert remedy in str(caught.value.remedy)
