@@ -40,6 +40,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 
 from waferstream.core.program.program import Program
@@ -236,16 +237,22 @@ class Stack:
 
         That is the number of the unit where layers take turns.
         """
-        found = re.match(rf"{re.escape(self.prefix)}\.(\d+)(?![^./])", name)
-        return int(found[1]) // self.period if found else None
+        part = _part_of(self.prefix, name)
+        return None if part is None else part[0] // self.period
 
     def renumbered(self, name: str, number: int) -> str:
         """Return the name of a layer's part with the number of its unit replaced."""
-        start = len(self.prefix) + 1
-        own = re.match(r"\d+", name[start:])
-        assert own is not None, "a name of the stack"
-        layer = number * self.period + int(own[0]) % self.period
-        return f"{name[:start]}{layer}{name[start + own.end() :]}"
+        part = _part_of(self.prefix, name)
+        assert part is not None, "a name of the stack"
+        layer, rest = part
+        return f"{self.prefix}.{number * self.period + layer % self.period}{rest}"
+
+
+@lru_cache(1 << 16)  # a captured program has few names, which every copy of a layer asks for
+def _part_of(prefix: str, name: str) -> tuple[int, str] | None:
+    """Return the layer that a name of a stack begins with, and the rest of it; None for another."""
+    found = re.fullmatch(rf"{re.escape(prefix)}\.(\d+)((?:[./].*)?)", name, re.DOTALL)
+    return (int(found[1]), found[2]) if found else None
 
 
 def _with_names(segment: Segment, names: _Names) -> Segment:
