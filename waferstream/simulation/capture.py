@@ -251,9 +251,25 @@ def capture_any_depth(params: Params, backend: Backend) -> AnyDepth | None:
     one = pair and capture_shallow(init, backend, batch, (group,), shapes)
     if pair is None or one is None:
         return None
-    found = AnyDepth(pair, one, type(backend.model).__name__)
-    store(_DEEP, found, path)
+    found = AnyDepth(_unscheduled(pair), _unscheduled(one), type(backend.model).__name__)
+    optimizer = found.pair.captured[0].optimizer
+    if optimizer is None or not optimizer.averages:  # their decay is a schedule, too
+        store(_DEEP, found, path)
     return found
+
+
+def _unscheduled(step: ShallowStep) -> ShallowStep:
+    """Return a step without schedules of its optimizer: no cost depends on them, and no file
+    can keep them.
+    """
+    return replace(step, captured=tuple(map(_at_any_time, step.captured)))
+
+
+def _at_any_time(at: AtSize) -> AtSize:
+    if at.optimizer is None:
+        return at
+    groups = tuple(replace(group, schedules={}) for group in at.optimizer.groups)
+    return at._replace(optimizer=replace(at.optimizer, groups=groups))
 
 
 def _capture_deepened(
