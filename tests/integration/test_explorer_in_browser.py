@@ -79,6 +79,19 @@ def test_a_slider_moves_the_picture(page: Page, url: str) -> None:
     page.see(f"document.querySelector('#tiles strong').innerText === {before!r}")
 
 
+def test_a_switch_changes_the_system(page: Page, url: str) -> None:
+    """Title, command and the numbers of sliders at rest are of the other one; keys reach it."""
+    opened(page, url)
+    page.click("#kind-CS-3")
+    page.see("document.querySelector('#title').textContent.endsWith('on CS-3')")
+    assert "--machine.system.name CS-3" in page.text("#command")
+    assert page.run("document.querySelector('#clock').value") == "1.085"
+    assert page.run("location.hash") == "#kind=2"
+    page.click("#reset")
+    page.see("document.querySelector('#title').textContent.endsWith('on CS-2')")
+    assert page.run("document.querySelector('#kind-CS-2').checked")
+
+
 def test_a_point_of_the_curve_is_chosen_by_a_click(page: Page, url: str) -> None:
     opened(page, url)
     page.run("document.querySelectorAll('#curve .hit')[2].dispatchEvent(new MouseEvent('click'))")

@@ -97,6 +97,10 @@ class Answer:
     """What the simulator says for one setting."""
 
     parameters: int
+    system: str
+    """The kind of systems."""
+    at_rest: Mapping[str, float]
+    """What the knobs of the machine are on these systems, where they are not moved."""
     points: tuple[Point, ...]
     refused: tuple[Refused, ...]
     band_note: str

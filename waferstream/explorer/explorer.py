@@ -18,10 +18,17 @@ from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.explorer.answer import Answer, Gpus, Point, Refused, Stall, Wafer
 from waferstream.explorer.command import command_of
-from waferstream.explorer.knobs import SYSTEMS, knobs_of
+from waferstream.explorer.knobs import (
+    SLOW,
+    SYSTEM,
+    SYSTEMS,
+    knobs_of,
+    knobs_of_machine,
+)
 from waferstream.explorer.settings import Configured, Files, Settings, checked
 from waferstream.explorer.steps import CapturedSteps
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.hardware.choice import choose
 from waferstream.machine.intervals import Interval, step_interval
 from waferstream.machine.intervals.interval import AnyInterval
 from waferstream.machine.kernels import Grid
@@ -92,8 +99,8 @@ class Explorer:
 
     @property
     def single_moves(self) -> Iterator[Settings]:
-        """Settings with one knob moved to one of its stops."""
-        for knob in self.knobs:
+        """Settings with one knob moved to one of its stops, those that take longest first."""
+        for knob in sorted(self.knobs, key=lambda knob: knob.name not in SLOW):
             yield from ({knob.name: stop} for stop in knob.stops if stop != knob.value)
 
     def _configured(self, settings: Mapping[str, Any]) -> Configured:
@@ -110,6 +117,8 @@ class Explorer:
         gpus = self._compared(workload_of(program), study.batch_size, study.token_share)
         return Answer(
             parameters=sum(spec.num_elements for spec in program.parameters),
+            system=configured.cluster.machine.system.name,
+            at_rest=self._at_rest(configured.changes.get(SYSTEM)),
             points=tuple(
                 _point(study, point, band) for point, band in zip(possible, bands, strict=True)
             ),
@@ -122,6 +131,11 @@ class Explorer:
             yaml=configured.yaml,
             command=command_of(self.files, int(settings[SYSTEMS]), configured.changes),
         )
+
+    def _at_rest(self, kind: str | None) -> dict[str, float]:
+        """Return the values of the knobs of the machine, with another kind of systems if any."""
+        machine = choose(self.cluster.machine, kind, SYSTEM).machine
+        return {knob.name: knob.value for knob in knobs_of_machine(machine)}
 
     def _counts(self, systems: int) -> list[int]:
         stops = next(knob.stops for knob in self.knobs if knob.name == SYSTEMS)

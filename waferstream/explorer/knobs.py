@@ -10,14 +10,21 @@ from dataclasses import dataclass
 
 from appliance.spec import ClusterSpec
 from waferstream.config.params import Params
-from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.hardware import MachineSpec, WaferSpec
+from waferstream.machine.hardware.wafer import SYSTEMS as SYSTEMS_BY_NAME
 from waferstream.management.model.inventory import MOST_SYSTEMS
 from waferstream.workload.model_config import ModelConfig
 from waferstream.workload.models import known_config
 
 SYSTEMS = "systems"
+KIND = "kind"
+KINDS = dict(enumerate(SYSTEMS_BY_NAME, start=1))
+"""Kinds of systems, by the number that stands for each in a setting."""
 DENSITY = "density"
 SEQUENCE = "sequence"
+DEPTH = "layers"
+SLOW = (DEPTH, SEQUENCE)
+"""Knobs whose answers take longest, as they change the step itself."""
 
 NUM_CSX = "trainer.init.backend.cluster_config.num_csx"
 BATCH_SIZE = "trainer.fit.train_dataloader.batch_size"
@@ -33,6 +40,7 @@ LINKS = (
 """The links that a weight passes: the narrowest of them counts, so one knob moves all."""
 MEMORY = "machine.memoryx.memory_bandwidth_bytes_per_s"
 CLOCK = "machine.system.clock_hz"
+SYSTEM = "machine.system.name"
 FAN_OUT = "machine.swarmx.fan_out"
 
 _COUNTS = tuple(1 << power for power in range(8))
@@ -68,6 +76,8 @@ class Knob:
     scale: float = 1
     """What the page divides by to show a number in its unit."""
     is_whole: bool = True
+    names: tuple[str, ...] = ()
+    """What its stops are called, where they are no numbers: the page shows a switch."""
 
     @property
     def coarse(self) -> tuple[float, ...]:
@@ -98,8 +108,9 @@ def knobs_of(params: Params, cluster: ClusterSpec) -> tuple[Knob, ...]:
     found = [
         Knob(
             SYSTEMS, "Systems", (NUM_CSX,), systems, _with(systems, _counts(cluster.machine)),
-            1, cluster.machine.systems or MOST_SYSTEMS, cluster.machine.system.name,
+            1, cluster.machine.systems or MOST_SYSTEMS,
         ),
+        *_switch(cluster.machine.system),
         Knob("batch", "Batch", (BATCH_SIZE,), batch, _times(batch, _OCTAVES), 1, _MOST_SAMPLES,
              "samples"),
     ]  # fmt: skip
@@ -110,7 +121,17 @@ def knobs_of(params: Params, cluster: ClusterSpec) -> tuple[Knob, ...]:
             Knob(DENSITY, "Density", (SPARSITY,), 1.0, _DENSITIES, 0.01, 1, "of weights",
                  is_whole=False)
         )  # fmt: skip
-    return (*found, *_of_machine(cluster.machine))
+    return (*found, *knobs_of_machine(cluster.machine))
+
+
+def _switch(system: WaferSpec) -> Iterator[Knob]:
+    """Yield the switch between kinds of systems; none for one that is not as published."""
+    numbers = {name: number for number, name in KINDS.items()}
+    if system == SYSTEMS_BY_NAME[system.name]:
+        stops, names = tuple(KINDS), tuple(KINDS.values())
+        yield Knob(
+            KIND, "System", (SYSTEM,), numbers[system.name], stops, 1, len(stops), names=names
+        )
 
 
 def _of_model(params: Params, model: ModelConfig) -> Iterator[Knob]:
@@ -127,12 +148,13 @@ def _of_model(params: Params, model: ModelConfig) -> Iterator[Knob]:
     if isinstance(layers, int):
         stops = _times(layers // unit, _NEAR_OCTAVES)
         yield Knob(
-            "layers", "Layers", (LAYERS,), layers, _with(layers, [unit * stop for stop in stops]),
+            DEPTH, "Layers", (LAYERS,), layers, _with(layers, [unit * stop for stop in stops]),
             1, _MOST_LAYERS,
         )  # fmt: skip
 
 
-def _of_machine(machine: MachineSpec) -> tuple[Knob, ...]:
+def knobs_of_machine(machine: MachineSpec) -> tuple[Knob, ...]:
+    """Return what can be changed of a machine with its kind of systems."""
     system, memoryx, swarmx = machine.system, machine.memoryx, machine.swarmx
     fan_outs = range(2, swarmx.node_ports)
     link = min(

@@ -44,13 +44,15 @@ def page_of(
     assert isinstance(at_rest, Answer), "files without an answer have no page"
     machine = explorer.cluster.machine
     knobs = [_shown(knob, is_coarse=is_export) for knob in explorer.knobs]
+    title = f"{explorer.label} on {machine.name or machine.system.name}"
     page = _Page(
-        title=f"{explorer.label} on {machine.name or machine.system.name}",
+        title=title,
         subtitle=f"{format_count(at_rest.parameters)} parameters, {explorer.files}",
         footer=f"WaferStream {VERSION}. Predictions of an emulator; docs/fidelity.md says how far "
         "to trust them.",
         data={
-            "system": machine.system.name,
+            "label": explorer.label,
+            "title": title,
             "knobs": knobs,
             "is_export": is_export,
             "answers": {key: as_json(answer) for key, answer in answers.items()},

@@ -39,6 +39,7 @@ class Server:
         self._explorer = explorer
         self._answering = Lock()
         self._page = page_of(explorer, {"": explorer.answer({})}, is_export=False).encode()
+        _keep()
         handler = partial(_Handler, self._page, self.answer)
         try:
             self._http = ThreadingHTTPServer((HOST, port), handler)
@@ -86,12 +87,17 @@ class Server:
                 return
             with suppress(WaferStreamError):  # whoever asks is told
                 self._explorer.answer(settings)
-        gc.collect()
-        gc.freeze()  # captured steps stay, and looking through them takes tenths of a second
+        _keep()
 
     def close(self) -> None:
         """Let ``serve`` of another thread return."""
         self._http.shutdown()
+
+
+def _keep() -> None:
+    """Let the collector leave captured steps: looking through them takes tenths of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 class _Handler(BaseHTTPRequestHandler):

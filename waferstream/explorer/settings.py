@@ -11,8 +11,18 @@ from appliance.spec import ClusterSpec
 from waferstream.config.params import Params
 from waferstream.core.config import dump_yaml, validate
 from waferstream.core.errors import ConfigError, did_you_mean
-from waferstream.explorer.knobs import DENSITY, POSITIONS, SEQUENCE, Knob, at_rest
+from waferstream.explorer.knobs import (
+    DENSITY,
+    KIND,
+    KINDS,
+    POSITIONS,
+    SEQUENCE,
+    SYSTEM,
+    Knob,
+    at_rest,
+)
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.hardware.choice import choose
 
 Settings = Mapping[str, float]
 """Values by the names of knobs; knobs that are left out are at rest."""
@@ -87,7 +97,6 @@ class Files:
 
     def __init__(self, params: Params, cluster: ClusterSpec) -> None:
         self.params, self.cluster = params, cluster
-        self._machine = {"machine": cluster.machine.model_dump(mode="json")}
 
     def with_settings(self, settings: Settings, knobs: Sequence[Knob]) -> Configured:
         """Return the configuration of some settings, each knob of which has a value.
@@ -97,12 +106,13 @@ class Files:
         """
         changes = self._changes(settings, knobs)
         of_machine = {key: value for key, value in changes.items() if key.startswith("machine.")}
-        machine = copy.deepcopy(self._machine)
+        spec = choose(self.cluster.machine, of_machine.pop(SYSTEM, None), SYSTEM).machine
+        data = {"machine": spec.model_dump(mode="json")}
         for key, value in of_machine.items():
-            _put(machine, key, value)
-        spec = validate(MachineSpec, machine["machine"], "machine")
+            _put(data, key, value)
+        spec = validate(MachineSpec, data["machine"], "machine")
         return Configured(
-            changed(self.params, {k: v for k, v in changes.items() if k not in of_machine}),
+            changed(self.params, {k: v for k, v in changes.items() if k.startswith("trainer.")}),
             self.cluster.model_copy(update={"machine": spec}),
             changes,
         )
@@ -133,6 +143,8 @@ def changed(params: Params, changes: Mapping[str, Any]) -> Params:
 
 def _written(knob: Knob, value: float) -> Any:
     """Return the value of a knob as its keys have it."""
+    if knob.name == KIND:
+        return KINDS[int(value)]
     if knob.name == DENSITY:
         return {"algorithm": "static", "sparsity": round(1 - value, 6)}
     return value

@@ -13,7 +13,15 @@ const keyOf = (given) => page.knobs.filter(({ name, value }) => name !== "system
 
 const scaled = (knob, value) => digits(value / knob.scale, 6);
 
+/** A knob whose stops have names: one of them is on. */
+function makeSwitch(knob) {
+  return make("fieldset", { class: "knob switch", id: `knob-${knob.name}`, title: knob.keys.join(", ") }, make("legend", {}, knob.label),
+    ...knob.names.map((name, index) => make("label", {},
+      make("input", { type: "radio", name: knob.name, id: `${knob.name}-${name}`, value: knob.stops[index], onchange: () => move(knob.name, knob.stops[index]) }), name)));
+}
+
 function makeKnob(knob) {
+  if (knob.names.length) return makeSwitch(knob);
   const last = knob.stops.length - 1;
   const slider = make("input", { type: "range", id: `slider-${knob.name}`, min: 0, max: last, step: 1, "aria-label": knob.label,
     oninput: () => move(knob.name, knob.stops[slider.value]) });
@@ -35,13 +43,17 @@ function typed(knob, text) {
 function showKnobs() {
   for (const knob of knobs.values()) {
     const value = settings[knob.name];
+    byId(`knob-${knob.name}`).classList.toggle("moved", value !== knob.value);
+    if (knob.names.length) {
+      for (const [index, name] of knob.names.entries()) byId(`${knob.name}-${name}`).checked = knob.stops[index] === value;
+      continue;
+    }
     const nearest = typeof value === "number" ? knob.stops.reduce((best, stop, index) => (Math.abs(Math.log(stop / value)) < Math.abs(Math.log(knob.stops[best] / value)) ? index : best), 0) : 0;
     const slider = byId(`slider-${knob.name}`);
     slider.value = nearest;
     slider.style.setProperty("--at", `${(100 * nearest) / Math.max(1, knob.stops.length - 1)}%`);
     slider.setAttribute("aria-valuetext", `${typeof value === "number" ? scaled(knob, value) : value} ${knob.unit}`);
     byId(knob.name).value = typeof value === "number" ? scaled(knob, value) : value;
-    byId(`knob-${knob.name}`).classList.toggle("moved", value !== knob.value);
   }
   byId("reset").disabled = page.knobs.every(({ name, value }) => settings[name] === value);
 }
@@ -105,7 +117,7 @@ function showFault(error) {
   byId("answer").classList.add("stale");
   for (const knob of knobs.values()) {
     const isIt = knob.keys.some((key) => error.where?.includes(key.replace("machine.", "")));
-    byId(knob.name).setAttribute("aria-invalid", String(isIt));
+    byId(knob.name)?.setAttribute("aria-invalid", String(isIt));
   }
 }
 
@@ -137,13 +149,18 @@ function show(answer, start) {
   }
   byId("fault").hidden = true;
   byId("answer").classList.remove("stale");
-  for (const name of knobs.keys()) byId(name).removeAttribute("aria-invalid");
+  for (const name of knobs.keys()) byId(name)?.removeAttribute("aria-invalid");
+  for (const [name, value] of Object.entries(answer.at_rest)) {
+    if (knobs.has(name) && settings[name] === rest[name]) byId(name).value = scaled(knobs.get(name), value);
+  }
+  if (answer.system !== page.answers[""].system) byId("title").textContent = `${page.label} on ${answer.system}`;
+  else byId("title").textContent = page.title;
   showTiles(point);
   byId("causes").replaceChildren(...drawCauses(point));
   byId("wafer").replaceChildren(...drawWafer(answer.wafers[point.micro_batch], point));
   byId("tree").replaceChildren(...drawTree(point));
   byId("stalls").replaceChildren(...drawStalls(answer.stalls[point.micro_batch]));
-  byId("gpus").replaceChildren(...drawGpus(answer, point, page.system));
+  byId("gpus").replaceChildren(...drawGpus(answer, point, answer.system));
   requestAnimationFrame(() => setTimeout(() => {
     const ms = performance.now() - start;
     byId("time").textContent = `Answered in ${whole(ms)} ms.`;

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.support.errors import raises
 from tests.support.runs.explored import tiny_explorer
+from tests.support.runs.tiny_run import write_run
 from waferstream.core.errors import ConfigError
 from waferstream.explorer.answer import Answer
 from waferstream.explorer.explorer import Explorer
@@ -50,6 +52,30 @@ def test_answer_is_that_of_a_simulation(
         n: expected[n].micro_batch_size for n in found
     }
     assert found
+
+
+@pytest.mark.nightly
+def test_second_start_takes_what_the_first_has_captured(tmp_path: Path) -> None:
+    """Though a file cannot keep the schedule of the optimizer."""
+    schedule = [
+        {"LinearLR": {"initial_learning_rate": 0.1, "end_learning_rate": 0, "total_iters": 8}}
+    ]
+    write_run(
+        tmp_path, init__schedulers=schedule, init__backend__compile_dir=str(tmp_path / "kept")
+    )
+    first, second = (Explorer.of_files(tmp_path / "params.yaml", None) for _ in range(2))
+    answer = first.answer({})
+    assert list((tmp_path / "kept").glob("any_depth_*.json"))
+    with patch("waferstream.simulation.capture.capture_shallow") as captures:
+        assert second.answer({}) == answer
+    assert not captures.called
+
+
+def test_switched_answer_is_of_the_other_system(explorer: Explorer) -> None:
+    answer = explorer.answer({"kind": 2})
+    assert (explorer.answer({}).system, answer.system) == ("CS-2", "CS-3")
+    assert answer.at_rest["clock"] == 1_085_000_000
+    assert answer.band_note == ""
 
 
 def test_answer_has_what_the_page_draws(explorer: Explorer) -> None:

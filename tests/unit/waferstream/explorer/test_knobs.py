@@ -15,12 +15,13 @@ from waferstream.core.errors import ConfigError
 from waferstream.explorer.knobs import COARSE_STOPS, at_rest, knobs_of
 from waferstream.explorer.settings import Files, checked
 from waferstream.machine.hardware import MachineSpec
+from waferstream.machine.hardware.wafer import SYSTEMS
 
 PARAMS = Params.model_validate(yaml.safe_load(yaml.safe_dump(TINY)))
 CLUSTER = ClusterSpec()
 KNOBS = knobs_of(PARAMS, CLUSTER)
 NAMES = [
-    "systems", "batch", "sequence", "layers", "density", "clock", "fan_out", "links", "memory",
+    "systems", "kind", "batch", "sequence", "layers", "density", "clock", "fan_out", "links", "memory",
 ]  # fmt: skip
 
 
@@ -80,6 +81,22 @@ def test_moved_knobs_change_their_keys_alone() -> None:
     assert set(rates) == {10**11}
     assert machine.system.clock_hz == CLUSTER.machine.system.clock_hz
     assert yaml.safe_load(found.yaml)["trainer"]["init"]["sparsity"]["sparsity"] == 0.75
+
+
+def test_switch_takes_the_other_system_as_published() -> None:
+    """What was moved beside it counts, what was not is that of the other system."""
+    found = with_settings(kind=2, fan_out=2)
+    machine = found.cluster.machine
+    assert (machine.system, machine.swarmx.fan_out) == (SYSTEMS["CS-3"], 2)
+    assert found.changes["machine.system.name"] == "CS-3"
+    clocked = with_settings(kind=2, clock=10**9).cluster.machine.system
+    assert (clocked.name, clocked.clock_hz) == ("CS-3", 10**9)
+
+
+def test_system_with_numbers_of_its_own_has_no_switch() -> None:
+    machine = MachineSpec.model_validate({"system": {"name": "CS-2", "clock_hz": 10**9}})
+    names = [k.name for k in knobs_of(PARAMS, CLUSTER.model_copy(update={"machine": machine}))]
+    assert names == [name for name in NAMES if name != "kind"]
 
 
 def test_a_longer_sequence_has_its_positions() -> None:
