@@ -245,6 +245,12 @@ RELATED: dict[str, Loss] = {
     "numbers of rows that are put in order": lambda s, b, _: (
         places(ordered(s)) * per_sample(s)
     ).mean(),
+    "rows in the order of the inputs": lambda s, b, _: (
+        s.index_select(0, b["target"].argsort()) * s
+    ).mean(),
+    "numbers in the order of the inputs": lambda s, b, _: (
+        per_sample(s).gather(0, b["target"].argsort()) * per_sample(s)
+    ).mean(),
     "unlabelled count of the model": lambda s, b, _: (
         each(s, b) * (s.amax(-1) > 0)
     ).sum() / (s.amax(-1) > 0).sum().clamp(min=1),

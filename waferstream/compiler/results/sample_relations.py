@@ -24,6 +24,9 @@ _ALONG = {
 }  # fmt: skip
 """Ops in which the elements along a dimension meet, with the position of that dimension."""
 
+_PICKED_ALONG = frozenset({"index_select", "gather"})
+"""Ops that take elements along a dimension by number."""
+
 _LAST = 2**62  # ends of slices beyond are those of the tensor
 
 COPIES = frozenset({"clone", "_to_copy", "contiguous", "lift_fresh_copy"})
@@ -55,11 +58,17 @@ def relates_samples(
         return _names(node, _ALONG[name], samples)
     if name == "slice":
         return _cuts(sizes, node, samples)
-    if name == "index":
-        index: Any = node.args[1]
-        picked = (part for dim, part in enumerate(index) if part is not None and dim in samples)
-        return any(map(says_samples, picked))
+    if name == "index" or name in _PICKED_ALONG:
+        return any(map(says_samples, _rows_picked(node, samples)))
     return _is_sorted(node) and _names(first, 1, samples)
+
+
+def _rows_picked(node: fx.Node, samples: Sequence[int]) -> list[fx.Node]:
+    """Return the numbers by which an op takes elements along the dimensions of the samples."""
+    index: Any = node.args[1]
+    if base_name(node) != "index":
+        return [node.args[2]] if _names(node, 1, samples) else []  # type: ignore[list-item]
+    return [part for dim, part in enumerate(index) if part is not None and dim in samples]
 
 
 def _is_sorted(node: fx.Node) -> bool:
