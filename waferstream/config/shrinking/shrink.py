@@ -1,8 +1,9 @@
 """A params file at a size that this host trains: ``--shrink 2M``.
 
 Widths, heads, layers, batches and evaluations shrink; where the data are not on this host, random
-ones take their place, and vocabularies, lengths and images shrink, too. Precision, optimizer,
-schedules, callbacks, checkpoints, sparsity and the shape of the model stay.
+ones take their place, and vocabularies, lengths and images shrink, too. Masks that would change
+after the end of the run only change after every step. Precision, optimizer, schedules, callbacks,
+checkpoints, sparsity and the shape of the model stay.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from waferstream.config.shrinking.data import SmallData, absent_data
 from waferstream.config.shrinking.sizes import Sizes, model_width, shrunk_model
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
+from waferstream.core.sparsity.spec import UpdateSteps
 from waferstream.workload.models import known_config, parameter_shapes
 
 FLAG = "--shrink"
@@ -45,6 +47,7 @@ def shrunk(params: Params, num_parameters: float) -> Params:
             trainer[mode] = data.section(trainer[mode], f"trainer.{mode}")
     _limit_micro_batches(trainer)
     _limit_evaluations(trainer["init"].get("loop", {}))
+    _limit_mask_updates(trainer["init"])
     return validate(Params, {"trainer": trainer}, FLAG)
 
 
@@ -91,6 +94,19 @@ def _limit_evaluations(loop: dict[str, Any]) -> None:
     """Let no evaluation take more steps than an epoch of the synthetic data."""
     if isinstance(loop.get("eval_steps"), int):
         loop["eval_steps"] = min(loop["eval_steps"], _EVAL_STEPS)
+
+
+def _limit_mask_updates(init: dict[str, Any]) -> None:
+    """Let masks that would change after the last step only change after every step."""
+    loop = init.get("loop", {})
+    steps = [loop[key] for key in ("num_steps", "max_steps") if loop.get(key) is not None]
+    for group in init.get("sparsity") or ():
+        update = group.get("update")
+        if not steps or update is None:
+            continue
+        written = validate(UpdateSteps, update, "trainer.init.sparsity.update")
+        if max(written.first, written.last or 0) > min(steps):
+            group["update"] = {"freq": 1}
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:

@@ -25,6 +25,11 @@ _LENGTHS = ("max_position_embeddings",)
 _MOST: Mapping[str, int] = {
     "attention_sliding_window_length": 32,
     "attention_sink_tokens": 4,
+    "attention_chunk_size": 32,
+    "attention_vertical_column_spacing": 32,
+    "attention_vertical_column_width": 4,
+    "attn_memory_chunk_size": 28,
+    "num_memory_tokens_per_chunk": 4,
     "local_patch_dims": 4,
 }
 """The most of sizes that are parts of a sequence."""

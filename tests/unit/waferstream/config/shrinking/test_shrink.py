@@ -78,6 +78,22 @@ def test_a_micro_batch_is_no_larger_than_the_batch(tmp_path: Path) -> None:
     assert init.loop.eval_steps == 8
 
 
+@pytest.mark.parametrize(("freq", "kept"), [(3, 1), (2, 2)])
+def test_masks_change_within_the_run(tmp_path: Path, freq: int, kept: int) -> None:
+    """Of a schedule that begins after the last step, as one of a long run does in a short one."""
+    section = trainer()
+    section["init"] |= {
+        "loop": {"max_steps": 2},
+        "sparsity": {"sparsity": 0.5, "algorithm": "set", "drop_fraction": 0.3,
+                     "update": {"freq": freq}},
+    }  # fmt: skip
+    found = shrunk(load_params(written(tmp_path, section)), 1e6).trainer.init.sparsity
+    assert found is not None
+    (group,) = found
+    assert group.update is not None
+    assert group.update.freq == kept
+
+
 def test_a_target_below_the_smallest_version_is_refused_with_its_size() -> None:
     with raises(ConfigError, "shrink-too-small") as caught:
         shrunk(load_params(PARAMS / "gpt2_small.yaml"), 1000)
