@@ -163,7 +163,7 @@ GPT_OSS = replace(
         "use_ffn_bias": True,
         "use_projection_bias_in_attention": True,
         "use_ffn_bias_in_attention": True,
-        "attention_sinks": True,
+        "use_sink_token": True,
     },
     required={
         "hidden_act": "silu",

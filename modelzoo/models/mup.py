@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, PositiveFloat, ValidationInfo
+from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationInfo
 from pydantic import field_validator as check
 
 from modelzoo.models.blocks.initializers import (
@@ -22,10 +22,29 @@ from modelzoo.models.blocks.initializers import (
     WeightInitializer,
 )
 from modelzoo.models.blocks.transformer_config import LanguageConfig, Scores
+from waferstream.core.config import Config, before
+
+
+class LearningRateGroup(Config):
+    """Entry of ``lr_adjustment_groups``."""
+
+    param_filter_patterns: Annotated[
+        tuple[str, ...],
+        Field(min_length=1),
+        before(lambda v: (v,) if isinstance(v, str) else v, str | tuple[str, ...]),
+    ]
+    """Globs of names of parameters, here or at the vendor."""
+    scale: Annotated[NonNegativeFloat, before(lambda v: 1.0 if v is None else v, float | None)] = (
+        1.0
+    )
+    """Factor on the learning rate of these parameters."""
 
 
 class MupConfig(LanguageConfig):
     """A language model whose hyper-parameters may be those of a narrower one."""
+
+    lr_adjustment_groups: dict[str, LearningRateGroup] | None = None
+    """Groups that ``adjust_learning_rate`` of the optimizer names, in place of the usual ones."""
 
     mup_base_hidden_size: PositiveFloat | None = None
     mup_base_filter_size: Annotated[PositiveFloat | None, Field(validate_default=True)] = None
@@ -45,7 +64,16 @@ class MupConfig(LanguageConfig):
     def _both_widths_are_scaled(cls, base: float | None, info: ValidationInfo) -> float | None:
         if (base is None) != (info.data.get("mup_base_hidden_size") is None):
             raise ValueError("muP needs mup_base_hidden_size and mup_base_filter_size")
+        groups, scaled = info.data.get("lr_adjustment_groups"), cls._scaled_groups()
+        if base is not None and groups is not None and not groups.keys() >= {*scaled}:
+            raise ValueError(f"muP needs the groups {', '.join(scaled)} in lr_adjustment_groups")
         return base
+
+    @classmethod
+    def _scaled_groups(cls) -> list[str]:
+        """Return the groups whose learning rates depend on widths."""
+        stack = "decoder" if cls.is_causal else "encoder"
+        return [f"{stack}_{part}" for part in ("attention", "input_ffn", "output_ffn")]
 
     @property
     def scores(self) -> Scores:
@@ -66,15 +94,19 @@ class MupConfig(LanguageConfig):
 
     @property
     def learning_rate_scales(self) -> dict[str, float]:
+        own = {name: group.scale for name, group in (self.lr_adjustment_groups or {}).items()}
         if self.width_ratios is None:
-            return {}
+            return own
         hidden, filters = (1 / ratio for ratio in self.width_ratios)
-        stack = "decoder" if self.is_causal else "encoder"
-        return {
-            f"{stack}_attention": hidden,
-            f"{stack}_input_ffn": hidden,
-            f"{stack}_output_ffn": filters,
-        }
+        scaled = zip(self._scaled_groups(), (hidden, hidden, filters), strict=True)
+        return own | dict(scaled)
+
+    @property
+    def learning_rate_groups(self) -> dict[str, tuple[str, ...]] | None:
+        if self.lr_adjustment_groups is None:
+            return None
+        groups = self.lr_adjustment_groups.items()
+        return {name: group.param_filter_patterns for name, group in groups}
 
     @property
     def logits_scale(self) -> float | None:

@@ -52,6 +52,11 @@ class ModelConfig(Config):
         return {}
 
     @property
+    def learning_rate_groups(self) -> Mapping[str, tuple[str, ...]] | None:
+        """Globs of the parameters of each group that replaces ``LEARNING_RATE_GROUPS``."""
+        return None
+
+    @property
     def group_of_samples(self) -> int:
         """Consecutive samples that share a loss; micro-batches are multiples of it."""
         return 1

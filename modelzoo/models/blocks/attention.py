@@ -5,11 +5,14 @@ Shapes: B batch, T sequence, H heads, D head, C hidden.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from modelzoo.models.blocks.attention_mask import as_term, distances, readable_keys
+from modelzoo.models.blocks.memory_tokens import MemoryLinear
 from modelzoo.models.blocks.rotary import Rotation, rotate
 from modelzoo.models.blocks.transformer_config import NormType, TransformerConfig
 from waferstream.numerics.forms import has_forms
@@ -90,10 +93,12 @@ class Attention(nn.Module):
         super().__init__()
         hidden, kv_width = config.hidden_size, config.num_kv_heads * config.head_dim
         width, bias = config.attention_width, config.use_projection_bias_in_attention
-        self.query = nn.Linear(hidden, width, bias=bias)
-        self.key = nn.Linear(hidden, kv_width, bias=bias)
-        self.value = nn.Linear(hidden, kv_width, bias=bias)
-        self.output = nn.Linear(width, hidden, bias=config.use_ffn_bias_in_attention)
+        places = config.projected_memory
+        linear = nn.Linear if places is None else partial(MemoryLinear, places)
+        self.query = linear(hidden, width, bias=bias)
+        self.key = linear(hidden, kv_width, bias=bias)
+        self.value = linear(hidden, kv_width, bias=bias)
+        self.output = linear(width, hidden, bias=config.use_ffn_bias_in_attention)
         scores = config.scores
         self.query_norm, self.key_norm = (
             head_norm(scores.norm_type, config.head_dim, scores.norm_epsilon) for _ in range(2)

@@ -1,4 +1,4 @@
-"""Terms added to attention scores: causal order, windows, packed documents, and distances.
+"""Terms added to attention scores: causal order, patterns, packed documents, and distances.
 
 A term is 0 or a bias where a query (row) reads a key (column), and minus infinity elsewhere.
 """
@@ -6,9 +6,13 @@ A term is 0 or a bias where a query (row) reads a key (column), and minus infini
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from torch import nn
+
+from modelzoo.models.blocks.key_patterns import KeyPattern
 
 
 def padding_mask(attention_mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -31,8 +35,9 @@ def readable_keys(
     window: int | None = None,
     sink_tokens: int = 0,
     attention_span: torch.Tensor | None = None,
+    patterns: Sequence[KeyPattern] = (),
 ) -> torch.Tensor:
-    """Return whether a query reads a key, (T, T), or (B, 1, T, T) with spans.
+    """Return whether a query reads a key, (T, T) or (H, T, T), or (B, 1 or H, T, T) with spans.
 
     Args:
         before: Distances (T, T).
@@ -40,14 +45,17 @@ def readable_keys(
             section 2); None for all.
         sink_tokens: First tokens, which every later query reads in spite of the window.
         attention_span: Later queries of the same document that read a key, (B, T).
+        patterns: Keys that a query reads besides the window, and alone without one.
     """
-    reads = before >= 0
+    near = [pattern.reads(before) for pattern in patterns]
     if window is not None:
-        near = before < window
+        near.append(before < window)
         if sink_tokens:
             keys = torch.arange(before.shape[-1], device=before.device)
-            near = near | (keys < sink_tokens)
-        reads = reads & near
+            near.append((keys < sink_tokens).expand(before.shape))
+    reads = before >= 0
+    if near:
+        reads = reads & reduce(torch.logical_or, near)
     if attention_span is not None:
         reads = reads & (before <= attention_span[:, None, None, :])
     return reads

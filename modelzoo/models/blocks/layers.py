@@ -6,6 +6,7 @@ Shapes: B batch, T sequence, C hidden, F filter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
@@ -19,6 +20,21 @@ from waferstream.core.errors import ConfigError
 
 Routing = tuple[torch.Tensor, torch.Tensor]
 """Probability of each expert and whether it is chosen, both fp32 (B, T, E)."""
+
+
+@dataclass(frozen=True)
+class Routings:
+    """How tokens pass the experts of all layers.
+
+    Attributes:
+        token_ids: The tokens, int64 (B, T), by which experts may be chosen; None if only their
+            vectors are known.
+        taken: The routing of every layer, which appends its own.
+    """
+
+    token_ids: torch.Tensor | None = None
+    taken: list[Routing] = field(default_factory=list)
+
 
 LONGEST_WAVE = 10000.0
 """Longest wave of sinusoids in units of 2 pi positions (Vaswani et al. 2017, section 3.5)."""
@@ -125,7 +141,7 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(rate) if rate else nn.Identity()
         self._nonlinearity = config.nonlinearity
 
-    def forward(self, x: torch.Tensor, _routings: list[Routing] | None = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, _routings: Routings | None = None) -> torch.Tensor:
         """Return (B, T, C) through F inner elements, (B, T, C)."""
         if self.gate is None:
             inner = NONLINEARITIES[self._nonlinearity](self.up(x))

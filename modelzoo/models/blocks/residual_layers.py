@@ -15,7 +15,7 @@ from torch import nn
 
 from modelzoo.models.blocks.attention import attention
 from modelzoo.models.blocks.experts import feed_forward
-from modelzoo.models.blocks.layers import Routing, drop_path, layer_scale, norm
+from modelzoo.models.blocks.layers import Routings, drop_path, layer_scale, norm
 from modelzoo.models.blocks.rotary import Rotation
 from modelzoo.models.blocks.transformer_config import TransformerConfig
 
@@ -38,7 +38,7 @@ class TransformerLayer(nn.Module):
         x: torch.Tensor,
         rotation: Rotation | None,
         mask: torch.Tensor | None = None,
-        routings: list[Routing] | None = None,
+        routings: Routings | None = None,
     ) -> torch.Tensor:
         """Return the residual stream (B, T, C) after this layer."""
         attended = self.dropout(self.attention(self.attention_norm(x), rotation, mask))
@@ -61,7 +61,7 @@ class SandwichLayer(TransformerLayer):
         x: torch.Tensor,
         rotation: Rotation | None,
         mask: torch.Tensor | None = None,
-        routings: list[Routing] | None = None,
+        routings: Routings | None = None,
     ) -> torch.Tensor:
         """Return the residual stream (B, T, C) after this layer."""
         attended = self.attention(self.attention_norm(x), rotation, mask)
@@ -79,7 +79,7 @@ class PostNormLayer(TransformerLayer):
         x: torch.Tensor,
         rotation: Rotation | None,
         mask: torch.Tensor | None = None,
-        routings: list[Routing] | None = None,
+        routings: Routings | None = None,
     ) -> torch.Tensor:
         """Return the residual stream (B, T, C) after this layer."""
         x = self.attention_norm(x + self.dropout(self.attention(x, rotation, mask)))
@@ -103,7 +103,7 @@ class ParallelLayer(TransformerLayer):
         x: torch.Tensor,
         rotation: Rotation | None,
         mask: torch.Tensor | None = None,
-        routings: list[Routing] | None = None,
+        routings: Routings | None = None,
     ) -> torch.Tensor:
         """Return the residual stream (B, T, C) after this layer."""
         read = self.attention_norm(x)

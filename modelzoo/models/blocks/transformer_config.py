@@ -19,12 +19,17 @@ from pydantic import (
 from pydantic import field_validator as check
 
 from modelzoo.models.blocks.initializers import InitializerKey
+from modelzoo.models.blocks.memory_tokens import MemoryPlaces
 from modelzoo.models.blocks.rotary import RopeScaling
 from waferstream.core.config import Config, before
 from waferstream.workload.model_config import LanguageSizes, ModelConfig
 
 NoneIsZero = Annotated[NonNegativeInt, before(lambda v: v or 0, NonNegativeInt | None)]
 """A number for which null stands for 0."""
+
+
+Spread = Literal["softmax", "sigmoid", "sinkhorn"]
+"""How scores become shares of experts; ``sinkhorn`` is S-BASE (Clark et al. 2022)."""
 
 
 class ExpertsConfig(Config):
@@ -48,14 +53,23 @@ class ExpertsConfig(Config):
     router_use_bias: bool = False
     router_fp32: bool = True
     """Whether probabilities are computed in fp32."""
-    routing_algorithm: Literal["learned"] = "learned"
-    router_selection_nonlinearity: Literal["softmax", "sigmoid"] = "softmax"
-    expert_weighting_nonlinearity: Literal["softmax", "sigmoid"] = "softmax"
+    routing_algorithm: Literal["learned", "hash", "uniform"] = "learned"
+    """Whether a router chooses experts, the number of the token, or its place."""
+    router_selection_nonlinearity: Spread = "softmax"
+    expert_weighting_nonlinearity: Spread = "softmax"
+    sinkhorn_n_iters: PositiveInt = 1
+    """Steps of ``sinkhorn``, which evens out the choices of a sequence."""
     expert_weighting_normalization: bool = True
     """Whether the weights of the chosen experts are divided by their sum."""
     gate_initializer: InitializerKey = None
     """Of the router."""
-    probability_before_ffn: Literal[False] = False
+    probability_before_ffn: bool = False
+    """Whether what experts read is weighted instead of what they return."""
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether there is a router."""
+        return self.routing_algorithm == "learned"
 
     @check("top_k")
     @classmethod
@@ -71,6 +85,25 @@ class ExpertsConfig(Config):
         if not normalizes and info.data.get("null_expert_bias"):
             raise ValueError("null_expert_bias requires expert_weighting_normalization")
         return normalizes
+
+    @check("routing_algorithm")
+    @classmethod
+    def _fixed_routing_has_no_router(cls, algorithm: str, info: ValidationInfo) -> str:
+        if algorithm == "learned":
+            return algorithm
+        for key in ("load_balancing_loss_coef", "num_shared_experts"):
+            if info.data.get(key):
+                raise ValueError(f"{key} requires routing_algorithm learned")
+        if algorithm == "hash" and info.data.get("top_k", 1) > 1:
+            raise ValueError("hash requires top_k 1: a token has one expert")
+        return algorithm
+
+    @check("router_selection_nonlinearity")
+    @classmethod
+    def _sinkhorn_is_balanced(cls, nonlinearity: str, info: ValidationInfo) -> str:
+        if nonlinearity == "sinkhorn" and info.data.get("load_balancing_loss_coef"):
+            raise ValueError("load_balancing_loss_coef must be 0: sinkhorn balances the experts")
+        return nonlinearity
 
 
 Rate = Field(default=0.1, ge=0, lt=1)
@@ -185,6 +218,11 @@ class TransformerConfig(ModelConfig):
     def is_gated(self) -> bool:
         """Whether the nonlinearity of a feed-forward network is a gate."""
         return "glu" in self.nonlinearity
+
+    @property
+    def projected_memory(self) -> MemoryPlaces | None:
+        """Places of memory tokens to which attention applies weights of their own; None without."""
+        return None
 
     @property
     def experts(self) -> ExpertsConfig | None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationInfo,
@@ -19,12 +18,12 @@ from modelzoo.models.blocks.language_loss import LanguageLossConfig
 from modelzoo.models.blocks.rotary import RopeScaling, rope_scaling
 from modelzoo.models.blocks.transformer_config import (
     ExpertsConfig,
-    NoneIsZero,
     NormType,
     Residual,
     Scores,
 )
-from modelzoo.models.mup import MupConfig, widened
+from modelzoo.models.gpt.sparse_attention import SparseAttentionConfig
+from modelzoo.models.mup import widened
 from waferstream.core.config import before
 from waferstream.workload.model_config import Feature
 
@@ -43,7 +42,7 @@ _ROPE_FIELDS = {
 }  # fmt: skip
 
 
-class DecoderConfig(MupConfig):
+class DecoderConfig(SparseAttentionConfig):
     """Layers of which each token reads the earlier ones, with a head for the next tokens."""
 
     is_causal: ClassVar[bool] = True
@@ -68,22 +67,12 @@ class DecoderConfig(MupConfig):
     """Whether outputs of attention and feed-forward are normalized, too."""
     attention_kernel: str | None = None
     """Accepted for compatibility: a kernel of the real machine."""
+    use_experimental_flex_api: bool = False
+    """Accepted for compatibility: how the real machine's compiler is told of masks."""
     attention_logit_softcapping: PositiveFloat | None = None
     attention_qk_norm_layer: NormType | None = None
     attention_qk_norm_eps: PositiveFloat = 1e-5
-    attention_sliding_window_length: PositiveInt | None = None
-    """Keys that a query reads, itself included; all by default."""
-    sliding_window_every_other_decoder_layer: bool = False
-    sliding_window_every_other_decoder_layer_pattern: Literal[
-        "sliding_window_first", "full_attention_first"
-    ] = "full_attention_first"
-    full_attention_layers: tuple[NonNegativeInt, ...] = ()
-    """Layers without the window, from 0."""
-    window_rope_theta: PositiveFloat | None = None
-    """Base of the rotation of layers with a window; that of all layers by default."""
-    attention_sink_tokens: NoneIsZero = 0
-    """First tokens, which every query reads in spite of the window."""
-    attention_sinks: bool = False
+    use_sink_token: bool = False
     """Whether each head has a trained score that competes with those of the keys (gpt-oss)."""
     scale_qk_dot_by_layer_idx: bool = False
     """Whether scores are also divided by the number of the layer, from 1."""
@@ -118,7 +107,7 @@ class DecoderConfig(MupConfig):
             cap=self.attention_logit_softcapping,
             norm_type=self.attention_qk_norm_layer,
             norm_epsilon=self.attention_qk_norm_eps,
-            has_sinks=self.attention_sinks,
+            has_sinks=self.use_sink_token,
         )
 
     @property
@@ -129,22 +118,8 @@ class DecoderConfig(MupConfig):
             self.pos_scaling_extra_args,
             dim=self.rotated_dim,
             theta=self.rope_theta,
-            max_position_embeddings=self.max_position_embeddings,
+            max_position_embeddings=self.longest_sequence,
         )
-
-    @property
-    def layers_of_unit(self) -> int:
-        return 2 if self.sliding_window_every_other_decoder_layer else 1
-
-    def window_of(self, layer: int) -> int | None:
-        """Return the keys that a query of a layer reads; None for all."""
-        if layer in self.full_attention_layers:
-            return None
-        if self.sliding_window_every_other_decoder_layer:
-            first = self.sliding_window_every_other_decoder_layer_pattern == "sliding_window_first"
-            if layer % 2 == (1 if first else 0):
-                return None
-        return self.attention_sliding_window_length
 
     @check("pos_scaling_extra_args")
     @classmethod
@@ -169,18 +144,13 @@ class DecoderConfig(MupConfig):
         )
         return extra
 
-    @check(
-        "sliding_window_every_other_decoder_layer",
-        "full_attention_layers",
-        "window_rope_theta",
-        "attention_sink_tokens",
-    )
+    @check("moe")
     @classmethod
-    def _needs_a_window(cls, value: Any, info: ValidationInfo) -> Any:
-        window = info.data.get("attention_sliding_window_length", 1)
-        if value and window is None:
-            raise ValueError("requires attention_sliding_window_length")
-        return value
+    def _experts_read_no_memory(cls, moe: ExpertsConfig, info: ValidationInfo) -> ExpertsConfig:
+        memory = info.data.get("memory_tokens")
+        if moe.num_experts > 1 and memory is not None and memory.places is not None:
+            raise ValueError("memory_tokens exclude experts")
+        return moe
 
     @check("output_logits_scale")
     @classmethod
@@ -230,6 +200,8 @@ class DecoderConfig(MupConfig):
             "relative.table.weight": self.embedding_initializer or plain,
             "head.weight": plain,
             "attention.output.weight": last,
+            "attention.output.memory.weight": last,
+            "memory_embedding.weight": self.embedding_initializer or plain,
             "up.weight": inner,
             "gate.weight": inner,
             "down.weight": down,

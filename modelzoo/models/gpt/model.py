@@ -19,8 +19,10 @@ from modelzoo.models.blocks.attention_mask import (
 )
 from modelzoo.models.blocks.experts import load_balancing_loss
 from modelzoo.models.blocks.initializers import fill_parameters
+from modelzoo.models.blocks.key_patterns import KeyPattern
 from modelzoo.models.blocks.language_loss import language_loss, token_losses
-from modelzoo.models.blocks.layers import Routing, check_length, norm, position_embedding
+from modelzoo.models.blocks.layers import Routings, check_length, norm, position_embedding
+from modelzoo.models.blocks.memory_tokens import MemoryEmbedding
 from modelzoo.models.blocks.residual_layers import transformer_layers
 from modelzoo.models.blocks.rotary import RotaryPosition, Rotation
 from modelzoo.models.gpt.config import (
@@ -29,7 +31,11 @@ from modelzoo.models.gpt.config import (
     GptjConfig,
 )
 from modelzoo.models.metrics import LanguageMetrics
+from waferstream.core.errors import ConfigError
 from waferstream.workload.models import ModelFamily
+
+Reach = tuple[int | None, tuple[KeyPattern, ...]]
+"""Window of a layer, and patterns of keys that its queries read besides."""
 
 Rotations = tuple[Rotation | None, Rotation | None]
 """Of layers that read all keys, and of those with a window."""
@@ -46,6 +52,8 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self._memory = config.memory_tokens.places
+        self.memory_embedding = _memory_embedding(config)
         self.embedding_norm = norm(config) if config.embedding_layer_norm else None
         self.position = position_embedding(config)
         self.window_position = _window_position(config)
@@ -66,9 +74,16 @@ class Decoder(nn.Module):
         input_ids: torch.Tensor,
         attention_span: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        routings: list[Routing] | None = None,
+        routings: Routings | None = None,
     ) -> torch.Tensor:
-        """Return next-token scores (B, T, vocab_size), and append the routing of every layer."""
+        """Return next-token scores (B, T, vocab_size), and append the routing of every layer.
+
+        Raises:
+            ConfigError: T is more than ``max_position_embeddings``, or packed documents are given
+                to a model with memory tokens.
+        """
+        if routings is None:
+            routings = Routings(input_ids)
         x, rotations = self.embed(input_ids, position_ids)
         return self.decode(x, rotations, attention_span=attention_span, routings=routings)
 
@@ -77,11 +92,20 @@ class Decoder(nn.Module):
     ) -> tuple[torch.Tensor, Rotations]:
         """Return embedded tokens (B, T, C), and the rotations of attention.
 
+        Memory tokens lie between them, so that they are more than T.
+
         Raises:
-            ConfigError: T is more than ``max_position_embeddings``.
+            ConfigError: T is more than ``max_position_embeddings``, or positions are given to a
+                model with memory tokens.
         """
         check_length(self.config, input_ids.shape[1])
+        if self._memory is not None:
+            if position_ids is not None:
+                raise _packed_with_memory()
+            input_ids = self._memory.insert(input_ids, self.config.memory_tokens.memory_token_id)
         x = self.embedding(input_ids)
+        if self.memory_embedding is not None:
+            x = self.memory_embedding(x)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         x, rotation = self.position(x, position_ids)
@@ -99,7 +123,7 @@ class Decoder(nn.Module):
         *,
         attention_span: torch.Tensor | None = None,
         tokens: torch.Tensor | None = None,
-        routings: list[Routing] | None = None,
+        routings: Routings | None = None,
     ) -> torch.Tensor:
         """Return next-token scores (B, T, vocab_size) of embedded tokens (B, T, C).
 
@@ -110,35 +134,43 @@ class Decoder(nn.Module):
             tokens: 0 at padding, which no token reads, int64 (B, T).
             routings: The routing of every layer is appended.
         """
-        masks: dict[int | None, torch.Tensor | None] = {}
+        masks: dict[Reach, torch.Tensor | None] = {}
         for index, layer in enumerate(self.decoder):
-            window = self.config.window_of(index)
-            if window not in masks:
-                masks[window] = self._mask(x, window, attention_span, tokens)
-            x = layer(x, rotations[window is not None], masks[window], routings)
+            reach = self._reach(index)
+            if reach not in masks:
+                masks[reach] = self._mask(x, reach, attention_span, tokens)
+            x = layer(x, rotations[reach[0] is not None], masks[reach], routings)
+        if self._memory is not None:
+            x = self._memory.remove(x)
         return self._scores(self.head(self.norm(x)))
 
     def balanced(
-        self, loss: torch.Tensor, routings: list[Routing], attention_mask: torch.Tensor
+        self, loss: torch.Tensor, routings: Routings, attention_mask: torch.Tensor
     ) -> torch.Tensor:
         """Return the loss of a batch, in training with that of unevenly chosen experts."""
         share = self.config.moe.load_balancing_loss_coef
-        if not (routings and share and self.training):
+        if not (routings.taken and share and self.training):
             return loss
-        return loss + share * load_balancing_loss(routings, attention_mask)
+        return loss + share * load_balancing_loss(routings.taken, attention_mask)
+
+    def _reach(self, layer: int) -> Reach:
+        """Return which keys a query of a layer reads."""
+        return self.config.window_of(layer), self.config.patterns_of(layer)
 
     def _mask(
         self,
         x: torch.Tensor,
-        window: int | None,
+        reach: Reach,
         attention_span: torch.Tensor | None,
         tokens: torch.Tensor | None,
     ) -> torch.Tensor | None:
         """Return the term of attention scores; None for causal order and windows, which it has."""
-        if self.relative is None and attention_span is None and tokens is None:
+        window, patterns = reach
+        terms = (self.relative, attention_span, tokens)
+        if not patterns and all(each is None for each in terms):
             return None
-        before = distances(x.shape[1], x.device)
-        reads = readable_keys(before, window, self.config.attention_sink_tokens, attention_span)
+        before, first = distances(x.shape[1], x.device), self.config.attention_sink_tokens
+        reads = readable_keys(before, window, first, attention_span, patterns)
         term = as_term(reads, None if self.relative is None else self.relative(before), x)
         return term if tokens is None else term + padding_mask(tokens, x.dtype)
 
@@ -152,8 +184,8 @@ class Decoder(nn.Module):
     @property
     def repeated_layers(self) -> nn.ModuleList | None:
         """The layers, if the forward pass runs all of them in the same way."""
-        windows = {self.config.window_of(index) for index in range(len(self.decoder))}
-        return self.decoder if len(windows) == 1 else None
+        reaches = {self._reach(index) for index in range(len(self.decoder))}
+        return self.decoder if len(reaches) == 1 else None
 
     def initialize(self, seed: int, prefix: str = "") -> None:
         """Tie and initialize the parameters; each depends on (seed, its name) alone.
@@ -165,6 +197,24 @@ class Decoder(nn.Module):
         fill_parameters(self, seed, *self.config.initializers(), prefix=prefix)
         if isinstance(self.relative, AlibiBias):
             self.relative.initialize()
+
+
+def _memory_embedding(config: DecoderConfig) -> MemoryEmbedding | None:
+    """Return the trained vector of memory tokens, if they have one."""
+    memory = config.memory_tokens
+    if memory.places is None or not memory.add_extra_embedding:
+        return None
+    return MemoryEmbedding(memory.places, config.hidden_size)
+
+
+def _packed_with_memory() -> ConfigError:
+    return ConfigError(
+        "a model with memory tokens must have one document in a sequence",
+        code="packed-with-memory",
+        where="trainer.init.model.memory_tokens",
+        value="positions of packed documents, or of a single token",
+        remedy="set use_vsl to false, or drop memory_tokens",
+    )
 
 
 def _window_position(config: DecoderConfig) -> RotaryPosition | None:
@@ -212,7 +262,7 @@ class GptModel(Decoder):
         Raises:
             ConfigError: T is more than ``max_position_embeddings``.
         """
-        routings: list[Routing] = []
+        routings = Routings(input_ids)
         scores = self.logits(input_ids, attention_span, position_ids, routings)
         losses = token_losses(scores, labels)
         if self.metrics is not None and not self.training:

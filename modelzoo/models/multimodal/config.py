@@ -10,8 +10,10 @@ from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr, ValidationInfo
 from pydantic import field_validator as check
 
 from modelzoo.models.blocks.language_loss import LanguageLossConfig
+from modelzoo.models.blocks.transformer_config import ExpertsConfig
 from modelzoo.models.freezing import NamePattern
 from modelzoo.models.gpt.config import DecoderConfig
+from modelzoo.models.gpt.sparse_attention import MemoryTokensConfig
 from modelzoo.models.vit import PatchEncoderConfig
 from waferstream.core.config import Config
 from waferstream.workload.model_config import Feature, ModelConfig
@@ -46,6 +48,20 @@ class TextModelConfig(DecoderConfig):
     """Must be null: parts of a model have no learning rates of their own."""
     mup_base_filter_size: None = None
     """Must be null, as ``mup_base_hidden_size``."""
+
+    @check("moe")
+    @classmethod
+    def _chooses_without_tokens(cls, moe: ExpertsConfig) -> ExpertsConfig:
+        if moe.routing_algorithm == "hash":
+            raise ValueError("routing_algorithm must not be hash: images have no tokens")
+        return moe
+
+    @check("memory_tokens")
+    @classmethod
+    def _has_no_memory(cls, memory: MemoryTokensConfig) -> MemoryTokensConfig:
+        if memory.places is not None:
+            raise ValueError("must be empty: images lie at places of a sequence")
+        return memory
 
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
         shape = (sequence_length or self.max_position_embeddings,)

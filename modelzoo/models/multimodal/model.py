@@ -20,7 +20,7 @@ from modelzoo.models.blocks.initializers import (
     fill_parameters,
 )
 from modelzoo.models.blocks.language_loss import language_loss, token_losses
-from modelzoo.models.blocks.layers import NONLINEARITIES, Routing
+from modelzoo.models.blocks.layers import NONLINEARITIES, Routings
 from modelzoo.models.freezing import freeze
 from modelzoo.models.gpt.model import Decoder, Rotations
 from modelzoo.models.multimodal.config import (
@@ -86,7 +86,7 @@ class MultimodalModel(nn.Module):
         key_padding_mask: torch.Tensor,
     ) -> torch.Tensor:
         """Return the fp32 scalar loss of a sequence of vectors (B, T, H) and its rotation."""
-        routings: list[Routing] = []
+        routings = Routings()
         tokens = 1 - key_padding_mask
         scores = self.text_model.decode(*embedded, tokens=tokens, routings=routings)
         loss = language_loss(config, token_losses(scores, labels), loss_mask)

@@ -82,6 +82,11 @@ class ServedModel:
         logits, config = getattr(module, "logits", None), getattr(module, "config", None)
         if logits is None or config is None:
             raise _no_answers(folder, type(module).__name__, "a decoder, with scores of tokens")
+        if not _reads_by_windows(config):
+            value = (
+                f"{type(module).__name__} with memory tokens, patterns of keys or uniform experts"
+            )
+            raise _no_answers(folder, value, "attention by windows, experts by router or hash")
         if config.vocab_size < text.vocabulary:
             tokens = f"{config.vocab_size} tokens"
             raise _no_answers(folder, tokens, f"at least the {text.vocabulary} of its text")
@@ -116,6 +121,16 @@ class HeldWeights:
         """Return parameters by name."""
         held = dict(self.module.named_parameters())
         return {name: held[name] for name in names}
+
+
+def _reads_by_windows(config: Any) -> bool:
+    """Return whether the place of a token decides nothing but its rotation and its window."""
+    experts = config.experts
+    return not (
+        config.memory_tokens.places
+        or any(config.patterns_of(layer) for layer in range(config.num_hidden_layers))
+        or (experts is not None and experts.routing_algorithm == "uniform")
+    )
 
 
 def _shape_of(config: Any) -> Decoder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
@@ -99,6 +100,7 @@ def factors_of(init: InitConfig, model: nn.Module) -> dict[str, float]:
         [name for name, _ in model.named_parameters()],
         known.learning_rate_scales if known is not None else {},
         init.optimizer.adjust_learning_rate,
+        known.learning_rate_groups if known is not None else None,
         f"trainer.init.optimizer.{init.optimizer.class_name}.adjust_learning_rate",
     )
 
@@ -107,6 +109,7 @@ def learning_rate_factors(
     names: Collection[str],
     scales: Mapping[str, float],
     adjusted: Mapping[str, float],
+    groups: Mapping[str, Collection[str]] | None,
     where: str,
 ) -> dict[str, float]:
     """Return the factor on the learning rate of each parameter that has one.
@@ -115,13 +118,18 @@ def learning_rate_factors(
         names: The parameters of the model.
         scales: Factors by group, of the model.
         adjusted: Factors by group, of the user: they replace those of the model.
+        groups: Globs of the parameters of each group; None for ``LEARNING_RATE_GROUPS``.
         where: The key path of the latter, for errors.
 
     Raises:
         ConfigError: There is no such group, or two groups give one parameter different factors.
     """
-    known = [group for group in LEARNING_RATE_GROUPS if _members(group, names)]
-    for group in adjusted:
+    if groups is None:
+        members = {group: _members(group, names) for group in LEARNING_RATE_GROUPS}
+    else:
+        members = {group: _matching(globs, names) for group, globs in groups.items()}
+    known = [group for group, found in members.items() if found]
+    for group in adjusted if groups is None else {**scales, **adjusted}:
         if group not in known:
             raise ConfigError(
                 "adjust_learning_rate must name groups of parameters",
@@ -131,25 +139,34 @@ def learning_rate_factors(
                 rule=f"one of {', '.join(known)}",
                 remedy=did_you_mean(group, known),
             )
-    found: dict[str, float] = {}
+    factors: dict[str, float] = {}
     for group, factor in {**scales, **adjusted}.items():
-        for name in _members(group, names):
-            if found.setdefault(name, factor) != factor:
+        for name in members[group]:
+            if factors.setdefault(name, factor) != factor:
                 raise ConfigError(
                     "two groups must not give a parameter different learning rates",
                     code="learning-rates-differ",
                     where=where,
-                    value=f"{name}: {found[name]} and {factor}",
+                    value=f"{name}: {factors[name]} and {factor}",
                     remedy="give the groups decoder_attention, decoder_input_ffn and "
                     "decoder_output_ffn instead of decoder_kernel",
                 )
-    return {name: factor for name, factor in found.items() if factor != 1.0}
+    return {name: factor for name, factor in factors.items() if factor != 1.0}
 
 
 def _members(group: str, names: Collection[str]) -> list[str]:
     """Return the parameters of a group; the stack may lie in a part of the model."""
     stack, ends = LEARNING_RATE_GROUPS[group]
     return [name for name in names if f".{stack}" in f".{name}" and name.endswith(ends)]
+
+
+def _matching(globs: Collection[str], names: Collection[str]) -> list[str]:
+    """Return the parameters whose name here or at the vendor is matched by one of the globs."""
+    return [
+        name
+        for name in names
+        if any(fnmatchcase(each, glob) for each in (name, published_name(name)) for glob in globs)
+    ]
 
 
 def _rate(arguments: dict[str, Any], factor: float) -> dict[str, float]:

@@ -190,7 +190,9 @@ def test_training_step_compiles() -> None:
 def test_width_scales_learning_rates_of_the_policy() -> None:
     config = model_config({"name": "dpo", "policy_model": WIDE_GPT, "dpo": {}})
     name = "policy_model.decoder.1.attention.query.weight"
-    assert learning_rate_factors([name], config.learning_rate_scales, {}, "test") == {name: 0.25}
+    assert learning_rate_factors([name], config.learning_rate_scales, {}, None, "test") == {
+        name: 0.25
+    }
 
 
 @pytest.mark.parametrize(

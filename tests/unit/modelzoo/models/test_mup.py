@@ -72,9 +72,9 @@ def test_learning_rates_of_groups() -> None:
         "decoder_input_ffn": 1 / 4,
         "decoder_output_ffn": 1 / 8,
     }
-    factors = learning_rate_factors(names, scales, {"embedding": 0.1}, "x")
+    factors = learning_rate_factors(names, scales, {"embedding": 0.1}, None, "x")
     assert factors == {"embedding.weight": 0.1, "decoder.0.attention.key.weight": 0.25}
-    assert learning_rate_factors(names, scales, {"decoder_attention": 1.0}, "x") == {}
+    assert learning_rate_factors(names, scales, {"decoder_attention": 1.0}, None, "x") == {}
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,24 @@ def test_wrong_groups_are_refused(adjusted: dict[str, float], code: str) -> None
     """An unknown one, and two that disagree on a parameter."""
     with raises(ConfigError, code):
         learning_rate_factors(
-            ["decoder.0.attention.key.weight"], {"decoder_attention": 2.0}, adjusted, "optimizer"
+            ["decoder.0.attention.key.weight"], {"decoder_attention": 2.0}, adjusted, None, "x"
         )
+
+
+def test_groups_of_the_file_replace_the_usual_ones() -> None:
+    """They match names here and at the vendor, have a scale of their own, and may be adjusted."""
+    groups = {
+        "queries": {"param_filter_patterns": "*proj_q*weight", "scale": 0.5},
+        "matrices": {"param_filter_patterns": ["*ffn*weight", "embedding.*"]},
+    }
+    config = GptConfig.model_validate(GPT | {"lr_adjustment_groups": groups})
+    names = ["decoder.0.attention.query.weight", "embedding.weight", "norm.weight"]
+    own, scales = config.learning_rate_groups, config.learning_rate_scales
+    assert learning_rate_factors(names, scales, {}, own, "x") == {names[0]: 0.5}
+    found = learning_rate_factors(names, scales, {"matrices": 3.0}, own, "x")
+    assert found == {names[0]: 0.5, names[1]: 3.0}
+    with raises(ConfigError, "unknown-group"):
+        learning_rate_factors(names, scales, {"embedding": 3.0}, own, "x")
 
 
 def test_scores_of_later_layers_are_divided_by_their_number() -> None:

@@ -6,6 +6,10 @@ from modelzoo.models.gpt.config import GptConfig
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
 
+MEMORY = {
+    "attn_memory_chunk_size": 4, "num_memory_tokens_per_chunk": 2, "add_chunked_attn_mask": True,
+}  # fmt: skip
+
 
 def test_config_defaults_are_those_of_the_vendor() -> None:
     """An empty model section is GPT-2 small (Model Zoo 2.10, ``models/nlp/gpt2``)."""
@@ -47,7 +51,34 @@ def test_multiquery_attention_has_one_kv_head_by_default() -> None:
         ({"pos_scaling_type": "yarn"}, "original_max_position_embeddings"),
         ({"attention_inner_dim": 100, "num_heads": 12}, "num_heads"),
         ({"moe": {"num_experts": 2, "top_k": 3}}, "moe.top_k"),
-        ({"moe": {"routing_algorithm": "hash"}}, "moe.routing_algorithm"),
+        ({"moe": {"routing_algorithm": "chance"}}, "moe.routing_algorithm"),
+        (
+            {"moe": {"top_k": 2, "num_experts": 4, "routing_algorithm": "hash"}},
+            "moe.routing_algorithm",
+        ),
+        (
+            {"moe": {"num_shared_experts": 1, "routing_algorithm": "uniform"}},
+            "moe.routing_algorithm",
+        ),
+        (
+            {"moe": {"load_balancing_loss_coef": 1, "router_selection_nonlinearity": "sinkhorn"}},
+            "moe.router_selection_nonlinearity",
+        ),
+        ({"attention_sliding_window_length": 4, "attention_chunk_size": 4}, "attention_chunk_size"),
+        (
+            {"attention_vertical_column_spacing": 4, "attention_vertical_column_width": 1},
+            "attention_vertical_column_width",
+        ),
+        ({"fixed_sparse_attention": {"num_verts": 4}}, "fixed_sparse_attention"),
+        ({"fixed_sparse_attention": {"num_verts": 5, "vert_size": 1}}, "fixed_sparse_attention"),
+        ({"memory_tokens": MEMORY, "position_embedding_type": "learned"}, "memory_tokens"),
+        ({"memory_tokens": MEMORY, "attention_sliding_window_length": 4}, "memory_tokens"),
+        ({"memory_tokens": MEMORY, "attention_chunk_size": 4}, "memory_tokens"),
+        ({"memory_tokens": MEMORY, "moe": {"num_experts": 2}}, "moe"),
+        (
+            {"mup_base_hidden_size": 1, "mup_base_filter_size": 1, "lr_adjustment_groups": {}},
+            "mup_base_filter_size",
+        ),
         ({"initializer": {"name": "eye"}}, "initializer"),
         (
             {"mup_base_hidden_size": 1, "mup_base_filter_size": 1, "output_logits_scale": 2},
@@ -79,5 +110,5 @@ def test_mup_without_one_of_its_widths_is_refused(key: str) -> None:
 def test_unsupported_vendor_key_is_refused() -> None:
     """A setting that would change the model is never ignored."""
     with pytest.raises(ConfigError) as caught:
-        validate(GptConfig, {"memory_tokens": {}}, "trainer.init.model")
-    assert "'memory_tokens'" in caught.value.what
+        validate(GptConfig, {"rel_distance_mode": "capped"}, "trainer.init.model")
+    assert "'rel_distance_mode'" in caught.value.what
