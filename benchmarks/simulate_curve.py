@@ -32,6 +32,7 @@ from waferstream.machine.kernels.streaming import service
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.scaling.sweep import parse_sweep
 from waferstream.simulation.capture import capture_step
+from waferstream.simulation.facts import facts_of
 from waferstream.simulation.study import study_of
 from waferstream.training.setup.backend import make_backend
 
@@ -93,7 +94,7 @@ def measure(params_file: Path, sweep: str, repeats: int) -> Measurement:
     for _ in range(repeats):
         for cached in (layouts_of, reduce, gradient_block, service):
             cached.cache_clear()
-        study = study_of(params, cluster, captured, num_servers=1)
+        study = study_of(params, cluster, captured, facts_of(params.trainer), num_servers=1)
         start_s, start_cpu_s = perf_counter(), process_time()
         study.curve(counts)
         measured.append((perf_counter() - start_s, process_time() - start_cpu_s))

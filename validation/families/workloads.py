@@ -27,7 +27,7 @@ from waferstream.config.phases import load_params
 from waferstream.config.sections.lora import LoraConfig
 from waferstream.core.program.program import Loading, Program, ProgramKind
 from waferstream.numerics.precision import StreamPrecision
-from waferstream.simulation.study import training_loading
+from waferstream.simulation.facts import training_loading
 from waferstream.training.setup.model import add_lora
 from waferstream.workload.models import training_example
 

@@ -39,6 +39,7 @@ from waferstream.reports.curve.result import CurvePoint, GpuComparison
 from waferstream.reports.machine.use import NUMBER, group_layers, link_load
 from waferstream.scaling.gpu_workload import workload_of
 from waferstream.scaling.gpus import compare_with_gpus
+from waferstream.simulation.facts import facts_of
 from waferstream.simulation.study import Study, study_of
 
 CLUSTER_FILE = Path("cluster.yaml")
@@ -146,7 +147,7 @@ class Explorer:
         stated = params.trainer.init.backend.cluster_config.max_wgt_servers
         servers = stated or cluster.machine.memoryx.weight_servers
         kept = self._steps.of(params)
-        study = study_of(params, cluster, kept.step, servers)
+        study = study_of(params, cluster, kept.step, facts_of(params.trainer), servers)
         return replace(study, simulator=replace(study.simulator, plans=kept.plans))
 
     def _compare(

@@ -28,8 +28,7 @@ from waferstream.simulation.capture import (
     shapes_of,
     with_one_group,
 )
-from waferstream.simulation.captured import CapturedStep
-from waferstream.simulation.capturing import captures_folder
+from waferstream.simulation.captured import CapturedStep, captures_folder
 from waferstream.simulator.costed_sizes import PlanCache
 from waferstream.training.setup.backend import make_backend
 from waferstream.workload.models import known_config

@@ -9,6 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
+OWN_PACKAGES = (
+    *("appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx"),
+    "waferstream",
+)
+"""Packages whose code decides the program of a step, and the zoo."""
+
 _STARTED_S = time.time()
 """When this process imported its first modules."""
 

@@ -35,10 +35,10 @@ from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program
-from waferstream.host.sources import sources_digest
+from waferstream.host.sources import OWN_PACKAGES, sources_digest
 from waferstream.simulation.captured import CapturedStep, load, load_captured, store, store_captured
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
-from waferstream.training.setup.steps import SOURCES, training_step
+from waferstream.training.setup.steps import training_step
 from waferstream.version import VERSION
 from waferstream.workload.data import build_source, check_section
 from waferstream.workload.model_config import ModelConfig
@@ -96,6 +96,17 @@ def with_one_group(step: CapturedStep, params: Params, backend: Backend) -> Capt
     whole = replace(step, one_group=one.program)
     store_captured(whole, _cache_file(params.trainer, backend, batch))
     return whole
+
+
+def cache_file_of(params: Params, backend: Backend) -> Path | None:
+    """Return the file of a captured step, None where code that is not the zoo's decides it."""
+    fit = params.trainer.fit
+    assert fit is not None, "checked when the step was captured"
+    if not _is_ours(params.trainer):
+        return None
+    return _cache_file(
+        params.trainer, backend, example_batch(params.trainer.init, fit.train_dataloader)
+    )
 
 
 def _cache_file(
@@ -371,5 +382,5 @@ def _digest(init: InitConfig, batch: Mapping[str, torch.Tensor]) -> str:
     shapes = [(name, tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in batch.items()]
     others = (init.callback(Lora), init.optimizer, init.sparsity)
     sections = (init.model.dump(), init.precision.dump(), *others)
-    parts = (VERSION, torch.__version__, sections, shapes, sources_digest(*SOURCES))
+    parts = (VERSION, torch.__version__, sections, shapes, sources_digest(*OWN_PACKAGES))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

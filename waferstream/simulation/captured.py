@@ -16,6 +16,7 @@ from waferstream.compiler.derivation.scale import ScalableProgram
 from waferstream.core.program.program import Program
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.host.files import replacing
+from waferstream.host.user_state import state_folder
 
 Kept = TypeVar("Kept")
 
@@ -61,6 +62,11 @@ def load_captured(path: Path | None) -> CapturedStep | None:
     return load(_STEP, path)
 
 
+def parsed(content: bytes) -> CapturedStep:
+    """Return the step of a file's content; ValueError if it is damaged."""
+    return _STEP.validate_json(content)
+
+
 def store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
     """Write what was captured to its file in the cache, if it has one."""
     if path is None:
@@ -68,13 +74,21 @@ def store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         partial.write_bytes(kind.dump_json(step))
-    _remove_oldest(path.parent)
+    remove_oldest(path.parent, "step")
 
 
-def _remove_oldest(folder: Path) -> None:
-    """Remove the oldest captured steps beyond MOST_KEPT; others may do so at the same time."""
+def captures_folder() -> Path:
+    """Return the folder of captured steps, unless a configuration names one (``compile_dir``).
+
+    It is not the working folder: what only predicts leaves no file there.
+    """
+    return state_folder() / "captures"
+
+
+def remove_oldest(folder: Path, kind: str) -> None:
+    """Remove the oldest files of a kind beyond MOST_KEPT; others may do so at the same time."""
     with suppress(FileNotFoundError):
-        kept = sorted(folder.glob("step_*.json"), key=lambda path: path.stat().st_mtime)
+        kept = sorted(folder.glob(f"{kind}_*.json"), key=lambda path: path.stat().st_mtime)
         for path in kept[:-MOST_KEPT]:
             path.unlink()
 

@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from appliance.spec import ClusterSpec
 from waferstream.config.params import Params
 from waferstream.core.errors import ConfigError
@@ -42,14 +40,13 @@ from waferstream.reports.run.summary import ModelSummary
 from waferstream.scaling.gpu_workload import workload_of
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import SimulationRequest, counts_of
-from waferstream.simulation.activation_zeros import zeros_of
-from waferstream.simulation.capturing import captured_studies
+from waferstream.simulation.capturing import capturing
 from waferstream.simulation.explanation import explain
+from waferstream.simulation.facts import Facts
 from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study
 from waferstream.training.trace_request import TraceRequest
 from waferstream.version import VERSION
-from waferstream.workload.models import group_of_samples, known_config
 
 CURVE_NAME = "simulation"
 _FLAGS = "--system or --machine"
@@ -71,14 +68,12 @@ def run_simulation(
     """
     if trace is not None:
         trace.check()
-    torch.set_num_threads(1)
     requested = params.trainer.init.backend.cluster_config.num_csx
     counts = counts_of(request, requested)
-    check_request(params, request, requested)
     folder = _make_folder(params.trainer.init.model_dir)
     choices = choices_of(cluster.machine, request.machines)
     machines = [priced(cluster, choice.machine, request.prices) for choice in choices]
-    studies = captured_studies(params, machines, counts, request)
+    studies = checked_studies(params, machines, counts, request)
     first = studies[0]
     _check_budget(request, reads_tokens=first.tokens_per_sample is not None)
     labels = labels_of(params, first)
@@ -91,8 +86,11 @@ def run_simulation(
         )
         for study, choice in zip(studies, choices, strict=True)
     ]
-    zeros = zeros_of(params) if request.measures_zeros else None
-    result = replace(result, others=tuple(compared), zeros=zeros)
+    result = replace(result, others=tuple(compared))
+    if request.measures_zeros:
+        from waferstream.simulation.activation_zeros import zeros_of  # noqa: PLC0415  (torch)
+
+        result = replace(result, zeros=zeros_of(params))
     write_simulation(folder, result, first, None if trace is None else trace.path, command)
     text = simulation_text(result, line_width())
     if request.explains:
@@ -112,7 +110,24 @@ def write_simulation(
     trace_step(trace or folder / "step_trace.json", study, detailed)
 
 
-def check_request(params: Params, request: SimulationRequest, num_csx: int) -> None:
+def checked_studies(
+    params: Params,
+    clusters: Sequence[ClusterSpec],
+    counts: Sequence[int],
+    request: SimulationRequest,
+) -> list[Study]:
+    """Check the request, capture the step, and return its study on each machine.
+
+    Raises:
+        WaferStreamError: The request is wrong, or the step cannot be captured.
+    """
+    requested = params.trainer.init.backend.cluster_config.num_csx
+    with capturing(params, clusters[0]) as capture:
+        check_request(params, request, requested, capture.facts)
+        return [capture.study(params, cluster, counts, request) for cluster in clusters]
+
+
+def check_request(params: Params, request: SimulationRequest, num_csx: int, facts: Facts) -> None:
     """Check the request before the capture, which may take minutes.
 
     Raises:
@@ -123,10 +138,9 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
     if fit is not None:
         policy = init.micro_batch_policy("train")
         systems = num_csx if request.weak else 1
-        group = group_of_samples(init.model.dump(), "trainer.init.model")
-        policy.check(fit.train_dataloader.batch_size * systems, num_csx, group)
-    model = known_config(init.model.dump(), "trainer.init.model")
-    if model is not None and model.language_sizes is None:
+        batch_size = fit.train_dataloader.batch_size * systems
+        policy.check(batch_size, num_csx, facts.group_of_samples)
+    if not facts.may_read_tokens:
         _check_budget(request, reads_tokens=False)
 
 

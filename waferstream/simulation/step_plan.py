@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from appliance.spec import ClusterSpec
 from waferstream.config.params import Params
 from waferstream.host.terminal import line_width
 from waferstream.machine.sram import sram_report
 from waferstream.scaling.sweep import SimulationRequest
-from waferstream.simulation.capturing import captured_studies
 from waferstream.simulation.output import plan_text
 from waferstream.simulation.session import (
-    check_request,
+    checked_studies,
     choices_of,
     labels_of,
     priced,
@@ -30,14 +27,12 @@ def run_plan(params: Params, request: SimulationRequest, cluster: ClusterSpec) -
     Raises:
         WaferStreamError: The configuration is wrong, or the model does not fit the machine.
     """
-    torch.set_num_threads(1)
     count = params.trainer.init.backend.cluster_config.num_csx
-    check_request(params, request, count)
     choices = choices_of(cluster.machine, request.machines)
     machines = [priced(cluster, choice.machine, request.prices) for choice in choices]
     found = []
     for study, choice in zip(
-        captured_studies(params, machines, (count,), request), choices, strict=True
+        checked_studies(params, machines, (count,), request), choices, strict=True
     ):
         labels = labels_of(params, study)
         result = with_note(simulate_study(study, labels, (count,), count, request), choice.note)

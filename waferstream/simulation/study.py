@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from appliance.spec import ClusterSpec
-from waferstream.config.params import Params, TrainerConfig
+from waferstream.config.params import Params
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.core.program.micro_batches import (
     FILL_WAFER,
@@ -17,7 +17,7 @@ from waferstream.core.program.micro_batches import (
     explored_sizes,
     rounds_of,
 )
-from waferstream.core.program.program import BYTES_PER_ELEMENT, UNKNOWN_LOADING, Loading, Program
+from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
 from waferstream.machine.attribution import TimedSteps
 from waferstream.machine.energy import energy_use
 from waferstream.machine.intervals import start_up_interval
@@ -36,12 +36,11 @@ from waferstream.reports.machine.use import MachineUse, group_layers
 from waferstream.reports.run.summary import Emulated
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.captured import CapturedStep
+from waferstream.simulation.facts import Facts
 from waferstream.simulation.sparse_steps import simulated_sparsity
 from waferstream.simulator.costed_program import CostedProgram
 from waferstream.simulator.exploration import explore, fastest
 from waferstream.simulator.simulator import Prediction, Simulator
-from waferstream.workload.data import data_processor, packing_of
-from waferstream.workload.models import group_of_samples
 from waferstream.workload.packing import Packing
 
 
@@ -255,6 +254,7 @@ def study_of(
     params: Params,
     cluster: ClusterSpec,
     step: CapturedStep,
+    facts: Facts,
     num_servers: int,
     request: SimulationRequest = PLAIN_REQUEST,
 ) -> Study:
@@ -264,6 +264,7 @@ def study_of(
         params: The training configuration.
         cluster: The cluster with the machine.
         step: The captured step.
+        facts: What model and data of the configuration say.
         num_servers: Number of weight servers.
         request: What the command asks for.
 
@@ -279,7 +280,7 @@ def study_of(
         waits_for_all=step.waits_for_all,
         sparsity=sparsity,
         sparse=step.sparse,
-        loading=training_loading(params.trainer),
+        loading=facts.loading,
         one_group=step.one_group,
         allows_overflow=request.allows_overflow,
     )
@@ -291,21 +292,10 @@ def study_of(
         request.weak,
         line,
         step.model_class,
-        group_of_samples(params.trainer.init.model.dump(), "trainer.init.model"),
+        facts.group_of_samples,
         params.trainer.init.loop.num_steps or params.trainer.init.loop.max_steps,
-        packing_of(params.trainer.fit.train_dataloader.dump(), "trainer.fit.train_dataloader"),
+        facts.packing,
     )
-
-
-def training_loading(trainer: TrainerConfig) -> Loading:
-    """Return how the samples of a training configuration are loaded."""
-    assert trainer.fit is not None
-    config = trainer.fit.train_dataloader
-    loading = UNKNOWN_LOADING
-    if config.class_path is None:
-        loading = data_processor(config.dump(), "trainer.fit.train_dataloader").loading
-    workers = trainer.init.backend.cluster_config.num_workers_per_csx
-    return replace(loading, num_workers_per_csx=workers)
 
 
 def _num_elements(program: Program) -> int:

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from appliance.spec import ClusterSpec
 from waferstream.config.overrides import Override
 from waferstream.config.params import Params
@@ -87,7 +85,6 @@ class StudyRun:
         Raises:
             ConfigError: A key does not exist, or a value has a type that it cannot have.
         """
-        torch.set_num_threads(1)
         places = [_Place(index, values) for index, values in enumerate(grid.points())]
         for configurations in self._by_capture(places):
             self._run_capture(configurations)
@@ -120,6 +117,7 @@ class StudyRun:
         first, _ = configurations[0]
         try:
             with capturing(first, validate(ClusterSpec, self.cluster, "cluster.yaml")) as capture:
+                capture.capture()
                 self._captured += 1
                 self._capture_s += time.perf_counter() - start_s
                 for params, places in configurations:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from appliance.spec import ClusterSpec
 from waferstream.config.phases import load_params
 from waferstream.core.config import validate
@@ -61,10 +59,9 @@ def search(
         ConfigError: The model reads no tokens, or no candidate is possible within the limits.
     """
     began_s = time.perf_counter() if start_s is None else start_s
-    torch.set_num_threads(1)
     params = load_params(params_file)
-    check_request(params, request, 1)
     with capturing(params, validate(ClusterSpec, cluster, "cluster.yaml")) as capture:
+        check_request(params, request, 1, capture.facts)
         hunt = _Hunt(goal, request)
         for values in space.machines.points():
             spec = validate(ClusterSpec, with_machine(cluster, values), "--over")

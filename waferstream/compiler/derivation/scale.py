@@ -17,12 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.program.program import Program, TensorSpec
 from waferstream.core.program.segment import ARITHMETIC_KINDS, Footprint, OpWork, Segment
+
+if TYPE_CHECKING:
+    from waferstream.compiler.compiled import Compiled  # it imports torch
 
 CAPTURED_SIZES = (2, 4)
 """Groups of samples to capture at, samples where none share a loss; one would be simplified."""

@@ -15,7 +15,7 @@ from cstorch.optim.scheduler import Scheduler
 from cstorch.trace import TracedStep
 from cstorch.tracing.forward import Forward
 from waferstream.config.params import InitConfig
-from waferstream.host.sources import sources_digest
+from waferstream.host.sources import OWN_PACKAGES, sources_digest
 from waferstream.training.callback import NO_CALLBACKS, Callbacks
 from waferstream.workload.models import is_of_zoo
 from waferstream.workload.user_classes import compute_loss, make_loss
@@ -24,11 +24,6 @@ Step = Callable[[Any], Any]
 """A traced step: from a batch to its loss."""
 
 _MODEL = "trainer.init.model"
-SOURCES = (
-    *("appliance", "csnode", "cstorch", "memoryx", "modelzoo", "swarmx"),
-    "waferstream",
-)
-"""Packages whose code decides the program of a step: what this module imports, and the zoo."""
 
 
 def training_step(
@@ -121,7 +116,7 @@ def make_forward(init: InitConfig, model: nn.Module) -> Forward:
     identity = None
     if is_of_zoo(init.model.dump(), _MODEL):
         sections = init.model_dump_json(include={"model", "precision"})
-        identity = f"{sources_digest(*SOURCES)} {sections}"
+        identity = f"{sources_digest(*OWN_PACKAGES)} {sections}"
     return Forward(make_loss_of(init, model), identity)
 
 

@@ -1,0 +1,127 @@
+"""Simulations of configurations that were captured before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from appliance.spec import ClusterSpec
+from tests.support.runs.tiny_run import ROOT, run_here, write_run
+from waferstream.config.params import Params
+from waferstream.config.phases import load_params
+from waferstream.simulation.capturing import capturing
+from waferstream.simulation.facts import facts_of
+from waferstream.simulation.known import find_known
+
+PROGRAM = """
+import sys
+sys.modules["torch"] = None  # to import it fails
+from waferstream.cli.entry import run
+sys.exit(run())
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The params file of a tiny run, of which the step was captured; tests leave it as it is."""
+    folder = tmp_path_factory.mktemp("run")
+    write_run(folder, init__backend__compile_dir=str(folder / "cache"))
+    with capturing(load_params(folder / "params.yaml"), ClusterSpec()) as capture:
+        capture.study(load_params(folder / "params.yaml"), ClusterSpec(), (1, 2))
+    return folder / "params.yaml"
+
+
+def changed(file: Path, **values: Any) -> Params:
+    """Return the configuration with other values of keys, by their dotted path below trainer."""
+    params = yaml.safe_load(file.read_text())
+    for dotted, value in values.items():
+        *path, last = dotted.split("__")
+        section = params["trainer"]
+        for key in path:
+            section = section[key]
+        section[last] = value
+    other = file.with_name("changed.yaml")
+    other.write_text(yaml.safe_dump(params))
+    return load_params(other)
+
+
+def test_known_step_is_the_captured_one(file: Path) -> None:
+    params = load_params(file)
+    known = find_known(params)
+    assert known is not None
+    other = changed(file, init__backend__compile_dir=str(file.parent / "empty"))
+    with capturing(other, ClusterSpec()) as capture:
+        capture.study(other, ClusterSpec(), (1, 2))
+        assert known == (capture.capture(), facts_of(other.trainer))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("init__model__hidden_size", 32),
+        ("init__precision__precision_opt_level", 1),
+        ("init__optimizer", {"SGD": {"lr": 0.1}}),
+        ("fit__train_dataloader__max_sequence_length", 8),
+        ("fit__train_dataloader__batch_size", 16),
+    ],
+)
+def test_other_keys_are_not_known(file: Path, key: str, value: Any) -> None:
+    assert find_known(changed(file, **{key: value})) is None
+
+
+def test_keys_that_decide_nothing_do_not_count(file: Path) -> None:
+    other = changed(file, init__loop__max_steps=3, init__model_dir=str(file.parent / "other"))
+    assert find_known(other) is not None
+
+
+def test_changed_data_are_read_again(file: Path) -> None:
+    text = file.parent / "text.txt"
+    before = text.stat()
+    os.utime(text, ns=(0, 0))
+    assert find_known(load_params(file)) is None
+    os.utime(text, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert find_known(load_params(file)) is not None
+
+
+@pytest.mark.parametrize("kind", ["known", "step"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"0" * 64 + b"\n{}"])
+def test_damaged_and_foreign_files_do_not_count(file: Path, kind: str, content: bytes) -> None:
+    """A note without the seal of this user, and a step that the note does not name."""
+    (path,) = (file.parent / "cache").glob(f"{kind}_*.json")
+    before = path.read_bytes()
+    path.write_bytes(content)
+    assert find_known(load_params(file)) is None
+    path.write_bytes(before)
+
+
+def test_class_of_the_users_is_never_known(file: Path) -> None:
+    assert find_known(changed(file, init__model={"class": "torch.nn:Identity"})) is None
+
+
+def test_known_file_is_simulated_without_torch(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the numbers of a simulation that captures."""
+    changed(file, init__backend__compile_dir=str(file.parent / "new"))
+    words = ["--simulate", "--num_csx=2", f"--model_dir={file.parent / 'out'}"]
+    code, first, _ = run_here([f"--params={file.with_name('changed.yaml')}", *words], capsys)
+    assert code == 0
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, f"--params={file}", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert numbers(done.stdout) == numbers(first)
+
+
+def numbers(text: str) -> str:
+    """Return what a simulation prints, without its times on the host."""
+    return text[text.index("in detail") :]
