@@ -26,7 +26,7 @@ def _as_list(value: Any) -> Any:
 
 _Address = Annotated[str, StringConstraints(pattern=r"^[^\s@<>,;]+@[^\s@<>,;]+$", max_length=254)]
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$", max_length=2000)]
-_Key = Annotated[str, StringConstraints(pattern=r"^\w{1,100}$")]
+_Key = Annotated[str, StringConstraints(pattern=r"^\w+$", max_length=100)]
 
 
 class Notification(Config):
