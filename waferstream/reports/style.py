@@ -110,13 +110,25 @@ def picture(
     font = next(name for name in _FONTS if name in known)
     look = {**_STYLE, **(_PAPER if is_for_paper else {}), "font.family": font}
     with rc_context(look), replacing(path) as partial:
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
         if not is_for_paper:
             figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
         yield figure
         kind = path.suffix[1:] if path.suffix in (".svg", ".pdf") else "png"
         undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-        figure.savefig(partial, dpi=_DPI, format=kind, metadata=undated)
+        lay_out(figure)
+        figure.set_layout_engine(None)  # savefig would do it twice more, which takes longest
+        options: dict[str, Any] = {"metadata": undated}
+        if kind == "png":
+            options["pil_kwargs"] = {"compress_level": 3}  # a sixth larger, in half the time
+        figure.savefig(partial, dpi=_DPI, format=kind, **options)
+
+
+def lay_out(figure: Figure) -> None:
+    """Give the axes of a figure the sizes that what is in and around them leaves."""
+    engine = figure.get_layout_engine()
+    assert engine is not None, "of a picture"
+    engine.execute(figure)
 
 
 class EndLabel(NamedTuple):

@@ -10,6 +10,7 @@ from dataclasses import fields
 from itertools import cycle, pairwise
 from math import log2, sqrt
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -45,6 +46,7 @@ _MOST_DOTS = 24  # more points are drawn as a line without dots
 _MOST_TICKS = 8  # of more counts, only powers of two get a tick
 _DIGIT_INCHES = 0.077  # width of a digit of 10 points
 _AXES_SHARE = 0.8  # of the width of new axes that remains beside labels and margins
+_NOTE_WIDTH = 135  # characters of 8 points across 9 inches
 _STEP_INCHES = 0.62  # width of a step time above its bar
 BAND_ALPHA = 0.15
 """Opacity of each of two bands that lie over one another."""
@@ -58,7 +60,7 @@ def curve_picture(path: Path, title: str, result: CurveResult) -> None:
         rates, causes = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
         rate_labels = draw_rates(rates, result)
         cause_labels = _draw_causes(causes, result)
-        figure.draw_without_rendering()
+        style.lay_out(figure)
         style.label_ends(rates, rate_labels)
         style.label_ends(causes, cause_labels)
 
@@ -84,8 +86,9 @@ def gpu_picture(path: Path, title: str, result: CurveResult, gpus: GpuComparison
         for curve in drawn:
             color = _GPU_COLORS[kinds.index(curve.gpu) % len(_GPU_COLORS)]
             labels.append(_draw_gpu_curve(axes, curve, color))
-        figure.supxlabel(gpus.note, fontsize=8, color=style.FAINT_INK, x=0.02, ha="left", wrap=True)
-        figure.draw_without_rendering()
+        note = fill(gpus.note, _NOTE_WIDTH)  # matplotlib would measure each word, several times
+        figure.supxlabel(note, fontsize=8, color=style.FAINT_INK, x=0.02, ha="left")
+        style.lay_out(figure)
         style.label_ends(axes, labels)
 
 

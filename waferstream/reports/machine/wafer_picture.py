@@ -32,7 +32,7 @@ def wafer_picture(path: Path, sram_plan: SramPlan, title: str) -> None:
         memory_labels = _memory_panel(memory, sram_plan, report)
         step_labels = _step_panel(step, sram_plan, report)
         figure.supxlabel(report.wafer, fontsize=8, color=style.FAINT_INK, x=0.02, ha="left")
-        figure.draw_without_rendering()
+        style.lay_out(figure)
         style.label_ends(memory, memory_labels)
         style.label_ends(step, step_labels)
 

@@ -46,7 +46,7 @@ def losses_picture(path: Path, runs: Sequence[KeptRun]) -> None:
             evaluations = run.summary.eval if run.summary else ()
             if dots := _finite([(step, loss) for step, loss, _ in evaluations]):
                 axes.plot(*zip(*dots, strict=True), color=color, marker="o", linestyle="")
-        figure.draw_without_rendering()
+        style.lay_out(figure)
         style.label_ends(axes, labels)
 
 

@@ -37,5 +37,5 @@ def batch_picture(path: Path, name: str, time: BatchTime, requests: int) -> None
             axes.annotate(told, (fewest, rate), (-6, 8), textcoords="offset points", ha="right")
         axes.set_xlabel(f"requests of {time.prompt:,} tokens, answered with {time.answer:,}")
         logarithmic(axes)
-        figure.draw_without_rendering()
+        style.lay_out(figure)
         style.label_ends(axes, labels)

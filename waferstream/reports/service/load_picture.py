@@ -32,7 +32,7 @@ def load_picture(path: Path, report: LoadReport) -> None:
             (firsts, _draw_firsts(firsts, report)),
             (batches, _draw_batches(batches, report)),
         ]
-        figure.draw_without_rendering()
+        style.lay_out(figure)
         for axes, of_axes in labels:
             style.label_ends(axes, of_axes)
 

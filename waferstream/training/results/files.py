@@ -123,7 +123,7 @@ def loss_picture(path: Path, train: Sequence[Loss], evaluation: Sequence[Loss], 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.margins(x=0.02)
         labels = [*_train_curve(axes, curve), *_eval_curve(axes, _finite(evaluation))]
-        figure.draw_without_rendering()
+        style.lay_out(figure)
         style.label_ends(axes, labels)
 
 
