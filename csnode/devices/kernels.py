@@ -109,7 +109,15 @@ def _has_kernel(op: str, key: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op, key))
 
 
+def checked(condition: torch.Tensor, message: str, token: torch.Tensor) -> torch.Tensor:
+    """Raise as the processor's kernel does, RuntimeError; this waits for the device."""
+    if not bool(condition):
+        raise RuntimeError(message)
+    return token.clone()
+
+
 _INSTEAD: dict[str, Callable[..., Any]] = {
+    "_functional_assert_async": checked,
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
 }

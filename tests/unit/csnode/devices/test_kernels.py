@@ -115,3 +115,17 @@ def test_op_without_a_kernel_there_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("csnode.devices.kernels._has_kernel", lambda op, _: op != "aten::relu")
     with raises(ApplianceCompilationError, "device-without-kernel"):
         moved(KernelSource(text, {}, {}), "layer", META)
+
+
+def test_check_of_values_raises_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch has it for the processor alone; on a GPU an assertion would end the process."""
+    monkeypatch.setattr("csnode.devices.kernels._has_kernel", lambda *_: False)
+    text = (
+        "def forward(self, x, t):\n"
+        "    return (torch.ops.aten._functional_assert_async.msg(x, 'too large', t),)"
+    )
+    kernel = moved(KernelSource(text, {}, {}), "layer", META)
+    token = torch.ones(1)
+    assert torch.equal(kernel(torch.tensor(True), token)[0], token)
+    with pytest.raises(RuntimeError, match="too large"):
+        kernel(torch.tensor(False), token)
