@@ -12,7 +12,7 @@ torch's kernels on fixed values.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +46,7 @@ class Facts:
     cores: int
     shared_bytes: int  # free in /dev/shm
     free_bytes: int  # of memory, swap included
+    gpus: str  # the names of their kinds, as the driver has them
 
     def differences(self, other: Facts) -> list[tuple[str, str, str]]:
         """Return the facts that must be equal and differ: name, own value, the other's value."""
@@ -119,6 +120,7 @@ def portable_look() -> Callable[[Sequence[str]], dict[str, str | int]]:
         libraries = ("ATEN_", "MKL_", "DNNL_", "ONEDNN_")
         kind |= {k: v for k, v in sorted(os.environ.items()) if k.startswith(libraries)}
         name = kind.get("model name") or platform.machine()
+        gpus = Path("/proc/driver/nvidia/gpus").glob("*/information")
         try:
             torch = version("torch")
         except PackageNotFoundError:
@@ -132,6 +134,7 @@ def portable_look() -> Callable[[Sequence[str]], dict[str, str | int]]:
             "cores": len(os.sched_getaffinity(0)),
             "shared_bytes": shutil.disk_usage("/dev/shm").free,
             "free_bytes": sum(free_kib) << 10,
+            "gpus": ", ".join(sorted({fields_of(str(gpu)).get("Model", "") for gpu in gpus})),
         }
 
     return look
@@ -171,6 +174,25 @@ def compare_arithmetic(digests: Mapping[str, str], own: str) -> None:
                 remedy="use hosts with one kind of processor, or let weights depend on which host "
                 "computes what: runtime.mixed_processors: true",
             )
+
+
+def compare_gpus(facts: Iterable[Facts]) -> None:
+    """Refuse hosts whose GPUs are of several kinds; those without one have none to compare.
+
+    Raises:
+        ClusterJobInitError: Two hosts have GPUs of other kinds.
+    """
+    hosts = {each.gpus: each.name for each in facts if each.gpus}
+    if len(hosts) > 1:
+        raise ClusterJobInitError(
+            "the GPUs of all hosts must be of one kind",
+            code="hosts-with-other-gpus",
+            where="runtime.device: cuda",
+            value="; ".join(f"{host} has {gpus}" for gpus, host in hosts.items()),
+            rule="kernels of another kind of GPU compute other bits",
+            remedy="use hosts with one kind of GPU, or let weights depend on which host computes "
+            "what: runtime.mixed_processors: true",
+        )
 
 
 def _values(seed: int, *shape: int) -> torch.Tensor:

@@ -28,6 +28,7 @@ from appliance.ray.hosts.host_facts import (
     arithmetic_digest,
     compare,
     compare_arithmetic,
+    compare_gpus,
     portable_look,
 )
 from appliance.spec import RuntimeSpec
@@ -100,6 +101,8 @@ def survey(runtime: RuntimeSpec) -> tuple[Host, ...]:
     compare(facts, own)
     if not runtime.mixed_processors:
         _compare_processors(alive, facts, own, runtime.start_timeout_s)
+        if runtime.device == "cuda":
+            compare_gpus(facts.values())
     found = [_host(node, facts[node["NodeID"]], runtime) for node in alive]
     return tuple(sorted(found, key=lambda each: (each.id != own, each.rack, each.address)))
 

@@ -14,6 +14,7 @@ from appliance.ray.hosts.host_facts import (
     arithmetic_digest,
     compare,
     compare_arithmetic,
+    compare_gpus,
     portable_look,
 )
 from tests.support.host.older_processors import needs_other_kernels, older_kernels
@@ -81,3 +82,12 @@ def test_host_with_other_bits_is_refused() -> None:
         compare_arithmetic({"a": "11", "b": "11", "c": "12"}, own="a")
     assert refused.value.code == "host-computes-differently"
     assert refused.value.where == "c"
+
+
+def test_hosts_with_gpus_of_several_kinds_are_refused(facts: Facts) -> None:
+    """One without a GPU has servers alone."""
+    first, second, none = (replace(facts, gpus=each) for each in ("H100", "A100", ""))
+    compare_gpus([first, none, first])
+    with pytest.raises(ClusterJobInitError, match="of one kind") as refused:
+        compare_gpus([first, none, second])
+    assert refused.value.code == "hosts-with-other-gpus"
