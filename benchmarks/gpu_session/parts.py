@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from appliance.placement.placer import check_gpus
-from benchmarks.gpu_session.loops import open_in_memory, open_streamed
+from benchmarks.gpu_session.loops import accept_torch, open_in_memory, open_streamed
 from benchmarks.gpu_session.measures import (
     copy_bytes_per_s,
     model_flops,
@@ -121,14 +121,16 @@ def exceed_memory(settings: Settings, note: Note) -> None:
     workload, limit = settings.gpt_beyond()
     state = STATE_BYTES * workload.num_parameters()
     note(parameters=workload.num_parameters(), state_bytes=state, limit_bytes=limit)
-    runtime = settings.runtime() if limit is None else settings.runtime(kind="local")
+    runtime = settings.runtime()
+    if limit is not None:  # which holds in one process
+        runtime = settings.runtime(kind="local", activation_memory=limit // 2)
     seconds = _seconds(partial(open_streamed, workload, runtime, limit), 1, 2)
     note(**_step(workload, seconds, settings))
     if settings.device == "cpu":
         return
     in_memory = partial(open_in_memory, workload, settings.device, is_compiled=False)
     try:
-        _seconds(partial(in_memory, limit_bytes=limit), 1, 1)
+        _seconds(partial(in_memory, is_mixed=True, limit_bytes=limit), 1, 1)
         note(fits_in_memory=True)
     except WaferStreamError as error:
         if _OUT_OF_MEMORY not in str(error.value):
@@ -202,6 +204,7 @@ def main(arguments: Sequence[str]) -> int:
         write_json(Path(path), figures)
         print(f"{name}: {found}", flush=True)
 
+    accept_torch()
     check_gpus(settings.device, 1)
     PARTS[name].act(settings, note)
     return 0

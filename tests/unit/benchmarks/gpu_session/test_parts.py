@@ -11,7 +11,7 @@ import torch
 
 import cstorch
 from appliance.spec import RuntimeSpec
-from benchmarks.gpu_session.loops import open_in_memory
+from benchmarks.gpu_session.loops import accept_torch, open_in_memory
 from benchmarks.gpu_session.measures import (
     Shares,
     Span,
@@ -25,6 +25,9 @@ from benchmarks.gpu_session.settings import STATE_BYTES, PatternWorkload, Settin
 from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.workload import Workload
 from cstorch import backends
+from tests.support.errors import raises
+from waferstream.core import tested_torch
+from waferstream.core.errors import ConfigError
 from waferstream.core.units import MIB
 from waferstream.host.files import write_json
 
@@ -32,10 +35,11 @@ TINY = Workload(64, 1, 64, 8, batch_size=4, precision="bf16", cores=1, micro_bat
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("is_mixed", [True, False])
 @pytest.mark.parametrize("is_compiled", [pytest.param(True, marks=pytest.mark.nightly), False])
-def test_model_in_memory_trains_on_its_device(is_compiled: bool) -> None:
+def test_model_in_memory_trains_on_its_device(is_compiled: bool, is_mixed: bool) -> None:
     """Here the processor; a step has two micro-batches."""
-    with open_in_memory(TINY, "cpu", is_compiled=is_compiled) as run:
+    with open_in_memory(TINY, "cpu", is_compiled=is_compiled, is_mixed=is_mixed) as run:
         run(1)
 
 
@@ -93,6 +97,16 @@ def test_utilisation_counts_products_of_weights_and_attention() -> None:
     assert model_flops(TINY) == expected
     assert published_peak("NVIDIA H100 80GB HBM3") == 989e12
     assert published_peak("another") is None
+
+
+def test_session_takes_the_torch_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever release a host with a GPU has."""
+    monkeypatch.setattr(tested_torch, "TORCH", tested_torch.TORCH)
+    monkeypatch.setattr(torch, "__version__", "2.11.0+cu130")
+    with raises(ConfigError, "torch-not-tested"):
+        tested_torch.check_torch(torch.__version__)
+    accept_torch()
+    tested_torch.check_torch(torch.__version__)
 
 
 def test_cluster_takes_the_stated_micro_batch() -> None:
