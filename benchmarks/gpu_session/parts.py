@@ -42,7 +42,10 @@ from waferstream.host.files import write_json
 STREAMED, MEMORY, SAME = "csx1", "memory", "same"
 """Arms: streamed; in memory as torch is fastest; in memory with the kernels of a cluster."""
 
-_TESTS = ("tests/parity/test_device.py", "tests/unit/csnode/devices")
+_TESTS = (
+    *("tests/parity/test_device.py", "tests/parity/test_device_order.py"),
+    *("tests/unit/csnode/devices", "tests/unit/waferstream/numerics/test_keyed_random.py"),
+)
 _ROOT = Path(__file__).parents[2]
 _OUT_OF_MEMORY = "OutOfMemoryError"
 
@@ -122,9 +125,9 @@ def exceed_memory(settings: Settings, note: Note) -> None:
     state = STATE_BYTES * workload.num_parameters()
     note(parameters=workload.num_parameters(), state_bytes=state, limit_bytes=limit)
     runtime = settings.runtime()
-    if limit is not None:  # which holds in one process
-        runtime = settings.runtime(kind="local", activation_memory=limit // 2)
-    seconds = _seconds(partial(open_streamed, workload, runtime, limit), 1, 2)
+    if limit is not None:  # which holds in one process; the rest is for two segments and the head
+        runtime = settings.runtime(kind="local", activation_memory=3 * limit // 4)
+    seconds = _seconds(partial(open_streamed, workload, runtime, limit), 1, 1)
     note(**_step(workload, seconds, settings))
     if settings.device == "cpu":
         return

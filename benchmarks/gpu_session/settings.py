@@ -97,7 +97,7 @@ class Settings:
             return beyond(replace(_SMALL, layers=1), 4 * MIB), None
         total = torch.cuda.get_device_properties(0).total_memory
         limit = MIB * 256 if self.small else min(total, self.beyond_gib * GIB)
-        base = PatternWorkload(4096, 1, 32768, 2048, 128, "bf16", 1, micro_batch=2)
+        base = PatternWorkload(4096, 1, 32768, 2048, 256, "bf16", 1, micro_batch=2)
         if self.small:
             base = PatternWorkload(512, 1, 1024, 128, 8, "bf16", 1, micro_batch=2)
         workload = replace(beyond(base, limit), cores=_cores())

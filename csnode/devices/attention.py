@@ -86,6 +86,7 @@ def attention_backward(
     """Return the gradients of query, key and value."""
     assert dropout_p == 0.0, "dropout is an op of its own"
     if _takes_flash(query, key, value, attn_mask, is_causal=is_causal):
+        grad_out = grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()
         operands = (grad_out, query, key, value, out, logsumexp.contiguous())
         found = _flash_backward(operands, is_causal=is_causal, scale=scale)
     else:
@@ -200,6 +201,7 @@ def _takes_flash(
         and query.dtype == key.dtype == value.dtype
         and query.shape[:2] == key.shape[:2]
         and key.shape == value.shape
+        and query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
         and size % _FLASH_MULTIPLE == 0
         and size <= _FLASH_MOST
         and (is_square or not is_causal)  # it aligns a triangle with the last key

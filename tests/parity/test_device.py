@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+import cstorch
 from appliance.coordinator.commands import HashWeights, ReadPeakBytes, Run
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.roles.deferred_queues import DeferredQueues
@@ -90,3 +91,21 @@ def test_training_on_a_gpu_does_not_depend_on_the_shape(sections: dict[str, Any]
     train = partial(train_on_cluster, init, steps=3)
     digests = {train(Shape(n, servers=n, device="cuda")) for n in (1, 1, 2, 3)}
     assert len(digests) == 1
+
+
+@on_a_gpu
+@pytest.mark.nightly
+def test_weights_of_a_gpu_are_close_to_those_of_the_processor() -> None:
+    """With the same dropout; other kernels round otherwise."""
+    init = init_config(**DROPOUT)
+    found = [
+        train_on_cluster(init, Shape(device=device), steps=2, inspect=_weights)
+        for device in ("cpu", "cuda")
+    ]
+    for name, weight in found[0].items():
+        torch.testing.assert_close(found[1][name], weight, rtol=1e-3, atol=1e-4)
+
+
+def _weights(backend: cstorch.Backend) -> dict[str, torch.Tensor]:
+    assert backend.model is not None
+    return {name: value.clone() for name, value in backend.model.state_dict().items()}

@@ -44,6 +44,9 @@ _MIXING = ((30, _signed(0xBF58476D1CE4E5B9)), (27, _signed(0x94D049BB133111EB)),
 _PIECE = 1 << 14
 """Words that the processor draws at a time: they fit into its cache."""
 
+_DEVICE_PIECE = 1 << 22
+"""Words that another device draws at a time, in 64 MiB."""
+
 
 def _words(key: int, start: int, stop: int, device: torch.device) -> torch.Tensor:
     """Return 64-bit words ``start`` to ``stop`` of the sequence of a key, int64."""
@@ -64,7 +67,7 @@ def _draw_ones(x: torch.Tensor, key: int, p: float) -> torch.Tensor:
     if below == 2**31:  # which is no int32
         return x.fill_(1)
     num_words = (x.numel() + 1) // 2
-    size = _PIECE if x.device.type == "cpu" else max(1, num_words)
+    size = _PIECE if x.device.type == "cpu" else _DEVICE_PIECE
     ones = [
         _words(key, start, min(start + size, num_words), x.device).view(torch.int32) < below
         for start in range(0, num_words, size)

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from csnode.devices import attention as module
 from csnode.devices.attention import attention, attention_backward
+from csnode.devices.cuda import reproducible
 
 ATEN = torch.ops.aten
 
@@ -95,3 +96,27 @@ def test_flash_attention_takes_what_it_can(
         assert module._takes_flash(query, key, key, None, is_causal=False) == takes
         assert not module._takes_flash(query, key, key, None, is_causal=True)
         assert not module._takes_flash(query, query, query, mask, is_causal=False)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU of CUDA")
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_flash_attention_of_a_gpu_repeats_and_is_that_of_blocks(
+    is_causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values within the rounding of bf16, and the same bits each time, forward and backward."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(4, 2, 300, 4, 64, generator=generator).to("cuda", torch.bfloat16)
+    query, key, value, grad = (each.transpose(1, 2) for each in drawn)
+
+    def every() -> list[torch.Tensor]:
+        with reproducible():
+            forward = attention(query, key, value, 0.0, is_causal)
+            operands: Any = (grad, query, key, value, *forward, 0.0, is_causal)
+            return [*forward, *attention_backward(*operands)]
+
+    assert module._takes_flash(query, key, value, None, is_causal=is_causal)
+    found, again = every(), every()
+    assert all(map(torch.equal, found, again))
+    monkeypatch.setattr(module, "_takes_flash", lambda *_, **__: False)
+    for flash, blocks in zip(found, every(), strict=True):
+        torch.testing.assert_close(flash, blocks, rtol=1e-2, atol=4 * 2.0**-8)

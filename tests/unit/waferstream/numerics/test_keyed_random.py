@@ -123,7 +123,19 @@ def test_ones_are_those_of_splitmix64() -> None:
 def test_ones_do_not_depend_on_the_pieces_in_which_they_are_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A device draws all at once, the processor what fits into its cache."""
+    """A device draws many at a time, the processor what fits into its cache."""
     whole = keyed_random.bernoulli_(7, 3, torch.empty(1001), 0.3)
     monkeypatch.setattr(keyed_random, "_PIECE", 64)
     assert torch.equal(whole, keyed_random.bernoulli_(7, 3, torch.empty(1001), 0.3))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU of CUDA")
+@pytest.mark.parametrize("name", ["native_dropout", "bernoulli_", "normal_", "rand_like"])
+def test_gpu_draws_what_the_processor_draws(name: str) -> None:
+    """The same key gives the same bits there."""
+    found = []
+    for device in ("cpu", "cuda"):
+        x = torch.ones(200, 50, device=device)
+        drawn = keyed_random.KERNELS[name](5, 7, x, *ARGUMENTS.get(name, (x,))[1:])
+        found.append((drawn[0] if isinstance(drawn, tuple) else drawn).cpu())
+    assert torch.equal(*found)
