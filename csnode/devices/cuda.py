@@ -15,12 +15,6 @@ from waferstream.core.errors import ClusterJobInitError
 from waferstream.core.messages.messages import node_name
 
 _NS_PER_MS = 1e6
-_LESS_PRECISE = (
-    "allow_tf32",
-    "allow_fp16_reduced_precision_reduction",
-    "allow_bf16_reduced_precision_reduction",
-)
-"""Settings of matrix products that trade bits for speed."""
 
 
 class CudaQueues:
@@ -31,8 +25,6 @@ class CudaQueues:
     """
 
     def __init__(self, index: int) -> None:
-        # Without, cuBLAS may choose another algorithm in each call (torch, "Reproducibility").
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self.device = torch.device("cuda", index)
         with torch.cuda.device(self.device):
             self._stream = torch.cuda.Stream()
@@ -102,29 +94,55 @@ def reproducible() -> Iterator[None]:
 
     A lane enters such a block for every micro-batch.
     """
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    # Without, cuBLAS may choose another algorithm in each call (torch, "Reproducibility"); torch
+    # reads it at the first product.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     deterministic: Any = torch.utils.deterministic
     before = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
         deterministic.fill_uninitialized_memory,
-        (cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic),
-        [getattr(matmul, name) for name in _LESS_PRECISE],
     )
+    settings = _settings()
+    values = [getattr(place, name) for place, name, _ in settings]
     # Below torch.use_deterministic_algorithms, which sets up inductor's configuration each time.
     torch._C._set_deterministic_algorithms(True, warn_only=False)
     deterministic.fill_uninitialized_memory = False
-    cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = False, False, True
-    for name in _LESS_PRECISE:
-        setattr(matmul, name, False)
+    for place, name, value in settings:
+        setattr(place, name, value)
     try:
         yield
     finally:
         torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
         deterministic.fill_uninitialized_memory = before[2]
-        cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before[3]
-        for name, value in zip(_LESS_PRECISE, before[4], strict=True):
-            setattr(matmul, name, value)
+        for (place, name, _), value in zip(settings, values, strict=True):
+            setattr(place, name, value)
+
+
+def _settings() -> list[tuple[Any, str, object]]:
+    """Return settings that trade bits for speed, and what they must be: place, name and value.
+
+    TF32 has older and newer names. The older ones set both, but cannot be read in a process that
+    has set the newer ones alone.
+    """
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    older = [place for place in (cudnn, matmul) if _can_read(place)]
+    newer = [cudnn.conv, cudnn.rnn, *([] if matmul in older else [matmul])]
+    return [
+        *((place, "allow_tf32", False) for place in older),
+        *((place, "fp32_precision", "ieee") for place in newer),
+        (cudnn, "benchmark", False),
+        (cudnn, "deterministic", True),
+        (matmul, "allow_fp16_reduced_precision_reduction", False),
+        (matmul, "allow_bf16_reduced_precision_reduction", False),
+    ]
+
+
+def _can_read(place: Any) -> bool:
+    try:
+        return place.allow_tf32 in (True, False)
+    except RuntimeError:
+        return False
 
 
 def num_gpus() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -40,21 +42,28 @@ def test_gpus_are_counted_without_starting_cuda(monkeypatch: pytest.MonkeyPatch)
     assert cuda.num_gpus() >= 0
 
 
-def settings() -> tuple[bool, ...]:
+def settings() -> tuple[object, ...]:
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return (
         torch.are_deterministic_algorithms_enabled(),
         cudnn.deterministic,
-        cudnn.allow_tf32,
-        matmul.allow_tf32,
+        matmul.allow_fp16_reduced_precision_reduction,
         matmul.allow_bf16_reduced_precision_reduction,
+        *(kind.fp32_precision == "tf32" for kind in (matmul, cudnn.conv, cudnn.rnn)),
     )
 
 
-def test_kernels_are_reproducible_and_leave_no_setting() -> None:
-    """Whatever the process uses for its own."""
+@pytest.mark.parametrize("precision", ["none", "tf32"])
+def test_kernels_are_reproducible_and_leave_no_setting(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the process uses for its own, also TF32 by torch's newer names, which clash."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    for kind in (torch.backends, torch.backends.cuda.matmul):
+        monkeypatch.setattr(kind, "fp32_precision", precision)
     before = settings()
     with reproducible():
         inside = settings()
-    assert inside == (True, True, False, False, False)
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert inside == (True, True, *[False] * 5)
     assert settings() == before
