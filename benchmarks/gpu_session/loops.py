@@ -93,4 +93,4 @@ def accept_torch() -> None:
 
     A host with a GPU may have another one than the tested; its bits are its own, and repeat.
     """
-    tested_torch.TORCH = torch.__version__.partition("+")[0]
+    vars(tested_torch)["TORCH"] = torch.__version__.partition("+")[0]

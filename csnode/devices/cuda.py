@@ -125,7 +125,8 @@ def _settings() -> list[tuple[Any, str, object]]:
     TF32 has older and newer names. The older ones set both, but cannot be read in a process that
     has set the newer ones alone.
     """
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    matmul: Any = torch.backends.cuda.matmul
     older = [place for place in (cudnn, matmul) if _can_read(place)]
     newer = [cudnn.conv, cudnn.rnn, *([] if matmul in older else [matmul])]
     return [

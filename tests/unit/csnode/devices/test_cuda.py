@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -43,7 +44,8 @@ def test_gpus_are_counted_without_starting_cuda(monkeypatch: pytest.MonkeyPatch)
 
 
 def settings() -> tuple[object, ...]:
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    matmul: Any = torch.backends.cuda.matmul
     return (
         torch.are_deterministic_algorithms_enabled(),
         cudnn.deterministic,
