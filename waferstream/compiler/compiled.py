@@ -186,13 +186,15 @@ def _sized_data(sized: SizedKernels) -> dict[str, Any]:
 
 
 def _sized(data: dict[str, Any]) -> SizedKernels:
+    label_counts, state_update = (
+        None if data[name] is None else _kernel(data[name])
+        for name in ("label_counts", "state_update")
+    )
     return SizedKernels(
         _SEGMENTS.validate_json(json.dumps(data["segments"])),
         tuple(_kernel(kernel) for kernel in data["kernels"]),
-        *(
-            None if data[name] is None else _kernel(data[name])
-            for name in ("label_counts", "state_update")
-        ),
+        label_counts,
+        state_update,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 
 from waferstream.compiler.capture.autocast import autocast
 from waferstream.compiler.compiled import Compiled
+from waferstream.core.program.fused import FusedKernel
 from waferstream.core.program.label_means import SEED_INPUT
 from waferstream.numerics.keyed_random import KEY_INPUT
 from waferstream.numerics.precision import DTYPES, StreamPrecision
@@ -18,9 +19,16 @@ Gradients = dict[str, torch.Tensor]
 
 
 def run_kernels(
-    compiled: Compiled, model: nn.Module, batch: Mapping[str, torch.Tensor], key: int = 0
+    compiled: Compiled,
+    model: nn.Module,
+    batch: Mapping[str, torch.Tensor],
+    key: int = 0,
+    fused: Sequence[FusedKernel | None] = (),
 ) -> tuple[list[torch.Tensor], Gradients]:
-    """Return results and gradients of one micro-batch, as a CS node computes them."""
+    """Return results and gradients of one micro-batch, as a CS node computes them.
+
+    ``fused`` are kernels that run instead of those of the segments.
+    """
     program = compiled.program
     dtype = DTYPES[program.stream_dtype]
     held = torch.float32 if program.holds_fp32 else dtype
@@ -32,10 +40,12 @@ def run_kernels(
     values[SEED_INPUT] = 1.0 / program.num_micro_batches
     results: dict[int, torch.Tensor] = {}
     gradients: Gradients = {}
-    for segment, source in zip(program.segments, compiled.kernels, strict=True):
+    instead = fused or [None] * len(compiled.kernels)
+    for segment, source, other in zip(program.segments, compiled.kernels, instead, strict=True):
         operands = [weights[name] for name in segment.weights]
         operands += [values[name] for name in segment.inputs]
-        returned = iter(source.build()(*operands))
+        kernel = source.build() if other is None else other.build(source)
+        returned = iter(kernel(*operands))
         values.update((name, next(returned)) for name in segment.outputs)
         gradients.update((name, next(returned)) for name in segment.gradients)
         results.update((place, next(returned)) for place, _ in segment.results)

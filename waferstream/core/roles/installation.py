@@ -14,6 +14,7 @@ from typing import Any
 from waferstream.core.messages.messages import replica_name, server_name
 from waferstream.core.messages.payload import payload_bytes
 from waferstream.core.optimizer import OptimizerSpec
+from waferstream.core.program.fused import FusedKernel
 from waferstream.core.program.kernel_source import KernelSource
 from waferstream.core.program.program import UNKNOWN_LOADING, Loading, Program, ProgramKind
 from waferstream.core.program.schedule import (
@@ -52,13 +53,19 @@ class SizedKernels:
     """Segments and kernels of a step for micro-batches of one size.
 
     ``label_counts`` counts the labels of a micro-batch, where the step has means over labels;
-    ``state_update`` computes the buffers that the step writes.
+    ``state_update`` computes the buffers that the step writes; ``fused`` are the kernels that run
+    instead of those of the segments, where there are some.
     """
 
     segments: tuple[Segment, ...]
     kernels: tuple[KernelSource, ...]
     label_counts: KernelSource | None = None
     state_update: KernelSource | None = None
+    fused: tuple[FusedKernel | None, ...] = ()
+
+    def fused_of(self, segment: int) -> FusedKernel | None:
+        """Return the fused kernel of a segment, if it has one."""
+        return self.fused[segment] if self.fused else None
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,7 @@ class Installation:
     most_per_node: int = 1  # micro-batches of a round that fit a host
     trips: Trips = NO_TRIPS  # of activations that nodes have no room for
     bytes_elsewhere: tuple[int, ...] = ()  # at each segment, on a node but not on a wafer
+    fused: tuple[FusedKernel | None, ...] = ()  # kernels that run instead of those of the segments
 
     @property
     def kind(self) -> ProgramKind:
@@ -100,7 +108,11 @@ class Installation:
     def sized(self) -> tuple[SizedKernels, ...]:
         """Segments and kernels of full micro-batches, then those of short ones, if there are."""
         full = SizedKernels(
-            self.program.segments, self.kernels, self.label_counts, self.state_update
+            self.program.segments,
+            self.kernels,
+            self.label_counts,
+            self.state_update,
+            self.fused,
         )
         return (full,) if self.short is None else (full, self.short)
 
