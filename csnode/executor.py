@@ -18,7 +18,8 @@ from types import MappingProxyType
 import torch
 
 from csnode.devices.device import Device, gpu_memory_exhausted
-from csnode.engine.binding import GradientPlaces, built
+from csnode.engine.binding import built
+from csnode.engine.places import GradientPlaces
 from csnode.engine.spec import TORCH, EngineSpec
 from csnode.gradients import GradientSums
 from csnode.lanes import Executed, Lanes, Passed, Running
@@ -103,7 +104,10 @@ class Executor:
         places = None if device.is_staged else self._places
         self._kernels = [
             [
-                built(kernel, segment, engine, patterns, device.torch_device, places)
+                built(
+                    *(kernel, segment, engine, patterns, device.torch_device, places),
+                    sized.fused_of(segment.index),
+                )
                 for kernel, segment in zip(sized.kernels, sized.segments, strict=True)
             ]
             for sized in installation.sized

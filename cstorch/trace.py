@@ -257,7 +257,9 @@ class TracedStep:
             if session.model.adopt_state(state.used):
                 session.installed.clear()  # other programs have read them as constants
             held = state_of(fitted.recorded.recorder.optimizer)
-            session.install(fitted.compiled, feed, fitted.optimizer, held)
+            session.install(
+                *(fitted.compiled, feed, fitted.optimizer, held), num_steps=fitted.num_steps
+            )
         self._surroundings = _Surroundings.now(session, loop, fitted)
 
     def _check_counts(self, session: Session, call: Call, fitted: FittedStep) -> None:

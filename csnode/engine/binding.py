@@ -1,21 +1,15 @@
-"""Binds the calls of a kernel's text to an engine, and gradients to the slabs in which they leave.
+"""Binds the calls of a kernel's text to an engine.
 
 The compiler writes one text for all engines: calls of aten ops. An engine replaces those calls that
 it computes itself; all others, such as copies and elementwise ops, stay as they are.
-
-Where a product or a sum makes the gradient of a weight, and nothing else reads it, its call is
-replaced by one that writes into given memory. So a gradient that leaves without a sum, that of the
-only micro-batch of a round, is not copied. The bits are those of the call.
 """
 
 from __future__ import annotations
 
 import ast
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -24,13 +18,15 @@ import torch
 from csnode.devices.kernels import PROCESSOR, moved
 from csnode.engine.array import WaferArray
 from csnode.engine.fabric import FabricArray, Run
+from csnode.engine.fused import bound_fused
 from csnode.engine.kernels import KERNELS, PRODUCTS
+from csnode.engine.places import GradientPlaces
 from csnode.engine.spec import EngineName, EngineSpec
-from csnode.sparsity.gradients import ATEN, PRODUCT, bind_gradients, gradient_calls
+from csnode.sparsity.gradients import bind_gradients
 from csnode.sparsity.products import Pattern
 from waferstream.compiler.ops import KIND_OF
 from waferstream.core.errors import ApplianceCompilationError
-from waferstream.core.messages.payload import is_aligned
+from waferstream.core.program.fused import FusedKernel
 from waferstream.core.program.kernel_source import KernelSource
 from waferstream.core.program.segment import Segment
 
@@ -42,16 +38,6 @@ _CHOOSING = (
 _TORCH = frozenset(_CHOOSING.split())
 """Ops of a kind of the engine that choose values instead of adding them up: torch computes them."""
 
-_WRITING: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
-    {PRODUCT: torch.mm, f"{ATEN}add.Tensor": torch.add}
-)
-"""Calls of two tensors, and the functions that write their results."""
-
-_Writing = tuple[str, Callable[..., torch.Tensor]]
-"""The weight whose gradient a call makes, and the function that writes it."""
-
-_NOWHERE: Mapping[str, torch.Tensor] = MappingProxyType({})
-
 
 def built(
     kernel: KernelSource,
@@ -60,6 +46,7 @@ def built(
     patterns: Mapping[str, Pattern] = MappingProxyType({}),
     device: torch.device = PROCESSOR,
     places: GradientPlaces | None = None,
+    fused: FusedKernel | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """Return a kernel as a callable, its calls bound to the engines of the segment.
 
@@ -70,12 +57,16 @@ def built(
         patterns: Weights whose gradients are sparse, whenever the kernel runs.
         device: Where torch computes; on another than the processor, it computes everything.
         places: Where torch's kernels write gradients; without, into memory of their own.
+        fused: The kernel that the processor runs instead.
 
     Raises:
-        ApplianceCompilationError: An engine, or the device, has no kernel for an op.
+        ApplianceCompilationError: An engine, or the device, has no kernel for an op, or a fused
+            kernel was compiled for another processor.
     """
     if device != PROCESSOR:
         return moved(kernel, segment.layer, device)
+    if fused is not None:
+        return bound_fused(fused, kernel, segment, places)
     setting = engine.sparse_products_of(segment.layer)
     if engine.is_torch and setting == "none":
         return kernel.build() if places is None else places.built(kernel, segment)
@@ -166,67 +157,3 @@ def array_of(
 
 def _globals(kernels: dict[str, Callable[..., Any]]) -> set[str]:
     return {"torch", "device", *kernels}
-
-
-class GradientPlaces(threading.local):
-    """Where the kernel that a thread runs writes gradients, by weight.
-
-    ``weights``, for all threads, are those whose gradients kernels write.
-    """
-
-    def __init__(self, weights: set[str]) -> None:
-        self.weights = weights
-        self._places = _NOWHERE
-
-    @contextmanager
-    def at(self, places: Mapping[str, torch.Tensor]) -> Iterator[None]:
-        """Let the kernels that this thread runs in the block write into these tensors."""
-        self._places = places
-        try:
-            yield
-        finally:
-            self._places = _NOWHERE
-
-    def built(self, kernel: KernelSource, segment: Segment) -> Callable[..., tuple[Any, ...]]:
-        """Return a kernel as a callable whose calls that make gradients write where they belong."""
-        if not segment.gradients:
-            return kernel.build()
-        text, calls = _with_places(kernel.text, segment)
-        self.weights.update(weight for weight, _ in calls.values())
-        bound = {name: partial(self._write, *call) for name, call in calls.items()}
-        return replace(kernel, text=text).build(bound)
-
-    def _write(
-        self,
-        weight: str,
-        function: Callable[..., torch.Tensor],
-        left: torch.Tensor,
-        right: torch.Tensor,
-    ) -> torch.Tensor:
-        """Return ``function(left, right)``, in the weight's place if that changes no bit.
-
-        It must have the same type, and be aligned as other results are.
-        """
-        place = self._places.get(weight)
-        if place is None or not left.dtype == right.dtype == place.dtype or not is_aligned(place):
-            return function(left, right)
-        return function(left, right, out=place)
-
-
-@lru_cache(maxsize=256)
-def _with_places(text: str, segment: Segment) -> tuple[str, Mapping[str, _Writing]]:
-    """Return a kernel's text in which calls that make gradients are bound to other names.
-
-    The names come with the weight and the function of each. All systems of a process bind the same
-    kernels.
-    """
-    tree = ast.parse(text)
-    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
-    calls: dict[str, _Writing] = {}
-    for weight, call, is_turned in gradient_calls(function, segment, _WRITING):
-        if is_turned or call.keywords or not all(isinstance(a, ast.Name) for a in call.args):
-            continue
-        name = f"gradient_place_{len(calls)}"
-        calls[name] = weight, _WRITING[ast.unparse(call.func)]
-        call.func = ast.Name(name, ast.Load())
-    return ast.unparse(ast.fix_missing_locations(tree)), calls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
@@ -13,6 +14,7 @@ from waferstream.core.errors import ConfigError
 
 EngineName = Literal["torch", "wafer", "wafer-cycles"]
 KernelKind = Literal["matmul", "attention", "norm", "softmax", "reduction"]
+KernelCode = Literal["eager", "compiled", "auto"]
 KernelName = Literal[
     "streamed_product",
     "token_product",
@@ -38,8 +40,11 @@ class EngineSpec(Config):
     layers: dict[str, EngineName] = Field(default_factory=dict)
     """Engine by layer of the schedule, where it is not the default."""
 
-    kernels: dict[KernelKind, EngineName] = Field(default_factory=dict)
-    """Engine by kind of kernel; it precedes that of the layer."""
+    kernels: KernelCode | dict[KernelKind, EngineName] = "eager"
+    """How torch computes a segment: ``eager`` op by op, ``compiled`` with loops that a C++ compiler
+    has made of elementwise ops and sums, which decides bits, ``auto`` compiled where that was
+    measured to be faster and the run is long enough. Or the engine by kind of kernel, which
+    precedes that of the layer; torch is eager then."""
 
     rows: PositiveInt = 512
     """Rows of PEs of the region: tokens lie down the columns."""
@@ -67,9 +72,24 @@ class EngineSpec(Config):
         )
 
     @property
+    def by_kind(self) -> Mapping[KernelKind, EngineName]:
+        """The engine by kind of kernel, where it is not that of the layer."""
+        return {} if isinstance(self.kernels, str) else self.kernels
+
+    @property
+    def code(self) -> KernelCode:
+        """How torch computes a segment."""
+        return self.kernels if isinstance(self.kernels, str) else "eager"
+
+    def fuses(self, layer: str) -> bool:
+        """Return whether the segments of a layer may be compiled: torch computes all of them."""
+        engine = self.layers.get(layer, self.default)
+        return self.code != "eager" and engine == "torch" and self.sparse_products == "none"
+
+    @property
     def _engines_of_products(self) -> set[EngineName]:
-        if "matmul" in self.kernels:
-            return {self.kernels["matmul"]}
+        if "matmul" in self.by_kind:
+            return {self.by_kind["matmul"]}
         return {self.default, *self.layers.values()}
 
     def sparse_products_of(self, layer: str) -> SparseProducts:
@@ -80,13 +100,13 @@ class EngineSpec(Config):
         """Return the engine of a kernel of a layer."""
         if kind not in KINDS:
             return "torch"
-        own = self.kernels.get(cast("KernelKind", kind))
+        own = self.by_kind.get(cast("KernelKind", kind))
         return own or self.layers.get(layer, self.default)
 
     @property
     def is_torch(self) -> bool:
         """Whether torch computes every kernel."""
-        return {self.default, *self.layers.values(), *self.kernels.values()} == {"torch"}
+        return {self.default, *self.layers.values(), *self.by_kind.values()} == {"torch"}
 
 
 KINDS: frozenset[str] = frozenset(get_args(KernelKind))

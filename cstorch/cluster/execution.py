@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from appliance.elaboration.elaborate import ClusterSize, plan_installation, star
 from appliance.elaboration.role_limits import check_roles
 from cstorch import flags
 from cstorch.cluster.config import ClusterConfig
+from cstorch.cluster.fusing import Fusing
 from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords, JobTime, StepsUnderWay
 from cstorch.cluster.restored import Restored, named_checkpoint
@@ -153,11 +155,14 @@ class Execution:
         optimizer: OptimizerSpec | None,
         weights: Weights,
         state: OptimizerState | None,
+        compile_dir: Path | None = None,
+        num_steps: int = 1,
     ) -> None:
         """Install a program on the cluster; the first one starts the cluster and sends the weights.
 
         The ``state`` of the optimizer goes to MemoryX; that of another one returns from there. If
-        starting fails there is no cluster afterwards, so that it can be tried again.
+        starting fails there is no cluster afterwards, so that it can be tried again. Kernels are
+        compiled into ``compile_dir`` if a run of ``num_steps`` steps asks for it.
         """
         size = size_of(self._config)
         if self.cluster is not None:  # the first program has decided
@@ -171,12 +176,14 @@ class Execution:
             self.held.make_way(state)
         if program.kind.updates:
             self.training = installation
-        if self.cluster is None:
-            self.cluster = self._start(installation, size, weights)
-            self._num_activation_servers = installation.trips.num_servers
-            self._log_start_up(installation)
-        else:
-            self.cluster.do(Install(installation))
+        runtime = self._config.cluster.runtime
+        with closing(Fusing(compiled, runtime, compile_dir, num_steps)) as fusing:
+            if self.cluster is None:
+                self.cluster = self._start(installation, size, weights, fusing)
+                self._num_activation_servers = installation.trips.num_servers
+                self._log_start_up(installation)
+            else:
+                self.cluster.do(Install(fusing.finish(installation)))
         if state is not None:
             self.held.take(state, self.cluster, self.restored)
 
@@ -304,7 +311,9 @@ class Execution:
             self.saving.abandon()
             self.saving = None
 
-    def _start(self, installation: Installation, size: ClusterSize, weights: Weights) -> Cluster:
+    def _start(
+        self, installation: Installation, size: ClusterSize, weights: Weights, fusing: Fusing
+    ) -> Cluster:
         """Return a cluster that has its first program and its weights."""
         config = self._config
         VENDOR_LOG.info("Waiting for weight initialization to complete")  # large ones: when sent
@@ -318,7 +327,10 @@ class Execution:
         self._time.begin()
         try:
             with self._job_client.executing():
-                cluster = start_filled(config, self._seed, installation, weights, self.restored)
+                cluster = start_filled(
+                    *(config, self._seed, installation, weights, self.restored),
+                    fusing.finish,
+                )
         except BaseException as error:
             self._job_client.end_execute(error)
             raise

@@ -60,10 +60,11 @@ def start_filled(
     installation: Installation,
     weights: Weights,
     restored: Restored | None,
+    finish: Callable[[Installation], Installation],
 ) -> Cluster:
     """Start a cluster; return it when it has its first program and its weights.
 
-    If that fails, no cluster is left.
+    The installation is finished when the roles run. If that fails, no cluster is left.
 
     Raises:
         ApplianceResourceExhausted: A host has too little memory for its roles.
@@ -100,7 +101,7 @@ def start_filled(
         load_weights(cluster, weights, restored)
         VENDOR_LOG.info("Finalizing appliance staging for the run")
         VENDOR_LOG.info("Waiting for device programming to complete")
-        cluster.do(Install(installation))
+        cluster.do(Install(finish(installation)))
         _log_staged(config)
         servers = installation.trips.num_servers
         PLAIN_LOG.info("%s is ready: %s", config.machine_name, _roles_of(size, servers))

@@ -195,11 +195,12 @@ class Session:
         feed: InputFeed,
         optimizer: OptimizerSpec | None,
         state: OptimizerState | None = None,
+        num_steps: int = 1,
     ) -> None:
         """Install a program on the cluster; the first one starts the cluster and sends the weights.
 
-        MemoryX takes the ``state`` of the optimizer. If starting fails there is no cluster
-        afterwards, so that it can be tried again.
+        It is for a run of ``num_steps`` steps. MemoryX takes the ``state`` of the optimizer. If
+        starting fails there is no cluster afterwards, so that it can be tried again.
 
         Raises:
             ConfigError: Another release of torch is imported than the tested one.
@@ -209,7 +210,10 @@ class Session:
         self.installed.pop(kind, None)  # soon no longer installed in all roles
         what = "install" if self.execution.cluster else "start"
         with self.execution.trace.log.during(what, Place(kind)):
-            self.execution.install(compiled, feed, optimizer, self.model.registered, state)
+            self.execution.install(
+                *(compiled, feed, optimizer, self.model.registered, state),
+                *(self.settings.compile_dir, num_steps),
+            )
 
     def feed(self, values: Mapping[str, torch.Tensor]) -> None:
         """Give the next steps the values of their inputs (``Program.step_inputs``)."""

@@ -93,6 +93,11 @@ class ProgramSettings:
         return self.artifacts.cache
 
     @property
+    def compile_dir(self) -> Path | None:
+        """The folder of the compile cache, if there is one."""
+        return None if self.cache is None else self.cache.root
+
+    @property
     def is_e2e_execution(self) -> bool:
         """Whether steps are executed, not only compiled or validated."""
         return not (self.compile_only or self.validate_only)

@@ -8,7 +8,8 @@ from threading import Barrier
 import pytest
 import torch
 
-from csnode.engine.binding import GradientPlaces, built
+from csnode.engine.binding import built
+from csnode.engine.places import GradientPlaces
 from csnode.engine.spec import TORCH, EngineSpec
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceCompilationError
