@@ -4,7 +4,9 @@
 
 One model on one device, autograd, torch's optimizers, no cluster. Only model, data and the
 micro-batch policy are WaferStream's. The last line is the SHA-256 that ``run.py`` prints for the
-same file: weights on the cluster are bitwise equal to those of this loop.
+same file: weights on the cluster are bitwise equal to those of this loop. With ``--kernels
+compiled`` the loop calls the segments of a cluster with ``runtime.engine.kernels: compiled``, and
+says how far their gradients are from those of torch in the first step.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 from torch import nn
 
+from scripts.reference_kernels import CompiledSegments, distance_text
 from scripts.reference_update import (
     LossScaling,
     SparseWeights,
@@ -42,9 +46,16 @@ from waferstream.workload.data import Batch, build_source
 from waferstream.workload.models import model_config
 
 Gradients = list[torch.Tensor]
+Kernels = Literal["eager", "compiled"]
 
 
-def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Module:
+def train(
+    init: InitConfig,
+    batches: Iterable[Batch],
+    batch_size: int,
+    kernels: Kernels = "eager",
+    compile_dir: Path | None = None,
+) -> nn.Module:
     """Train the model of ``trainer.init`` on one global batch per step; return the model."""
     refuse_dropout(init)
     model = make_model(init)
@@ -53,6 +64,7 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     cut = Cut.of(batch_size, micro_batch_size(init, batch_size))
     applied, scaling = 0, LossScaling(init)
     sparse = SparseWeights(init, model, optimizer)
+    segments: CompiledSegments | None = None
     for step, batch in enumerate(batches, 1):
         # Copies, as a cluster's: bits of products depend on the address of what they multiply.
         rows = {
@@ -63,7 +75,17 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
             dict(zip(rows, tensors, strict=True)) for tensors in zip(*rows.values(), strict=True)
         ]
         shares = [weight / len(micro_batches) for weight in weights_of(model, micro_batches)]
-        gradients_of = partial(backward, model, init, step, micro_batches, shares, scaling.scale)
+        arguments = model, init, step, micro_batches, shares, scaling.scale
+        gradients_of = partial(backward, *arguments)
+        if kernels == "compiled":
+            first = micro_batches[0]
+            segments = segments or CompiledSegments(
+                *(model, first, cut, stream_precision(init), init.seed, compile_dir)
+            )
+            if step == 1:
+                far = distance_text(through(segments, *arguments, 0), gradients_of(0))
+                print(f"Gradients of compiled kernels differ from those of torch by {far}")
+            gradients_of = partial(through, segments, *arguments)
         for master, gradient in zip(
             masters, tree_sum(gradients_of, len(micro_batches)), strict=True
         ):
@@ -129,6 +151,24 @@ def backward(
         gradients = torch.autograd.grad(scaled, trained, share)
     # Torch's fused optimizers read a gradient in the order of its memory.
     return [gradient.float().contiguous() for gradient in gradients]
+
+
+def through(
+    segments: CompiledSegments,
+    model: nn.Module,
+    init: InitConfig,
+    step: int,
+    micro_batches: list[Batch],
+    shares: list[float],
+    loss_scale: float,
+    index: int,
+) -> Gradients:
+    """Return what ``backward`` does, by compiled segments."""
+    precision = stream_precision(init)
+    weights = {name: streamed(master, precision) for name, master in model.named_parameters()}
+    arguments = step, index, shares[index], loss_scale
+    found = segments.gradients(weights, micro_batches[index], *arguments)
+    return [gradient.float().contiguous() for gradient in found]
 
 
 def rounding(
@@ -215,23 +255,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--params", type=Path, required=True)
     parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--kernels", choices=get_args(Kernels), default="eager")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     try:
-        model = train_params(load_params(arguments.params), arguments.steps)
+        model = train_params(load_params(arguments.params), arguments.steps, arguments.kernels)
     except WaferStreamError as error:
         raise SystemExit(f"Error: {error}") from error
     print(f"Weights SHA-256: {weights_sha256(model)}")
 
 
-def train_params(params: Params, steps: int) -> nn.Module:
+def train_params(params: Params, steps: int, kernels: Kernels = "eager") -> nn.Module:
     """Train the first ``steps`` steps of ``trainer.fit``; return the model."""
     if params.trainer.fit is None:
         raise SystemExit("params.yaml has no trainer.fit: there is nothing to train on")
     loader = params.trainer.fit.train_dataloader
     source = build_source(loader.dump(), "trainer.fit.train_dataloader")
     batches: Iterator[Batch] = map(source.batch, range(steps))
-    return train(params.trainer.init, batches, source.batch_size)
+    return train(params.trainer.init, batches, source.batch_size, kernels)
 
 
 if __name__ == "__main__":
