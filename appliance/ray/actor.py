@@ -238,7 +238,7 @@ class RoleActor(HostedProcess):
 
     def _send_tallies(self) -> None:
         """Tell peers how many messages they should have by now."""
-        for tally in self._numbers.tallies(self._role.name):
+        for tally in self._numbers.tallies():
             self._endpoint.send(tally)
 
     def _next_message(self, state: RunningJob) -> Envelope | None:

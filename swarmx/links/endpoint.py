@@ -51,7 +51,10 @@ class Endpoint(Protocol):
         """Connections so far that were not from a role of the directory."""
 
     def connect(self, directory: Mapping[str, Address]) -> None:
-        """Record the address of every peer, by role name; others are refused."""
+        """Record the address of every peer, by role name; others are refused.
+
+        Roles of one process share an address in shared memory: their messages come to one mailbox.
+        """
 
     def limit_payloads(self, num_bytes: int) -> None:
         """Refuse payloads of more than ``num_bytes`` from now on."""

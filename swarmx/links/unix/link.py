@@ -11,7 +11,7 @@ and its end shows either side that the other is gone. All work happens inside ``
 
 Nearly all messages fit one record. Anyone on the host can connect to an abstract name, or take it.
 So either side asks the kernel for user and process of the other (SO_PEERCRED): the process must be
-the one that the directory names for the role.
+the one that the directory names for the role. Several roles of a process may share an address.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class SocketEndpoint:
                     raise DamagedMessageError("a message without end")
                 return
             envelope = decode_message(inbound.taken(record[1:]), self._payload_limit)
-            if (envelope.source, envelope.target) != (inbound.peer, self.name):
+            if not self._is_between(inbound.peer, envelope):
                 raise DamagedMessageError(f"from {envelope.source} to {envelope.target}")
         except DamagedMessageError as error:
             self._forget(inbound.socket)
@@ -217,6 +217,14 @@ class SocketEndpoint:
         if len(self._inbox) >= MOST_WAITING:
             raise queue_full(self.name, inbound.peer)
         self._inbox.append(envelope)
+
+    def _is_between(self, peer: str, envelope: Envelope) -> bool:
+        """Return whether a message is of a role at the peer's address for a role at this one."""
+        source, target = envelope.source, envelope.target
+        if (source, target) == (peer, self.name):
+            return True
+        known = self._directory
+        return known.get(source) == known[peer] and known.get(target) == self.address
 
     def _open(self, target: str) -> None:
         """Wait until a peer listens, connect to it, check it, and send this role's name."""

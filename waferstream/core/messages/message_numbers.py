@@ -14,14 +14,20 @@ from collections.abc import Iterator
 from waferstream.core.errors import ApplianceCorruptionError
 from waferstream.core.messages.messages import Envelope, Tally
 
+_Direction = tuple[str, str]
+"""Source and target."""
+
 
 class MessageNumbers:
-    """The numbers of all messages that one role sends and takes, until its links are new."""
+    """The numbers of all messages that the roles of a process send and take.
+
+    They count until the links are new.
+    """
 
     def __init__(self) -> None:
-        self._sent: Counter[str] = Counter()
-        self._stated: Counter[str] = Counter()  # of those sent, by the newest tally
-        self._taken: Counter[str] = Counter()
+        self._sent: Counter[_Direction] = Counter()
+        self._stated: Counter[_Direction] = Counter()  # of those sent, by the newest tally
+        self._taken: Counter[_Direction] = Counter()
 
     def restart(self) -> None:
         """Begin with 1 again: the links are new."""
@@ -33,16 +39,16 @@ class MessageNumbers:
         """Return a message with the next number of its direction, or as it is if it has one."""
         if envelope.number:
             return envelope
-        target = envelope.target
-        self._sent[target] += 1
-        return Envelope(envelope.source, target, envelope.message, self._sent[target])
+        source, target = direction = envelope.source, envelope.target
+        self._sent[direction] += 1
+        return Envelope(source, target, envelope.message, self._sent[direction])
 
-    def tallies(self, role: str) -> Iterator[Envelope]:
-        """Yield a tally for each peer to which ``role`` has sent messages since the last one."""
-        for peer, count in self._sent.items():
-            if count > self._stated[peer]:
-                self._stated[peer] = count
-                yield Envelope(role, peer, Tally(0, count))
+    def tallies(self) -> Iterator[Envelope]:
+        """Yield a tally for each direction in which messages were sent since the last one."""
+        for direction, count in self._sent.items():
+            if count > self._stated[direction]:
+                self._stated[direction] = count
+                yield Envelope(*direction, Tally(0, count))
 
     def takes(self, envelope: Envelope) -> bool:
         """Return whether the role has to handle a message: no tally, and not a repeated one.
@@ -50,8 +56,8 @@ class MessageNumbers:
         Raises:
             ApplianceCorruptionError: A message was lost before this one.
         """
-        source, message = envelope.source, envelope.message
-        due = self._taken[source] + 1
+        direction, message = (envelope.source, envelope.target), envelope.message
+        due = self._taken[direction] + 1
         if isinstance(message, Tally):
             if message.num_sent >= due:
                 raise _lost(envelope, due)
@@ -59,7 +65,7 @@ class MessageNumbers:
         if envelope.number > due:
             raise _lost(envelope, due)
         if envelope.number == due:
-            self._taken[source] = due
+            self._taken[direction] = due
             return True
         return not envelope.number
 

@@ -206,3 +206,22 @@ def test_socket_name_is_free_after_close(session: str) -> None:
     second = open_endpoint("a", session)
     second.close()
     second.close()
+
+
+def test_roles_of_a_process_share_an_address(
+    pair: tuple[SocketEndpoint, SocketEndpoint], session: str
+) -> None:
+    """Messages between any two roles at the ends of a connection arrive, and no others."""
+    a, b = pair
+    other = open_endpoint("other", session)
+    directory = {"a-1": a.address, "b-1": b.address, "other": other.address}
+    for endpoint in pair:
+        endpoint.connect(directory)
+    for route in (("a", "b-1"), ("a-1", "b")):
+        a.send(Envelope(*route, WeightsReleased(1, 0, 0)))
+        received = b.receive(10)
+        assert (received.source, received.target) == route
+    a.send(Envelope("other", "b", WeightsReleased(1, 0, 0)))
+    with raises(ApplianceCorruptionError, "message-damaged"):
+        b.receive(10)
+    other.close()
