@@ -14,6 +14,7 @@ from appliance.placement.placer import Placer
 from appliance.recovery.policy import Policy
 from appliance.recovery.replicas import ReplicatedRoles
 from appliance.recovery.supervisor import SupervisedRoles
+from appliance.role_group import grouped
 from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import AutoRestart, ClusterSpec
 from waferstream.core.errors import ConfigError
@@ -74,6 +75,8 @@ class ClusterPlan:
     def roles(self, num_csx: int, *, placer: Placer | None = None) -> Sequence[RoleSpec]:
         """Return the specs of all roles for a number of systems, on the hosts of a placer.
 
+        Where these have many more systems than cores, some are groups that share a process.
+
         Raises:
             ApplianceResourceExhausted: The model does not fit MemoryX.
             ConfigError: A fault is planned for a role that does not exist.
@@ -86,7 +89,20 @@ class ClusterPlan:
             few = placer.place(most).with_lanes(few)
         runtime = self.spec.runtime
         faulty = with_faults(few, runtime.faults, runtime.kind == "ray", names)
-        return with_logs(faulty, runtime.log)
+        specs = with_logs(faulty, runtime.log)
+        if placer and self._may_share_processes:
+            placement = placer.place(num_csx)
+            return grouped(specs, placement.tree, placement.hosts[0].cores)
+        return specs
+
+    @property
+    def _may_share_processes(self) -> bool:
+        """Whether a process may have several roles: on a private Ray, unless one is to be lost."""
+        runtime = self.spec.runtime
+        has_faults = bool(runtime.faults.stated) or runtime.faults.random is not None
+        is_near = runtime.address == "local" and runtime.carrier == "shared_memory"
+        is_plain = runtime.device == "cpu" and not runtime.verify.fraction
+        return is_near and is_plain and not has_faults
 
     def coordinator(
         self,

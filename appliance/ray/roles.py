@@ -1,5 +1,7 @@
 """All roles of a cluster as Ray actors, of which lost ones can be replaced.
 
+Roles that share a process (appliance.role_group) count as one, by the name of the first.
+
 Ray places the actors and carries the calls that control a job; the roles exchange their own
 messages over links. No actor is detached: all end with the process that started them.
 
@@ -34,6 +36,7 @@ from appliance.ray.gather import error_of, gather, outcomes
 from appliance.ray.hosts.places import Places
 from appliance.ray.hosts.pulses import Presence, watch_over
 from appliance.ray.hosts.survey import placer_on, survey
+from appliance.role_group import names_of
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
@@ -106,10 +109,11 @@ class RayRoles:
         self._running = {role: actor.run.remote(job) for role, actor in self._actors.items()}
         reports = self._gather(self._running)
         host_of = {role: presence.host_address for role, presence in self._presences.items()}
-        return [
+        own = [
             self._on_own_clock(role, between_hosts(report, host_of))
             for role, report in reports.items()
         ]
+        return [*own, *(other for report in own for other in report.others)]
 
     def do(self, to: Collection[str] | None, command: Command[Result]) -> dict[str, Result]:
         names = list(self._actors if to is None else to)
@@ -148,9 +152,8 @@ class RayRoles:
 
     def _place(self) -> None:
         """Start one actor per role, but for those that run."""
-        self._places = Places(
-            self._specs, self._placer, self._runtime, self._on_wait, self._session
-        )
+        names = [name for spec in self._specs.values() for name in names_of(spec)]
+        self._places = Places(names, self._placer, self._runtime, self._on_wait, self._session)
         for role in self._specs:
             started = self._kept.get(role)
             self._actors[role] = started or start_actor(role, self._session, self._places)
@@ -178,7 +181,11 @@ class RayRoles:
 
     def _directory(self) -> dict[str, Address]:
         """Return where every role is reached."""
-        return {role: presence.address for role, presence in self._presences.items()}
+        return {
+            name: presence.address
+            for role, presence in self._presences.items()
+            for name in names_of(self._specs[role])
+        }
 
     def _gather(self, futures: Mapping[str, Any]) -> dict[str, Any]:
         """Wait for all roles; the health watch says why a role has ended, if it ended it."""

@@ -23,6 +23,7 @@ from appliance.ray.gather import check_ray
 from appliance.ray.hosts.places import Places
 from appliance.ray.hosts.pulses import Presence
 from appliance.ray.hosts.survey import await_free_cpus, placer_on, survey, with_free_cpus
+from appliance.role_group import names_of
 from waferstream.core.errors import ClusterJobInitError
 from waferstream.core.roles.role import RoleSpec
 
@@ -124,7 +125,8 @@ class RayStarter:
     ) -> RayCluster:
         """Start a cluster with the processes that are left, and a spare process for the next."""
         roles = [spec.name for spec in specs]
-        places = Places(roles, placer, self._runtime)
+        names = [name for spec in specs for name in names_of(spec)]
+        places = Places(names, placer, self._runtime)
         free = clear_actors(self._actors, self._presences, check_ray)
         self._actors = {
             role: free.get(role) or start_actor(role, session, places) for role in roles

@@ -61,3 +61,18 @@ def test_ray_cluster_equals_the_local_cluster(local: dict[str, Any], link: LinkK
     assert on_ray["digest"] == local["digest"]
     assert on_ray["results"] == local["results"]
     assert on_ray["weights on each node"].keys() == local["weights on each node"].keys()
+
+
+@pytest.mark.ray
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_systems_that_share_processes_equal_the_local_cluster() -> None:
+    """Eleven systems take eight processes of a host with one core."""
+    shape = Shape(num_csx=11, fan_out=2, servers=2, cores=1, restarts=1)
+    found = [
+        train_on_cluster(init_config(), each, STEPS, inspect=observe)
+        for each in (shape, replace(shape, kind="ray"))
+    ]
+    assert found[0]["digest"] == found[1]["digest"]
+    assert found[0]["results"] == found[1]["results"]
+    assert found[0]["weights on each node"].keys() == found[1]["weights on each node"].keys()

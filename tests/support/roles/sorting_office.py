@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from appliance.local import LocalRoles
 from appliance.placement.cores import UnlimitedCores
+from appliance.role_group import names_of
 from tests.support.roles.arenas import StrictArena, StrictSlab
 from waferstream.core.messages.messages import Envelope
 from waferstream.core.messages.partial_sum import PartialSum
@@ -47,6 +48,7 @@ class SortingOffice(LocalRoles):
             spec.name: spec.build(RoleContext(self.arenas[spec.name], UnlimitedCores()))
             for spec in specs
         }
+        self.process_of = {name: spec.name for spec in specs for name in names_of(spec)}
         self.delivered: list[Envelope] = []
 
     def run(self, job: Job) -> list[Report]:
@@ -72,9 +74,10 @@ class SortingOffice(LocalRoles):
             if not waiting[route]:
                 del waiting[route]
             self.delivered.append(envelope)
-            for answer in self.jobs[envelope.target].handle(envelope):
+            process = self.process_of[envelope.target]
+            for answer in self.jobs[process].handle(envelope):
                 post(answer)
-            self.after(envelope.target)
+            self.after(process)
         assert all(state.finished for state in self.jobs.values())
         return [state.report() for state in self.jobs.values()]
 

@@ -87,7 +87,7 @@ class Report:
     Both are empty unless the job watches them. ``step_norms`` has the norms of each step that the
     program asks for (NormResults). ``num_lost`` counts the activities that a trace lacks.
     ``link_waits`` has the seconds for which the role has waited for messages that were on their way
-    from other hosts, by their senders.
+    from other hosts, by their senders. ``others`` are the reports of further roles of its process.
     """
 
     role: str
@@ -101,6 +101,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     num_lost: int = 0
     link_waits: dict[str, float] = field(default_factory=dict)
+    others: tuple[Report, ...] = ()
 
 
 class Waiting(NamedTuple):
