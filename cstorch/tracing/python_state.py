@@ -47,6 +47,7 @@ from cstorch.tracing.state_places import (
     Names,
     Place,
     Progress,
+    Replayed,
     Variables,
     Version,
     equal,
@@ -149,7 +150,7 @@ class PythonState:
 
     def mark_traced(self) -> bool:
         """Mark the tensors that a trace has left there as such; return whether there were some."""
-        return sum(place.swap(FakeTensor, LeftTensor) for place in self._places) > 0
+        return sum(place.swap(_is_traced, LeftTensor) for place in self._places) > 0
 
     def rewind(self) -> None:
         """Put back what was there."""
@@ -168,6 +169,7 @@ class _Search:
         self.codes: list[CodeType] = []  # of the user
         self._seen: dict[int, object] = {}  # by identity, kept alive
         self._open: deque[object] = deque()
+        self._iterators: dict[int, Replayed] = {}  # by the identity of what they stand for
 
     def root(self, found: object) -> None:
         """Add the places that an object leads to; the object behind a method is always searched."""
@@ -227,8 +229,19 @@ class _Search:
 
     def _content(self, found: Any) -> None:
         if len(found) <= _MOST_ITEMS:
-            self.places.append(Content(found))
+            self._hold(lambda: Content(found))
             self._open.extend(found.values() if isinstance(found, dict) else found)
+
+    def _hold(self, make: Callable[[], Place]) -> None:
+        """Add a place; let iterators that it holds be read again."""
+        place = make()
+        self.places.append(make() if place.swap(is_iterator, self._replayed) else place)
+
+    def _replayed(self, iterator: Any) -> Replayed:
+        return self._iterators.setdefault(id(iterator), Replayed(iterator))
+
+    def _replay(self, found: Replayed) -> None:
+        self.places.append(Progress(found))
 
     def _generator(self, found: np.random.Generator) -> None:
         bits = found.bit_generator
@@ -247,7 +260,7 @@ class _Search:
     def _attributes(self, found: Any) -> None:
         held = getattr(found, "__dict__", None)
         if isinstance(held, dict):
-            self.places.append(Content(held))
+            self._hold(lambda: Content(held))
             skipped = _SKIPPED if isinstance(found, nn.Module) else frozenset[str]()
             self._open.extend(value for key, value in held.items() if key not in skipped)
         slots = [
@@ -270,11 +283,11 @@ class _Search:
                 code = getattr(member, "__func__", getattr(member, "fget", member))
                 if isinstance(code, FunctionType):
                     self._open.append(code)
-            self.places.append(Class(kind))
+            self._hold(functools.partial(Class, kind))
             self._open.extend(members[name] for name in members if not name.startswith("__"))
 
     def _names(self, owner: Any, names: list[str]) -> None:
-        self.places.append(Names(owner, names))
+        self._hold(lambda: Names(owner, names))
         self._open.extend(getattr(owner, name) for name in names if hasattr(owner, name))
 
     def _function(self, found: FunctionType) -> None:
@@ -295,13 +308,13 @@ class _Search:
 
     def _cell(self, cell: CellType) -> None:
         try:
-            value = cell.cell_contents
-        except ValueError:  # a variable without a value yet
+            cell.cell_contents  # noqa: B018  (it may be a variable without a value yet)
+        except ValueError:
             return
         if id(cell) not in self._seen:
             self._seen[id(cell)] = cell
-            self.places.append(Cell(cell))
-            self._open.append(value)
+            self._hold(lambda: Cell(cell))
+            self._open.append(cell.cell_contents)
 
     def _globals(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Search the globals that code names, and what it names in modules of the user."""
@@ -321,12 +334,13 @@ class _Search:
 
     def _variables(self, scope: dict[str, Any], names: set[str]) -> None:
         found = sorted(names & scope.keys())
-        self.places.append(Variables(scope, found))
+        self._hold(lambda: Variables(scope, found))
         self._open.extend(scope[name] for name in found)
 
 
 _VISITS: tuple[tuple[Any, Callable[[_Search, Any], None]], ...] = (
     (torch.Tensor, _Search._tensor),
+    (Replayed, _Search._replay),
     (np.ndarray, _Search._array),
     (dict | list | deque | set | bytearray, _Search._content),
     (tuple | frozenset, _Search._parts),
@@ -343,6 +357,10 @@ _VISITS: tuple[tuple[Any, Callable[[_Search, Any], None]], ...] = (
     (ModuleType | CodeType, _Search._nothing),
 )
 """What is searched in objects of each kind; of all others, iterators and attributes."""
+
+
+def _is_traced(found: object) -> bool:
+    return isinstance(found, FakeTensor)
 
 
 def _is_users(path: str) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CellType, GeneratorType
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -43,12 +44,12 @@ class Place(ABC):
     def rewind(self) -> None:
         """Put back what it held."""
 
-    def swap(self, kind: type, make: Callable[[Any], Any]) -> bool:
-        """Replace each object of a kind that it holds now; return whether there was one.
+    def swap(self, is_meant: Callable[[Any], bool], make: Callable[[Any], Any]) -> bool:
+        """Replace each object that is meant and that it holds now; return whether there was one.
 
         A place of one value that is no object holds none.
         """
-        found = [(key, value) for key, value in self.items() if isinstance(value, kind)]
+        found = [(key, value) for key, value in self.items() if is_meant(value)]
         for key, value in found:
             self.put(key, make(value))
         return bool(found)
@@ -233,31 +234,78 @@ class Draws(Access):
         return repr(self._read())
 
 
+class Replayed(Iterator[Any]):
+    """An iterator of Python's own that gives again what was read of it since a place noted it.
+
+    It stands for the iterator in the variable that held it. What else reads the iterator itself
+    takes turns with it: between the steps nothing is left to be given again.
+    """
+
+    def __init__(self, source: Iterator[Any]) -> None:
+        self.source = source
+        self.position = 0
+        self._first = 0  # the position of the first element kept
+        self._kept: list[Any] = []
+        self._places: WeakSet[Progress] = WeakSet()  # which may go back
+
+    def __next__(self) -> Any:
+        if not self.is_behind:
+            self._kept.append(next(self.source))
+        self.position += 1
+        return self._kept[self.position - self._first - 1]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of protocols, such as that of copies
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next element was read before."""
+        return self.position < self._first + len(self._kept)
+
+    def note(self, place: Progress) -> int:
+        """Return the position, to which a place may go back as long as it is there."""
+        first = min((each.position for each in self._places), default=self.position)
+        del self._kept[: first - self._first]
+        self._first = first
+        self._places.add(place)
+        return self.position
+
+
 class Progress(Place):
     """How far an iterator of Python's own has come."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
+        self.position = iterator.note(self) if isinstance(iterator, Replayed) else 0
         self._copy = _progress(iterator)
 
     def is_same(self) -> bool:
+        if isinstance(self._iterator, Replayed) and self._iterator.is_behind:
+            return self._iterator.position == self.position
         return same(_progress(self._iterator), self._copy)
 
     def rewind(self) -> None:
-        """Raise ApplianceCompilationError if the iterator has moved: it cannot go back."""
-        if not self.is_same():
+        """Go back; ApplianceCompilationError if nothing keeps what was read since."""
+        if isinstance(self._iterator, Replayed):
+            self._iterator.position = self.position
+        elif not self.is_same():
             raise ApplianceCompilationError(
-                "a step that is recorded twice must not read an iterator",
+                "a step that is recorded twice must not read an iterator that it cannot replace",
                 code="step-reads-iterator",
                 value=type(self._iterator).__name__,
                 rule="Python runs again for another size of micro-batches",
-                remedy="keep a list and a counter, or set csx.performance.micro_batch_size to an "
-                "integer that divides the batch",
+                remedy="hold it in a variable, a list or an attribute, not in a tuple or an "
+                "argument, or set csx.performance.micro_batch_size to an integer that divides the "
+                "batch",
             )
 
 
 def _progress(iterator: Any) -> Any:
     """Return the position of an iterator; an object of its own if it has none."""
+    if isinstance(iterator, Replayed):
+        return [iterator.position, _progress(iterator.source)]
     if isinstance(iterator, GeneratorType):
         frame = iterator.gi_frame
         return None if frame is None else (frame.f_lasti, dict(frame.f_locals))

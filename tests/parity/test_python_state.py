@@ -191,6 +191,15 @@ class OfIterator(OfClosure):
         self.draw = lambda: next(factors)
 
 
+class OfTuple(OfClosure):
+    """What cannot be replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        factors = (itertools.cycle([1.0, 1.0, 0.5]),)
+        self.draw = lambda: next(factors[0])
+
+
 class OfClock(OfClosure):
     """What nobody can look at: two recordings differ."""
 
@@ -291,7 +300,7 @@ KINDS = [
     OfClosure,
     OfRandom,
 ]
-KINDS += [OfGenerator, Number, LateNumber, Array, InPlace, Part, Config]
+KINDS += [OfGenerator, OfIterator, Number, LateNumber, Array, InPlace, Part, Config]
 KINDS += [OfEnvironment, Method, OfPython, OfNumPy]
 
 
@@ -390,7 +399,7 @@ def test_state_has_its_values_in_micro_batches_of_any_size(kind: type[Net], size
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"), [(OfIterator, "step-reads-iterator"), (OfClock, "number-changes-by-itself")]
+    ("kind", "code"), [(OfTuple, "step-reads-iterator"), (OfClock, "number-changes-by-itself")]
 )
 def test_state_that_cannot_be_put_back_is_refused(kind: type[Net], code: str) -> None:
     """Python runs for a micro-batch and for the batch, and must find the same; one finds it."""

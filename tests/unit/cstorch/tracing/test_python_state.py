@@ -98,10 +98,24 @@ def test_generators_go_back(make: Callable[[], Any]) -> None:
     assert generator.random() == first
 
 
-def test_iterators_cannot_go_back() -> None:
+def test_iterators_in_variables_go_back() -> None:
+    """Of Python's own: what was read is read again, by all who hold one, and then what follows."""
+    factors = iter([1.0, 2.0, 3.0])
+    holder = SimpleNamespace(factors=factors, same=factors)
+    state = PythonState(holder)
+    assert (next(holder.factors), next(holder.same)) == (1.0, 2.0)
+    assert not state.is_current()
+    state.rewind()
+    assert state.is_current()
+    assert next(holder.factors) == 1.0
+    assert PythonState(holder).is_current()
+    assert [*holder.same] == [2.0, 3.0]
+
+
+def test_other_iterators_cannot_go_back() -> None:
     """A step that has moved one must not be recorded again."""
     factors = itertools.cycle([1.0, 2.0])
-    state = PythonState([factors])
+    state = PythonState((factors,))
     state.rewind()
     next(factors)
     assert not state.is_current()
