@@ -64,6 +64,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _TORCH = f"{Path(torch.__file__).parent}/"
 _LIBRARIES = (
     *(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *(f"{each}/" for each in sys.path if each.endswith("-packages")),  # of a venv's base, too
     *(f"{_ROOT / name}/" for name in _OWN),
     "<frozen ",
 )
