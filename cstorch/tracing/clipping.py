@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -10,6 +11,8 @@ import torch
 from torch import nn
 
 from waferstream.core.errors import ApplianceCompilationError
+
+log = logging.getLogger("waferstream")
 
 
 class ClipRecorder(Protocol):
@@ -29,7 +32,8 @@ def recorded_clipping(model: nn.Module, recorder: ClipRecorder) -> Iterator[None
     def clip_norm(
         parameters: Any, max_norm: float, norm_type: float = 2.0, *_: Any, **__: Any
     ) -> None:
-        _refuse_some(model, parameters)
+        if not _clips(model, parameters):
+            return
         if float(norm_type) != 2.0:
             raise ApplianceCompilationError(
                 "gradients are clipped by another norm than L2",
@@ -41,7 +45,8 @@ def recorded_clipping(model: nn.Module, recorder: ClipRecorder) -> Iterator[None
         recorder.clip_norm(max_norm)
 
     def clip_value(parameters: Any, clip_value: float, *_: Any, **__: Any) -> None:
-        _refuse_some(model, parameters)
+        if not _clips(model, parameters):
+            return
         recorder.clip_value(clip_value)
 
     utils = torch.nn.utils
@@ -49,11 +54,15 @@ def recorded_clipping(model: nn.Module, recorder: ClipRecorder) -> Iterator[None
         yield
 
 
-def _refuse_some(model: nn.Module, parameters: Any) -> None:
-    """Refuse to clip fewer gradients than the model has."""
+def _clips(model: nn.Module, parameters: Any) -> bool:
+    """Return whether all gradients are clipped, or none, as torch does with an empty list.
+
+    Raises:
+        ApplianceCompilationError: Fewer are clipped than the model has.
+    """
     given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     trained = sum(p.requires_grad for p in model.parameters())
-    if len(given) < trained:
+    if 0 < len(given) < trained:
         raise ApplianceCompilationError(
             "gradients must be clipped all together",
             code="some-gradients-clipped",
@@ -61,6 +70,12 @@ def _refuse_some(model: nn.Module, parameters: Any) -> None:
             rule="MemoryX clips all gradients of a step together",
             remedy="pass model.parameters()",
         )
+    if not given:
+        log.warning(
+            "A step clips no gradients: it was given no parameters, as a generator has none after "
+            "its first use. So does plain PyTorch; keep list(model.parameters()) instead"
+        )
+    return bool(given)
 
 
 @contextmanager

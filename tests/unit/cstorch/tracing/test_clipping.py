@@ -24,7 +24,15 @@ from waferstream.core.errors import ApplianceCompilationError
 
 Clip = Callable[[nn.Module], object]
 
+
+def clip_once(model: nn.Module) -> None:
+    """Clip all gradients, and none, as a program does that has used up a generator of them."""
+    clip_grad_norm_(model.parameters(), 0.1)
+    clip_grad_norm_([], 0.1)
+
+
 CLIPS: dict[str, Clip] = {
+    "norm, then of nothing": clip_once,
     "norm, by module": lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1),
     "norm, by name": lambda model: clip_grad_norm_(model.parameters(), 0.1),
     "value, by module": lambda model: torch.nn.utils.clip_grad_value_(model.parameters(), 0.01),
@@ -55,6 +63,14 @@ def test_clipping_is_recorded_under_any_import(how: str, backend: cstorch.Backen
     for name, weight in expected.items():
         assert torch.allclose(found[name], weight, atol=1e-7)
     assert not all(torch.allclose(expected[name], unclipped[name]) for name in expected)
+
+
+def test_clipping_of_nothing_is_told(
+    backend: cstorch.Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program may think that it clips."""
+    losses(training_step(backend, CLIPS["norm, then of nothing"]), executor(1))
+    assert "clips no gradients" in caplog.text
 
 
 def test_clipping_acts_at_once_after_the_trace(backend: cstorch.Backend) -> None:
