@@ -15,6 +15,7 @@ rules follow how the wafer computes:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -70,7 +71,7 @@ class Memory:
             for node in nodes:
                 for storage in storages_of([node]):
                     values.setdefault(storage, []).append(node.name)
-        kept = {*self._given, *values}
+        remade = self._remade({*self._given, *values})
         stashed = set(self._given)
         stashes = []
         for nodes in outputs:
@@ -78,26 +79,34 @@ class Memory:
             stashed.update(made)
             stashes.append(
                 tuple(
-                    Stash(tuple(values[s]), self._footprint(s, size), self._held(s, kept))
+                    Stash(tuple(values[s]), self._footprint(s, size), self._held(s, remade))
                     for s, size in made.items()
                 )
             )
         return tuple(stashes)
 
-    def _held(self, storage: int, kept: Collection[int]) -> Literal["whole", "remade", "blocked"]:
-        """Return how a wafer holds a storage, of which ``kept`` are all that it could keep."""
+    def _held(self, storage: int, remade: Collection[int]) -> Literal["whole", "remade", "blocked"]:
+        """Return how a wafer holds a storage, where it can make some again."""
         if storage in self._scores:
             return "blocked"
-        return "remade" if self._comes_from(kept, storage) else "whole"
+        return "remade" if storage in remade else "whole"
 
-    def _comes_from(self, kept: Collection[int], storage: int) -> bool:
-        """Return whether cheap ops make a storage from ``kept`` ones."""
-        maker = self._makers.get(storage)
-        if maker is None or maker.meta.get("kind") not in _REMADE_BY:
-            return False
-        operands = storages_of(maker.all_input_nodes).keys() - {storage}
-        growing = operands & self._growing
-        return all(operand in kept or self._comes_from(kept, operand) for operand in growing)
+    def _remade(self, kept: Collection[int]) -> set[int]:
+        """Return the storages that cheap ops make from ``kept`` ones."""
+        remade: set[int] = set()
+        for storage, operands in self._cheap.items():  # operands are made first
+            if all(operand in kept or operand in remade for operand in operands):
+                remade.add(storage)
+        return remade
+
+    @cached_property
+    def _cheap(self) -> dict[int, Collection[int]]:
+        """What cheap ops make, in the order of the step, and of what that grows with the batch."""
+        return {
+            storage: (storages_of(maker.all_input_nodes).keys() - {storage}) & self._growing
+            for storage, maker in self._makers.items()
+            if maker.meta.get("kind") in _REMADE_BY
+        }
 
     def blocked(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> Footprint:
         """Return the peak memory of the scores of attention among the values of ``nodes``."""
@@ -116,7 +125,7 @@ class Memory:
         own = [node for node in nodes if not node.meta.get(RERUN)]
         kept = storages_of(operand for node in own for operand in node.all_input_nodes).keys()
         again = storages_of(node for node in nodes if node.meta.get(RERUN))
-        return {s for s in again if s in kept and self._held(s, kept) == "remade"}
+        return {s for s in again if s in kept and s not in self._scores} & self._remade(kept)
 
     def _peak(
         self,
