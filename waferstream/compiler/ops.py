@@ -14,7 +14,8 @@ import torch
 from torch import fx
 
 _NAMES_OF_KIND = {
-    "matmul": "mm addmm bmm baddbmm addbmm matmul linear dot mv _grouped_mm",
+    "matmul": "mm addmm bmm baddbmm addbmm matmul linear dot mv _grouped_mm "
+    "linalg_solve_triangular",
     "convolution": "convolution convolution_backward",
     "attention": "_scaled_dot_product_flash_attention_for_cpu "
     "_scaled_dot_product_flash_attention_for_cpu_backward",

@@ -91,6 +91,12 @@ def _grouped(_: fx.Node, operands: list[Shape], _results: list[Shape]) -> Shape:
     return groups, rows, inner, columns
 
 
+def _triangular(node: fx.Node, operands: list[Shape], results: list[Shape]) -> Shape:
+    """Return (batch, rows, rows, columns) of systems of as many equations as unknowns."""
+    rows, (*batch, high, wide) = operands[0][-1], results[0]
+    return prod(batch), rows, rows, wide if _argument(node, "left") else high
+
+
 def _convolution(node: fx.Node, operands: list[Shape], results: list[Shape]) -> Shape:
     """Return (positions, patch, channels) of the product that a convolution amounts to.
 
@@ -201,6 +207,7 @@ _EXTENTS_OF_KIND = {
 }
 _EXTENTS_OF_OP = {
     "_grouped_mm": _grouped,
+    "linalg_solve_triangular": _triangular,
     "native_batch_norm": _channels_last,
     "native_batch_norm_backward": _channels_last,
     "_embedding_bag": _bags,
@@ -216,9 +223,12 @@ _EXTENTS_OF_OP = {
 def _flops(kind: str, name: str, shape: Shape, results: int) -> int:
     """Return the operations: two per multiply-add, one per result element of other ops.
 
+    A triangular system has half the multiply-adds of a product with its whole matrix.
     Attention forward is two products of (T, T, D) per head; backward recomputes the scores and
     forms four more (Dao et al. 2022, arXiv:2205.14135, algorithm 4): 2.5 times the forward.
     """
+    if name == "linalg_solve_triangular":
+        return prod(shape)
     if kind == "matmul":
         return 2 * prod(shape)
     if kind == "convolution":

@@ -19,7 +19,11 @@ from waferstream.core.user_code import import_derived
 from waferstream.machine.kernels import spatial, tensors
 from waferstream.machine.kernels.grid import Cycles, Grid
 from waferstream.machine.kernels.masked import sparse_weight_gradient
-from waferstream.machine.kernels.resident import resident_product, weight_gradient
+from waferstream.machine.kernels.resident import (
+    resident_product,
+    triangular_solve,
+    weight_gradient,
+)
 from waferstream.machine.kernels.streaming import weight_streaming
 
 TRANSCENDENTAL = re.compile(
@@ -144,8 +148,13 @@ def _tensor_cycles(
 
 
 def _matmul(work: OpWork, density: float) -> CostFunction:
-    """Bind a product: of streamed weights, a weight gradient (batch 1), or resident operands."""
+    """Bind a product: of streamed weights, a weight gradient (batch 1), or resident operands.
+
+    The solution of a triangular system counts as a product with the inverse.
+    """
     batch, rows, inner, columns = work.shape
+    if work.op == "linalg_solve_triangular":
+        return _bind(triangular_solve, batch, rows, columns)
     if work.streams and work.op == "_grouped_mm":
         return _bind(_grouped_streaming, batch, inner, columns, tokens=rows, density=density)
     if work.streams:

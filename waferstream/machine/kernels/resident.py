@@ -3,7 +3,8 @@
 Slices of an operand move along lines of PEs; the results stay.
 
 *SUMMA* (van de Geijn and Watts 1997), as in attention: slices of one operand are broadcast along
-the rows of a rectangle of PEs, slices of the other down its columns. *Weight gradient*,
+the rows of a rectangle of PEs, slices of the other down its columns. *Substitution*: the same, but
+each slice is a result of the step before. *Weight gradient*,
 ``dW = X^T dY``: dY is broadcast along the rows; the products are summed over the tokens down the
 columns, and leave the wafer.
 
@@ -130,6 +131,29 @@ def between_arrivals(fabric: FabricSpec, operand: MovingOperand, steps: int) -> 
     change = changes_of_sender * (depth_cycles(fabric) + fabric.hop_cycles)
     sent = fabric.vector_setup_cycles + stream_cycles(fabric, operand.wavelets)
     return operand.senders * (sent + change) + SIGNAL_CYCLES
+
+
+def triangular_solve(grid: Grid, batch: int, rows: int, columns: int, dtype: str) -> Cycles:
+    """Return the cost of ``batch`` triangular systems with ``columns`` right-hand sides each.
+
+    Column-oriented forward substitution (Golub and Van Loan, "Matrix Computations", 4th edition,
+    algorithm 3.1.3): in each of ``rows`` steps a row of the solution and a column of the matrix are
+    broadcast, and their outer product is taken from the rows that follow. A step needs the result
+    of the one before, so that no arrival is hidden. Systems lie as products do.
+    """
+    high, wide, rounds = grid.rectangles(batch, rows, columns)
+    tile = (ceil(rows / high), ceil(columns / wide))
+    fabric = grid.fabric
+    product = axpy_cycles(fabric, max(tile), dtype) * min(tile)
+    lines = [
+        MovingOperand(line, wavelets(fabric, side, dtype))
+        for side, line in zip(tile, (wide, high), strict=True)
+        if line > 1
+    ]
+    ramp = sum(ceil(operand.wavelets) for operand in lines)
+    arrival = max((first_arrival(fabric, operand, ramp) for operand in lines), default=0.0)
+    step = product + Cycles(fabric=arrival, setup=fabric.vector_setup_cycles)
+    return step * (rows * rounds)
 
 
 def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str) -> Cycles:

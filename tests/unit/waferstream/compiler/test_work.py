@@ -47,6 +47,18 @@ def test_work_of_matrix_products(
     assert work.flops == 2 * torch.Size(loops).numel()
 
 
+@pytest.mark.parametrize("left", [True, False])
+def test_a_triangular_system_has_half_the_work_of_a_product(left: bool) -> None:
+    """Of as many equations as unknowns, with five right-hand sides."""
+
+    def solve(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve_triangular(a, b, upper=False, left=left)
+
+    (work,) = works(solve, (2, 4, 4), (2, 4, 5) if left else (2, 5, 4))
+    assert work.shape == (2, 4, 4, 5)
+    assert work.flops == 2 * 4 * 4 * 5
+
+
 def test_work_of_a_reduction_has_the_shape_of_its_operand() -> None:
     """Not that of its result."""
     (work,) = works(lambda x: x.sum(dim=1), (3, 7))

@@ -18,6 +18,7 @@ from waferstream.machine.kernels.resident import (
     gradient_block,
     product_in_steps,
     resident_product,
+    triangular_solve,
 )
 
 LONG, SHORT = Cycles(compute=100), Cycles(compute=1)
@@ -110,6 +111,17 @@ def test_resident_product_of_more_products_than_pes() -> None:
     grid = Grid.whole(SMALL)
     one, two = (resident_product(grid, n, 8, 8, 8, "float32") for n in (16, 32))
     assert two.total_cycles - one.total_cycles == 16 + 8 * 8 * (8 + 1)
+
+
+def test_triangular_solve_waits_in_each_step() -> None:
+    """On a PE of its own a system does not, and computes as long as a product."""
+    grid = Grid.whole(SMALL)
+    one, two = (triangular_solve(grid, 1, rows, 8, "float32") for rows in (4, 8))
+    assert one.fabric == 4 * (SENT + 4 + 2 * 2 + 1)  # over five PEs, tiles of two by two
+    assert two.setup == 2 * one.setup
+    alone = triangular_solve(grid, 16, 8, 8, "float32")
+    product = resident_product(grid, 16, 8, 8, 8, "float32")
+    assert (alone.compute, alone.fabric) == (product.compute, 0.0)
 
 
 @machines
