@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 
 from waferstream.compiler.capture.capture_errors import calling_line
+from waferstream.compiler.capture.selected_labels import SelectedLabels
 from waferstream.core.errors import ApplianceCompilationError
 
 _REDUCTIONS = ("none", "mean", "sum")  # in the order of aten's numbers
@@ -39,6 +40,8 @@ def ctc_loss(
     Raises:
         ApplianceCompilationError: Targets are concatenated, or a shape or the blank does not fit.
     """
+    if isinstance(targets, SelectedLabels):
+        targets = targets.padded(torch.as_tensor(target_lengths, device=log_probs.device))
     named = reduction if isinstance(reduction, str) else _REDUCTIONS[reduction]
     is_batched = log_probs.dim() == 3
     scores = (log_probs if is_batched else log_probs.unsqueeze(1)).to(_dtype(log_probs))

@@ -8,7 +8,8 @@ compare. Here such a variance gives NaN, which ends the run like any other loss 
 ``cross_entropy`` and ``nll_loss`` take class numbers in every integer type: programs for the real
 machine send them in 32 bits.
 
-``ctc_loss`` is that of ``waferstream.compiler.capture.ctc``. Rows that a program takes apart and
+``ctc_loss`` is that of ``waferstream.compiler.capture.ctc``, and ``masked_select`` of labels waits
+for it (``waferstream.compiler.capture.selected_labels``). Rows that a program takes apart and
 joins again stay together (``waferstream.compiler.capture.kept_rows``).
 
 ``AdaptiveLogSoftmaxWithLoss`` selects the rows of each cluster of classes, whose number depends on
@@ -37,6 +38,7 @@ from torch.overrides import TorchFunctionMode
 
 from waferstream.compiler.capture.ctc import ctc_loss
 from waferstream.compiler.capture.kept_rows import KeptRows
+from waferstream.compiler.capture.selected_labels import SelectedLabels, can_select
 
 _LOSSES_OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
 _INTEGERS = (torch.int32, torch.int16, torch.int8)
@@ -56,6 +58,8 @@ class TraceableForms(TorchFunctionMode):
             return gaussian_nll_loss(*args, **kwargs or {})
         if func in (functional.ctc_loss, torch.ctc_loss):
             return ctc_loss(*args, **kwargs or {})
+        if func in (torch.masked_select, torch.Tensor.masked_select) and can_select(*args):
+            return SelectedLabels(*args)
         if getattr(func, "__name__", None) == "lstm":
             with without_onednn():
                 return func(*args, **kwargs or {})

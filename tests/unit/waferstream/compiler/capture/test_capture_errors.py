@@ -75,6 +75,19 @@ class WrongShape(Regression):
         return self.layers[0](x).view(3, 7).sum()  # here
 
 
+class Select(Regression):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        chosen = y.masked_select(y > 0)  # here
+        return super().forward(x, y) + chosen.float().mean()
+
+
+class SelectLabels(Regression):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        labels = (x > 0).long()
+        chosen = labels.masked_select(labels > 0)  # here
+        return super().forward(x, y) + chosen.sum()
+
+
 class WritesInput(Regression):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x.mul_(2)  # here
@@ -150,6 +163,8 @@ CASES = [
     (Item, "op-depends-on-values", "aten._local_scalar_dense", "step_closure"),
     (Branch, "op-depends-on-values", "aten._local_scalar_dense", "torch.where"),
     (Mask, "op-depends-on-values", "aten.nonzero", "torch.where"),
+    (Select, "op-depends-on-values", "aten.masked_select", "torch.where"),
+    (SelectLabels, "op-depends-on-values", "aten.masked_select", "torch.where"),
     (Unique, "op-depends-on-values", "aten._unique2", "input function"),
     (Svd, "op-without-kernel", "aten._linalg_svd", "input function"),
     (Fourier, "op-without-kernel", "aten._fft_r2c", "cosines and sines"),

@@ -37,6 +37,20 @@ class Aligned(nn.Module):
         return loss
 
 
+class Selected(Aligned):
+    """CTC loss of labels that a mask selects."""
+
+    def forward(
+        self, x: torch.Tensor, targets: torch.Tensor, within: torch.Tensor, length: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the loss of the labels that are large enough."""
+        mask = targets + length.unsqueeze(1) > 1
+        scores = x.log_softmax(-1).transpose(0, 1)
+        labels = (targets + 1).masked_select(mask)
+        loss: torch.Tensor = self.loss(scores, labels, within + 2, mask.sum(-1))
+        return loss
+
+
 class Predicted(nn.Module):
     """A loss with a term that counts the predicted classes."""
 
@@ -73,6 +87,7 @@ def with_full_lengths(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 ALIGNED = (integers(4, 3), integers(5), integers(4))
 REPLACED = [
     Case("CTCLoss()", lambda: Aligned(zero_infinity=True), (6, 5), ALIGNED),
+    Case("CTCLoss(masked_select)", lambda: Selected(zero_infinity=True), (6, 5), ALIGNED),
     Case("CTCLoss(sum)", lambda: Aligned(reduction="sum", zero_infinity=True), (6, 5), ALIGNED),
     function("ctc_loss with lengths of the host", with_full_lengths, (6, 5), integers(4, 3)),
     Case("AdaptiveLogSoftmaxWithLoss.predict", Predicted, (8,)),
