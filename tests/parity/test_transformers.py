@@ -12,7 +12,13 @@ import torch
 import cstorch
 from cstorch import backends
 from tests.support.errors import raises
-from tests.support.models.transformers_cases import BATCH_SIZE, CASES, VISION_LANGUAGE, Case
+from tests.support.models.transformers_cases import (
+    BATCH_SIZE,
+    CASES,
+    SPEECH,
+    VISION_LANGUAGE,
+    Case,
+)
 from tests.support.nightly import nightly
 from tests.support.plain_torch.keyed_draws import KeyedDraws
 from tests.support.programs.cstorch_program import executor, loader, losses, running_backend
@@ -90,10 +96,19 @@ def check(case: Case, num_csx: int) -> None:
     assert any(not torch.equal(tensor, initial[name]) for name, tensor in expected.items())
 
 
+def check_nearly(case: Case) -> None:
+    """Compare losses and weights but for rounding."""
+    found_losses, found, batch_draws = on_cluster(case, 2, 2)
+    expected_losses, expected = plain_loop(case, batch_draws)
+    assert found_losses == pytest.approx(expected_losses, rel=1e-6)
+    for weight, tensor in expected.items():
+        torch.testing.assert_close(found[weight], tensor, rtol=1e-5, atol=1e-6)
+
+
 NIGHTLY = """
     gpt2-eager llama-eager llama2-grouped-queries llama-dynamic-rope qwen2 gemma gemma2 qwen3-moe
     gpt-oss mistral phi phi3 deberta-v2 modernbert convnext swin ast
-    olmo2 starcoder2 cohere2 granite glm4 smollm3 olmoe deepseek-v3 lfm2 rwkv xlstm mamba2
+    olmo2 starcoder2 cohere2 granite glm4 smollm3 olmoe deepseek-v3 qwen3-next lfm2 rwkv xlstm mamba2
     electra albert dinov2 mobilenet-v2 regnet bart
     gpt-j gpt-neox llama3-rope qwen3 gemma3 falcon opt bloom mpt roberta whisper
 """
@@ -124,15 +139,17 @@ def test_model_that_relates_samples_is_refused_for_several_micro_batches(name: s
     assert f"modeling_{name}.py" in str(caught.value.where)
 
 
-@pytest.mark.parametrize("name", ["llava", *nightly("paligemma")])
+@pytest.mark.parametrize("name", ["llava", *nightly("paligemma", "gemma3-images")])
 def test_vision_language_model_trains_with_the_losses_of_a_plain_loop(name: str) -> None:
     """Weights differ by the rounding of gradients of image features, which lie otherwise."""
-    (case,) = (case for case in VISION_LANGUAGE if case.name == name)
-    found_losses, found, batch_draws = on_cluster(case, 2, 2)
-    expected_losses, expected = plain_loop(case, batch_draws)
-    assert found_losses == pytest.approx(expected_losses, abs=1e-6)
-    for weight, tensor in expected.items():
-        torch.testing.assert_close(found[weight], tensor, rtol=1e-5, atol=1e-7)
+    check_nearly(next(case for case in VISION_LANGUAGE if case.name == name))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", SPEECH, ids=lambda case: case.name)
+def test_speech_model_trains_with_the_losses_of_a_plain_loop(case: Case) -> None:
+    """Its loss selects labels by a mask; it is computed as a recursion over padded ones."""
+    check_nearly(case)
 
 
 def test_text_with_other_image_tokens_than_images_ends_the_run() -> None:

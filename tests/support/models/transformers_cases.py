@@ -114,6 +114,11 @@ DEEPSEEK = {
     **{"v_head_dim": 8, "first_k_dense_replace": 1, "moe_intermediate_size": 16},
     **{"num_key_value_heads": 2},
 }
+DELTA = {
+    **{"layer_types": ["linear_attention", "full_attention"], "head_dim": 8},
+    **{"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8},
+    **{"linear_value_head_dim": 8, "shared_expert_intermediate_size": 16},
+}
 RECURRENT = {
     **{"vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "use_cache": False},
     **SPECIAL,
@@ -169,6 +174,7 @@ DECODERS = [
     causal("smollm3", "SmolLM3", **GROUPED, no_rope_layers=[1, 0]),
     causal("olmoe", "Olmoe", num_experts=4, num_experts_per_tok=2),
     causal("deepseek-v3", "DeepseekV3", **DEEPSEEK),
+    causal("qwen3-next", "Qwen3Next", **GROUPED, **EXPERTS, **DELTA),
     causal("lfm2", "Lfm2", **GROUPED, layer_types=["conv", "full_attention"], block_multiple_of=8),
     Case("rwkv", "RwkvForCausalLM", {**RECURRENT, "context_length": 16}, tokens),
     Case("xlstm", "xLSTMForCausalLM", {**RECURRENT, **XLSTM}, tokens),
@@ -280,6 +286,24 @@ def marked(generator: torch.Generator) -> Batch:
     return {**batch, "token_type_ids": (batch["input_ids"] == IMAGE_TOKEN).long()}
 
 
+def spoken(generator: torch.Generator) -> Batch:
+    """Return sounds with texts of several lengths, whose ends have no label."""
+    labels = integers(generator, 1, 8, 5)
+    labels[::2, 3:] = -100
+    return {"input_values": torch.randn(BATCH_SIZE, 128, generator=generator), "labels": labels}
+
+
+SPEECH = [
+    Case(
+        "wav2vec2-ctc",
+        "Wav2Vec2ForCTC",
+        {**LAYERS, "conv_dim": [8, 8], "conv_stride": [4, 2], "conv_kernel": [8, 4]}
+        | {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "vocab_size": 8}
+        | {"layerdrop": 0.0, "apply_spec_augment": False, "pad_token_id": 0}
+        | {"ctc_loss_reduction": "mean"},
+        spoken,
+    )
+]
 SIGHT = {"image_size": 8, "patch_size": 4, "vision_use_head": False, **LAYERS}
 VISION_LANGUAGE = [
     Case(
@@ -296,6 +320,14 @@ VISION_LANGUAGE = [
         {"vision_config": {**SIGHT, "model_type": "siglip_vision_model"}}
         | {"text_config": {**TEXT, **GROUPED, "head_dim": 8, "model_type": "gemma"}}
         | {"image_token_id": IMAGE_TOKEN, "projection_dim": 16},
+        marked,
+    ),
+    Case(
+        "gemma3-images",
+        "Gemma3ForConditionalGeneration",
+        {"vision_config": {**SIGHT, "model_type": "siglip_vision_model"}}
+        | {"text_config": {**TEXT, **WINDOWED, "model_type": "gemma3_text"}}
+        | {"image_token_index": IMAGE_TOKEN, "mm_tokens_per_image": IMAGE_TOKENS},
         marked,
     ),
 ]
