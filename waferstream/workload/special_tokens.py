@@ -1,7 +1,8 @@
-"""Ids of the special tokens of a model of transformers, kept beside a params file.
+"""Ids of the special tokens of a model of transformers, and its tokenizer, beside a params file.
 
-No score depends on them, so no model section has them; programs that write text read them from
-config.json, and take those of another model of the family where it has none.
+No score depends on the ids, so no model section has them; programs that write text read them from
+config.json, and take those of another model of the family where it has none. A checkpoint that was
+converted, or trained from such a one, has them, too.
 """
 
 from __future__ import annotations
@@ -10,10 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from waferstream.checkpoint.reader import Reader
 from waferstream.workload.hugging_face import read_json
+from waferstream.workload.weight_kinds import Kind, kind_of
 
 SPECIAL_TOKENS = "special_tokens"
 """State of a checkpoint with the ids of the model that it was converted from."""
+
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model",
+    "sentencepiece.bpe.model", "chat_template.jinja", "chat_template.json",
+    "generation_config.json",
+)  # fmt: skip
+"""What transformers writes of a tokenizer, and of how texts are written, in any folder."""
 
 _END = "_token_id"
 
@@ -39,7 +50,17 @@ def special_tokens_file(params: Path) -> Path:
     return params.with_suffix(".tokens.json")
 
 
-def read_special_tokens(params: Path) -> Mapping[str, Any]:
-    """Return the ids that lie beside a params file; none where there is no such file."""
+def read_special_tokens(params: Path, checkpoint: Path | None = None) -> Mapping[str, Any]:
+    """Return the ids that lie beside a params file, else those in a checkpoint; none without."""
     path = special_tokens_file(params)
-    return read_json(path) if path.is_file() else {}
+    if path.is_file():
+        return read_json(path)
+    if checkpoint is None or kind_of(checkpoint) is not Kind.OURS:
+        return {}
+    ids: Mapping[str, Any] = Reader(checkpoint).objects.get(SPECIAL_TOKENS, {})
+    return ids
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """Return the files of a tokenizer in a folder."""
+    return [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from waferstream.workload.special_tokens import (
     read_special_tokens,
     special_tokens,
     special_tokens_file,
+    tokenizer_files,
     with_special_tokens,
 )
 from waferstream.workload.weight_files import read_weights
@@ -70,12 +72,13 @@ def _convert(given: argparse.Namespace) -> int:
         section = load_params(given.config).trainer.init.model.dump()
     weights = _our_weights(given, section)
     if given.tgt_fmt == HF:
-        configs = [_to_hf_config(_family(given), section, given.config, folder)]
+        ids = read_special_tokens(given.config, given.checkpoint)
+        configs = [_to_hf_config(_family(given), section, given.config, folder, ids)]
         theirs = _family(given).to_theirs(weights, section)
         written = write_hf(folder, theirs, given.hf_shard_size, given.export_safetensors)
     else:
         written = [_write_ours(given, folder, weights, section)]
-    return tell_paths(*written, *configs)
+    return tell_paths(*written, *configs, *_copy_tokenizer(given.config.parent, folder))
 
 
 def _convert_config(given: argparse.Namespace) -> int:
@@ -84,8 +87,11 @@ def _convert_config(given: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if given.tgt_fmt == HF:
         section = load_params(given.config).trainer.init.model.dump()
-        return tell_paths(_to_hf_config(family, section, given.config, folder))
-    return tell_paths(*_to_our_config(family, given.config, folder)[1])
+        ids = read_special_tokens(given.config)
+        configs = [_to_hf_config(family, section, given.config, folder, ids)]
+    else:
+        configs = _to_our_config(family, given.config, folder)[1]
+    return tell_paths(*configs, *_copy_tokenizer(given.config.parent, folder))
 
 
 def _check_formats(given: argparse.Namespace) -> None:
@@ -158,9 +164,15 @@ def _to_our_config(
     return section, [target, *kept]
 
 
-def _to_hf_config(family: Conversion, section: dict[str, Any], params: Path, folder: Path) -> Path:
+def _to_hf_config(
+    family: Conversion,
+    section: dict[str, Any],
+    params: Path,
+    folder: Path,
+    ids: Mapping[str, Any],
+) -> Path:
     """Write config.json for the model section of a params file; return its path."""
-    target, ids = _new(folder / "config.json"), read_special_tokens(params)
+    target = _new(folder / "config.json")
     if not ids:
         log.warning(
             "%s has no special tokens of its own (there is no %s): programs that write text take "
@@ -169,6 +181,16 @@ def _to_hf_config(family: Conversion, section: dict[str, Any], params: Path, fol
         )  # fmt: skip
     write_json(target, with_special_tokens(family.configuration(section), ids))
     return target
+
+
+def _copy_tokenizer(source: Path, folder: Path) -> list[Path]:
+    """Copy the tokenizer beside a configuration; return the files that were not there before."""
+    copied = []
+    for file in tokenizer_files(source):
+        target = folder / file.name
+        if not target.exists() or target.read_bytes() != file.read_bytes():
+            copied.append(Path(shutil.copyfile(file, _new(target))))
+    return copied
 
 
 def _new(path: Path) -> Path:

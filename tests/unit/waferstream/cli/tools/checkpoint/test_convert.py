@@ -47,7 +47,7 @@ def test_checkpoint_goes_there_and_back(
 
     config = ("--config", hf / "config.json")
     out = tool(capsys, "checkpoint", "convert", hf, *TO_OURS, *config, "--output-dir", tmp_path)
-    weights, params, _ = map(Path, out.split())
+    weights, params, *_ = map(Path, out.split())
     assert load_params(params).trainer.init.model.name == "gpt2"
     assert "model.decoder.0.attention.query.weight" in Reader(weights).tensors
     back = tmp_path / "back"
@@ -66,7 +66,7 @@ def test_decoder_becomes_policy_and_reference(
     config = ("--config", hf / "config.json", "--output-dir", tmp_path)
     formats = ("--model=dpo", *TO_OURS[1:])
     out = tool(capsys, "checkpoint", "convert", hf, *formats, *config)
-    weights, params, _ = map(Path, out.split())
+    weights, params, *_ = map(Path, out.split())
     model = build_model(load_params(params).trainer.init.model.dump(), seed=1)
     load_weights(model, weights)
     assert isinstance(model, DpoModel)
@@ -128,6 +128,28 @@ def test_ids_of_special_tokens_are_kept(
     kept.unlink()
     tool(capsys, *words, params, *back, tmp_path / "b")
     assert kept.name in caplog.text
+
+
+def test_tokenizer_comes_along(
+    hf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There and back, with the ids that the checkpoint has where none lie beside the params."""
+    texts = {"tokenizer.json": "{}", "tokenizer_config.json": '{"a": 1}', "merges.txt": "a b"}
+    for name, text in texts.items():
+        (hf / name).write_text(text)
+    words, folder = ("checkpoint", "convert"), tmp_path / "ours"
+    config = ("--config", hf / "config.json", "--output-dir", folder)
+    weights, params, kept, *copied = map(Path, tool(capsys, *words, hf, *TO_OURS, *config).split())
+    assert {file.name for file in copied} >= texts.keys()
+    kept.unlink()
+    back = tmp_path / "back"
+    tool(capsys, *words, weights, *TO_HF, "--config", params, "--output-dir", back)
+    assert {name: (back / name).read_text() for name in texts} == texts
+    assert (back / "generation_config.json").read_text() == (
+        hf / "generation_config.json"
+    ).read_text()
+    written = json.loads((back / "config.json").read_text())
+    assert (written["bos_token_id"], written["eos_token_id"]) == (1, 2)
 
 
 def test_ids_of_models_in_a_model_are_kept() -> None:
