@@ -4,12 +4,14 @@
     results = lm_eval.simple_evaluate(model=HarnessModel("model_dir"), tasks=["arc_easy"])
 
 A choice is one sample of an evaluation step, whose results are its log-probability and whether
-it is what the model would choose. Texts are continued token by token on this host.
+it is what the model would choose. Texts are continued as ``waferstream generate`` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import queue
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,20 @@ from torch import nn
 import cstorch
 from cstorch.trainer import CSConfig
 from waferstream.core.errors import ConfigError
+from waferstream.core.serving import AnswerFailed, Sampling
+from waferstream.serving.answers import Answers
+from waferstream.serving.deployment import Deployment
 from waferstream.serving.models.loading import ServedModel, load_model
+from waferstream.serving.questions import Piece, Question
 
 Choice = tuple[tuple[str, str], list[int], list[int]]
 """Texts of a context and its continuation, and the tokens of both."""
+
+_MOST_TOKENS = 256
+"""The tokens of an answer where a task states no limit, as in the harness."""
+
+_OPTIONS = frozenset({"until", "max_gen_toks", "do_sample", "temperature", "top_p", "top_k"})
+"""What a task may state of its answers."""
 
 
 class HarnessModel(TemplateLM):  # type: ignore[misc]  # checked without it
@@ -37,7 +49,8 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]  # checked without it
 
     def __init__(self, place: str | Path, **options: Any) -> None:
         super().__init__()
-        self._served: ServedModel = load_model(Path(place))
+        self._place = Path(place)
+        self._served: ServedModel = load_model(self._place)
         config = CSConfig(**options).for_cluster()
         self._backend = cstorch.backend("CSX", cluster_config=config)
         cstorch.amp.enable_mixed_precision(False)
@@ -45,8 +58,15 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]  # checked without it
         self._compiled = cstorch.compile(self._scorer, self._backend)
 
     def shutdown(self) -> None:
-        """End the cluster."""
+        """End the cluster, and the wafers that write."""
+        if "_answers" in vars(self):
+            self._answers.close()
         self._backend.shutdown()
+
+    @cached_property
+    def _answers(self) -> Answers:
+        """The model on wafers of this host."""
+        return Answers(Deployment(self._place))
 
     @property
     def eot_token_id(self) -> int:
@@ -100,14 +120,66 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]  # checked without it
         return [sum(next(found)[0] for _ in range(count)) for count in counts]
 
     def generate_until(self, requests: Sequence[Any], **_options: Any) -> list[str]:
-        """Refuse tasks that let the model write: only choices are evaluated."""
-        raise ConfigError(
-            "a task must ask for choices",
-            code="harness-task-writes",
-            value=f"{len(requests)} texts to write",
-            rule="tasks of output_type multiple_choice, loglikelihood or loglikelihood_rolling",
-            remedy="serve the model (waferstream serve) and use the harness's local-completions",
+        """Return how the model continues each text, up to a stop or the limit of tokens.
+
+        Of a context that leaves no room for the answer the last tokens count, as in the harness.
+
+        Raises:
+            ConfigError: A task states what the service has not, or a limit beyond the context.
+        """
+        asked = [self._ask(*request.args) for request in requests]
+        return [_whole(pieces) for pieces in asked]
+
+    def _ask(self, context: str, options: Mapping[str, Any]) -> queue.Queue[Piece | AnswerFailed]:
+        """Ask for a continuation; return the queue of its pieces."""
+        most = options.get("max_gen_toks") or _MOST_TOKENS
+        room = self._served.context - most
+        if room < 1:
+            raise _refused("max_gen_toks", most, f"less than the context, {most + room} tokens")
+        for name in options.keys() - _OPTIONS:
+            raise _refused(name, options[name], f"of {', '.join(sorted(_OPTIONS))}")
+        stops = options.get("until") or ()
+        question = Question(
+            tuple(self.tok_encode(context)[-room:]) or (self.eot_token_id,),
+            _sampling(options),
+            most,
+            (stops,) if isinstance(stops, str) else tuple(filter(None, stops)),
         )
+        pieces: queue.Queue[Piece | AnswerFailed] = queue.Queue()
+        self._answers.ask(question, pieces.put)
+        return pieces
+
+
+def _sampling(options: Mapping[str, Any]) -> Sampling:
+    """Return how tokens are drawn: the best one, if a task does not want samples."""
+    if not options.get("do_sample"):
+        return Sampling(0, temperature=0.0)
+    return Sampling(
+        0, options.get("temperature", 1.0), options.get("top_p", 1.0), options.get("top_k")
+    )
+
+
+def _whole(pieces: queue.Queue[Piece | AnswerFailed]) -> str:
+    """Return the text of an answer when it is complete."""
+    text = ""
+    while True:
+        piece = pieces.get()
+        if isinstance(piece, AnswerFailed):
+            raise piece.error
+        text += piece.said.text
+        if piece.end is not None:
+            return text
+
+
+def _refused(name: str, value: object, rule: str) -> ConfigError:
+    return ConfigError(
+        "a task must state what the model can write",
+        code="harness-answer-refused",
+        where=f"generation_kwargs.{name}",
+        value=value,
+        rule=rule,
+        remedy="change generation_kwargs of the task (lm_eval --gen_kwargs)",
+    )
 
 
 class _Scorer(nn.Module):

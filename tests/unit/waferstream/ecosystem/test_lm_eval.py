@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.support.errors import raises
-from tests.support.models.hugging_face_folder import write_folder
+from tests.support.models.hugging_face_folder import CONTEXT, write_folder
 from waferstream.core.errors import ConfigError
 
 QUESTIONS: list[dict[str, Any]] = [
@@ -38,7 +38,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_choices_of_a_task_are_scored(harness: Any, tmp_path: Path) -> None:
-    """By log-probabilities equal to those of transformers; a task that writes is refused."""
+    """By log-probabilities equal to those of transformers."""
     lm_eval, instance, kind = harness
     theirs = write_folder(tmp_path / "model", "gpt2")
     data = tmp_path / "data.jsonl"
@@ -67,7 +67,33 @@ def test_choices_of_a_task_are_scored(harness: Any, tmp_path: Path) -> None:
         values = [value for value, _ in found]
         right = [values[:3].index(max(values[:3])) == 0, values[3:].index(max(values[3:])) == 1]
         assert results["results"]["tiny"]["acc,none"] == sum(right) / 2
-        with raises(ConfigError, "harness-task-writes"):
-            model.generate_until(asked)
+    finally:
+        model.shutdown()
+
+
+def test_texts_are_continued(harness: Any, tmp_path: Path) -> None:
+    """With the best tokens, as transformers does, up to a stop; several at a time."""
+    _, instance, kind = harness
+    theirs = write_folder(tmp_path / "model", "gpt2")
+    model = kind(tmp_path / "model", num_csx=1, cluster={"runtime": {"kind": "local"}})
+
+    def written(context: str, **options: Any) -> str:
+        (text,) = model.generate_until([instance("generate_until", {}, (context, options), 0)])
+        return str(text)
+
+    try:
+        prompts = ["def the", "import of in", "def the " * 40]
+        asked = [instance("generate_until", {}, (x, {"max_gen_toks": 8}), 0) for x in prompts]
+        for prompt, text in zip(prompts, model.generate_until(asked), strict=True):
+            ids = torch.tensor([model.tok_encode(prompt)[-CONTEXT + 8 :]])
+            whole = theirs.generate(ids, max_new_tokens=8, do_sample=False)[0, ids.shape[1] :]
+            end = [*whole.tolist(), model.eot_token_id].index(model.eot_token_id)
+            assert text == model._served.text.decode(whole[:end].tolist())
+        first = written(prompts[0], max_gen_toks=8)
+        stop = first[len(first) // 2 :][:2]
+        assert written(prompts[0], max_gen_toks=8, until=[stop]) == first.partition(stop)[0]
+        for refused in ({"max_gen_toks": CONTEXT}, {"max_gen_toks": 8, "num_beams": 2}):
+            with raises(ConfigError, "harness-answer-refused"):
+                written(prompts[0], **refused)
     finally:
         model.shutdown()
