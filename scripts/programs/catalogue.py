@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from scripts.programs.data import (
     LOCAL,
+    write_images,
     write_language_model,
     write_text,
     write_tokens,
 )
 from scripts.programs.program import Program
+from scripts.programs.vendor import VENDOR_PROGRAMS
 
 SETTINGS = f"num_csx=2, cluster={LOCAL}"
 
@@ -59,6 +61,29 @@ RUN_CLM = (
     "--logging_steps=1",
     "--report_to=none",
     "--use_cpu",
+)
+
+TIMM = (
+    "--data-dir=images",
+    "--val-split=",
+    "--model=vit_tiny_patch16_224",
+    "--model-kwargs",
+    *("img_size=32", "patch_size=8", "depth=2", "embed_dim=32", "num_heads=2"),
+    "--img-size=32",
+    "--num-classes=4",
+    "--batch-size=8",
+    "--epochs=2",
+    "--warmup-epochs=0",
+    "--opt=adamw",
+    "--lr=0.01",
+    "--clip-grad=1.0",
+    "--smoothing=0.1",
+    "--no-aug",
+    "--no-prefetcher",
+    "--workers=1",
+    "--device=cpu",
+    "--log-interval=1",
+    "--output=out",
 )
 
 PROGRAMS = (
@@ -213,4 +238,15 @@ PROGRAMS = (
         RUN_CLM,
         prepare=write_language_model,
     ),
+    Program(
+        "timm, ViT",
+        "huggingface/pytorch-image-models",
+        "train.py",
+        (("train.py", "    # optionally resume from a checkpoint\n", f"    {HAND_OVER}\n"),),
+        r"Loss: ([\d.]+)",
+        TIMM,
+        (("train.py", "Loss: {loss_now:#.3g}", "Loss: {loss_now:.6f}"),),
+        write_images,
+    ),
+    *VENDOR_PROGRAMS,
 )

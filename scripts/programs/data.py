@@ -6,6 +6,7 @@ from pathlib import Path
 from string import ascii_lowercase
 
 import numpy as np
+from PIL import Image
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, PreTrainedTokenizerFast
 
@@ -50,3 +51,14 @@ def write_language_model(folder: Path) -> None:
         eos_token_id=0,
         **dict.fromkeys(("attn_pdrop", "resid_pdrop", "embd_pdrop"), 0.0),
     ).save_pretrained(small)
+
+
+def write_images(folder: Path) -> None:
+    """Write images of four classes, in a folder for each, as a data set of ImageNet has them."""
+    draw = np.random.default_rng(1)
+    for label in range(4):
+        place = folder / "images" / "train" / str(label)
+        place.mkdir(parents=True)
+        for number in range(8):
+            pixels = draw.integers(64 * label, 64 * label + 64, (32, 32, 3), np.uint8)
+            Image.fromarray(pixels).save(place / f"{number}.png")

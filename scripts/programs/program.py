@@ -28,6 +28,9 @@ class Program:
         sizes: Edits that make it small, and draw no random numbers in a step; for both runs.
         prepare: Writes its data into the copy of the checkout.
         folder: The working folder, seen from the checkout.
+        runner: What runs the file, if not Python itself.
+        plain: Arguments of the plain run alone.
+        handed_over: Arguments of the other run alone.
     """
 
     name: str
@@ -39,10 +42,16 @@ class Program:
     sizes: tuple[Edit, ...] = ()
     prepare: Callable[[Path], None] = nothing
     folder: str = "."
+    runner: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
+    handed_over: tuple[str, ...] = ()
 
     @property
-    def num_changed_lines(self) -> int:
-        """The lines that differ between the two runs."""
-        return sum(
-            len(set(new.splitlines()) - set(old.splitlines())) for _, old, new in self.changes
-        )
+    def changed_lines(self) -> list[str]:
+        """The lines that the run on the cluster has in place of others, or beside them."""
+        return [
+            line
+            for _, old, new in self.changes
+            for line in new.splitlines()
+            if line not in old.splitlines()
+        ]
