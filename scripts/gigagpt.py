@@ -5,8 +5,10 @@
 The script scales the checkout's smallest configuration down and writes tokens. ``train.py`` runs to
 the end on one system; again from its first checkpoint, on two; ``eval.py`` evaluates the result.
 The resumed run must end with the weights and moments of the uninterrupted one, bit for bit.
-gigaGPT keeps no state of its loader, so all sequences are equal: both runs read the same data. Its
-requirements must be importable (transformers, tqdm). Exit codes: 0 all of that was so, 1 otherwise.
+gigaGPT keeps no state of its loader, so all sequences are equal: both runs read the same data. It
+lists a generator of its parameters in every step, so it clips in the first step of a run alone, and
+the limit of the norm is out of reach. Its requirements must be importable (transformers, tqdm).
+Exit codes: 0 all of that was so, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ _SIZES = {
     "checkpoint_steps": STEPS // 2,
     "learning_rate": 0.01,
     "warmup_steps": 2,
+    "max_gradient_norm": 1e6,
 }
 
 
