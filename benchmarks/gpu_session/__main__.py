@@ -6,7 +6,7 @@
 Parts run in order of value (benchmarks.gpu_session.parts), each in a process of its own and with a
 time limit: its share of the time that is left, so that a part that ends early leaves more to the
 others. One that fails or hangs ends alone; its error is kept beside the figures it had by then. The
-file is written anew after every part: a cut loses nothing but the part that runs.
+file is written anew every few seconds: a cut loses no figure.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -30,19 +31,20 @@ from benchmarks.gpu_session.settings import Settings
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
 
-Status = Literal["passed", "failed", "cut", "not begun"]
+Status = Literal["passed", "failed", "cut", "running", "not begun"]
 
 PROGRAM = (sys.executable, "-m", "benchmarks.gpu_session.parts")
 """The command of a part, without its arguments."""
 
 _ROOT = Path(__file__).parents[2]
 _ERROR_CHARACTERS = 6000
+_NOTE_S = 3.0  # between two looks at what a part has found
 _LEAST_S = 5.0  # a part that would have less does not begin
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a part ended: ``cut`` at its time limit, or by the end of the session."""
+    """How a part ended: ``cut`` at its limit; ``running`` is left where the session was cut."""
 
     status: Status = "not begun"
     seconds: float = 0.0
@@ -51,30 +53,54 @@ class Outcome:
     error: str | None = None
 
 
-def run_part(name: str, settings: Settings, limit_s: float, folder: Path) -> Outcome:
-    """Run a part in a process group of its own, which ends with it."""
+def run_part(
+    name: str,
+    settings: Settings,
+    limit_s: float,
+    folder: Path,
+    note: Callable[[Outcome], None] = lambda _: None,
+) -> Outcome:
+    """Run a part in a process group of its own, which ends with it.
+
+    Args:
+        name: The part.
+        settings: What it measures.
+        limit_s: Seconds after which it is cut.
+        folder: Where it writes.
+        note: Takes what it has found so far, every few seconds.
+    """
     figures, log = folder / f"{name}.json", folder / f"{name}.log"
     words = [*PROGRAM, name, json.dumps(asdict(settings)), str(figures)]
     start_s = time.monotonic()
+
+    def outcome(status: Status) -> Outcome:
+        found = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
+        has_error = status in ("failed", "cut")
+        error = log.read_text("utf-8", "replace")[-_ERROR_CHARACTERS:] if has_error else None
+        return Outcome(status, time.monotonic() - start_s, limit_s, found, error)
+
     with log.open("wb") as output:
         process = subprocess.Popen(
             words, cwd=_ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            code: int | None = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
+            while (code := _ended(process, start_s + limit_s)) is None:
+                if time.monotonic() >= start_s + limit_s:
+                    break
+                note(outcome("running"))
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return Outcome(
-        status="cut" if code is None else "failed" if code else "passed",
-        seconds=time.monotonic() - start_s,
-        limit_s=limit_s,
-        figures=json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {},
-        error=log.read_text("utf-8", "replace")[-_ERROR_CHARACTERS:] if code != 0 else None,
-    )
+    return outcome("cut" if code is None else "failed" if code else "passed")
+
+
+def _ended(process: subprocess.Popen[bytes], until_s: float) -> int | None:
+    """Wait a while for a process, but no longer than to a moment; return its status if it ended."""
+    try:
+        return process.wait(max(0.0, min(_NOTE_S, until_s - time.monotonic())))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def run_session(
@@ -85,19 +111,20 @@ def run_session(
     outcomes = {name: Outcome() for name in names}
     end_s = time.monotonic() + 60 * minutes
 
-    def write() -> None:
+    def write(name: str, outcome: Outcome) -> None:
+        outcomes[name] = outcome
         write_json(path, {**result, "parts": {n: asdict(each) for n, each in outcomes.items()}})
 
-    write()
     with TemporaryDirectory(prefix="gpu-session-") as folder:
         for place, name in enumerate(names):
             left_s = end_s - time.monotonic()
             share = PARTS[name].seconds / sum(PARTS[each].seconds for each in names[place:])
             if left_s * share < _LEAST_S:
+                write(name, Outcome())
                 break
-            outcomes[name] = run_part(name, settings, left_s * share, Path(folder))
+            note = partial(write, name)
+            note(run_part(name, settings, left_s * share, Path(folder), note))
             print(f"{name}: {outcomes[name].status}, {outcomes[name].seconds:.0f} s", flush=True)
-            write()
     return outcomes
 
 
@@ -105,7 +132,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a session; return the exit status: 0 if every part has passed."""
     options = _parser().parse_args(arguments)
     settings = Settings(options.device, options.small, options.beyond_gib)
-    outcomes = run_session(options.parts, settings, options.minutes, options.json)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the part that runs, too
+    try:
+        outcomes = run_session(options.parts, settings, options.minutes, options.json)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0 if all(each.status == "passed" for each in outcomes.values()) else 1
 
 

@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu_session import __main__ as session
-from benchmarks.gpu_session.__main__ import main, run_part
+from benchmarks.gpu_session.__main__ import Outcome, main, run_part
 from benchmarks.gpu_session.parts import PARTS
 from benchmarks.gpu_session.settings import Settings
 
 TINY = Settings("cpu", small=True)
-NOTING = "import pathlib, sys, time; pathlib.Path(sys.argv[3]).write_text('{\"rate\": 7}'); "
+NOTING = """
+import pathlib, sys, time
+part = pathlib.Path(sys.argv[3] + ".part")
+part.write_text('{"rate": 7}')
+part.rename(sys.argv[3])
+"""
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,24 @@ def test_part_keeps_its_figures_however_it_ends(
     assert outcome.status == status
     assert (outcome.error is None) == (status == "passed")
     assert status != "failed" or "ValueError: no GPU" in str(outcome.error)
+
+
+def test_figures_are_known_while_a_part_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that they survive the end of the session."""
+    monkeypatch.setattr(session, "_NOTE_S", 0.02)
+    wait = "while not pathlib.Path(sys.argv[3] + '.seen').exists(): time.sleep(0.01)"
+    monkeypatch.setattr(session, "PROGRAM", (sys.executable, "-S", "-c", NOTING + wait))
+    seen: list[Outcome] = []
+
+    def note(outcome: Outcome) -> None:
+        seen.append(outcome)
+        if outcome.figures:
+            (tmp_path / "device.json.seen").touch()
+
+    assert run_part("device", TINY, 60.0, tmp_path, note).status == "passed"
+    assert (seen[-1].status, seen[-1].figures) == ("running", {"rate": 7})
 
 
 def test_session_goes_on_behind_a_part_that_fails(

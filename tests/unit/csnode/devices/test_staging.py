@@ -13,6 +13,7 @@ from appliance.placement.cores import UnlimitedCores
 from csnode.devices.queues import Queues
 from csnode.devices.staging import DeviceMemory, GradientsOut, Leaving, WeightsIn
 from csnode.gradients import GradientSum, SlabMemory
+from csnode.lanes import single_threaded
 from tests.support.programs.small_programs import program
 from tests.support.roles.arenas import StrictArena
 from tests.support.roles.deferred_queues import DeferredQueues
@@ -93,6 +94,19 @@ def test_sums_arrive_as_the_kernels_left_them(counts: list[int], order: random.R
     while leaving:
         arrive()
     assert not arena.live
+
+
+def test_threads_that_copy_leave_the_kernels_of_others_alone() -> None:
+    """Kernels of the processor run on one thread, whose number can change bits."""
+    arena, before = StrictArena(), torch.get_num_threads()
+    slab = arena.allocate(1 << 20)
+    slab.view(torch.uint8).fill_(7)
+    with single_threaded():
+        placed = WeightsIn(queues := DeferredQueues()).place({0: slab})
+        run_all(queues)
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+    assert bool((placed[0].view(torch.uint8) == 7).all())
 
 
 def test_segment_is_done_when_its_kernels_are() -> None:
