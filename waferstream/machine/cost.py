@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from waferstream.core.program.program import Program
 from waferstream.core.program.segment import OpWork
@@ -61,12 +61,10 @@ def segment_costs(
     top of this file). Raises ApplianceCompilationError for an op of a kind without a cost.
     """
     # Layers repeat: there are many segments, a few different lists of ops, and fewer cost functions
-    keys = [
-        (work_by_token(each.work, program), op_densities(each, program, densities, gradients))
-        for each in program.segments
-    ]
-    works = Counter(keys)
-    functions = {key: _functions_of(*key, wafer.kernel_costs) for key in works}
+    kinds = _kinds_of(program, densities, gradients)
+    works = Counter(map(id, kinds))
+    distinct = {id(kind): kind for kind in kinds}
+    functions = {key: _functions_of(*kind, wafer.kernel_costs) for key, kind in distinct.items()}
     counts: Counter[CostFunction] = Counter()
     for key, count in works.items():
         for function in functions[key]:
@@ -76,7 +74,35 @@ def segment_costs(
         key: _segment_cost([cycles[function] for function in each], wafer)
         for key, each in functions.items()
     }
-    return [costs[key] for key in keys]
+    return [costs[id(kind)] for kind in kinds]
+
+
+def _kinds_of(
+    program: Program, densities: Densities, gradients: Densities | None
+) -> list[tuple[tuple[OpWork, ...], tuple[float, ...]]]:
+    """Return the ops of each segment and their densities; layers that share their ops share both.
+
+    Ops are compared as objects, as to compare each of them takes longer than all the rest.
+    """
+    leaving = densities if gradients is None else gradients
+    found: dict[tuple[Any, ...], tuple[tuple[OpWork, ...], tuple[float, ...]]] = {}
+    kinds = []
+    for each in program.segments:
+        weights = (
+            (
+                program.parameter[n].num_elements,
+                densities.get(n),
+                leaving.get(n),
+                n in each.gradients,
+            )
+            for n in (() if densities.keys().isdisjoint(each.weights) else each.weights)
+        )
+        key = (id(each.work), *weights)
+        if key not in found:
+            ops = work_by_token(each.work, program)
+            found[key] = ops, op_densities(each, program, densities, gradients)
+        kinds.append(found[key])
+    return kinds
 
 
 def work_by_token(work: tuple[OpWork, ...], program: Program) -> tuple[OpWork, ...]:
