@@ -1,16 +1,18 @@
-"""Measure how long a run takes from the command to its first step, and to its end.
+"""Measure how long a run takes to its first step and to its end, and a simulation in all.
 
     python -m benchmarks.start_up --json benchmarks/results/start_up.json
 
 Each run trains three steps of params.yaml on four systems on Ray, as a command of its own. The
 first run fills the compile cache; the others find the program there. A run takes 10 s on two idle
 cores. Processor time, which other work on the host changes little, is that of the command and of
-all processes below it.
+all processes below it. Each simulation of ``--simulate`` is a command of its own, too: the first
+captures the step, the others know the file.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -25,6 +27,7 @@ from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
 
 _HOME = Path(__file__).parents[1]
+_LARGE = ("gpt3_1.3b.yaml", "llama2_70b.yaml")
 _PHASES = {
     Milestone.COMPILING: "imported",
     Milestone.STARTING: "compiled",
@@ -41,10 +44,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--repeats", type=positive, default=5, help="runs with a warm cache")
     parser.add_argument("--num_csx", type=positive, default=4, help="systems")
+    parser.add_argument(
+        "--simulate",
+        type=Path,
+        nargs="*",
+        default=[_HOME / "params.yaml", *(_HOME / "modelzoo" / "params" / f for f in _LARGE)],
+        help="files to simulate",
+    )
     parser.add_argument("--json", type=new_file, help="file for the result")
     options = parser.parse_args(arguments)
     result = new_result("seconds, and processor seconds, from the command to each phase's end")
     with TemporaryDirectory(prefix="benchmark-") as folder:
+        simulations = {
+            file.name: [_simulate(Path(folder), file) for _ in range(options.repeats + 1)]
+            for file in options.simulate
+        }
         runs = [_run(Path(folder), options.num_csx) for _ in range(options.repeats + 1)]
     warm, busy = zip(*(run["first step"] for run in runs[1:]), strict=True)
     print(
@@ -52,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{median(busy):.1f} s of processor time ({min(busy):.1f} to {max(busy):.1f} s)"
     )
     if options.json is not None:
-        write_json(options.json, result | {"num_csx": options.num_csx, "runs": runs})
+        measured = {"num_csx": options.num_csx, "runs": runs, "simulations": simulations}
+        write_json(options.json, result | measured)
     return 0
 
 
@@ -75,6 +90,25 @@ def _run(folder: Path, num_csx: int) -> dict[str, tuple[float, float]]:
     parts = (f"{phase} {at:.1f} ({busy:.1f} busy)" for phase, (at, busy) in ends.items())
     print(", ".join(parts), flush=True)
     return ends
+
+
+def _simulate(folder: Path, params: Path) -> tuple[float, float]:
+    """Simulate 1, 2 and 4 systems; return seconds and processor seconds."""
+    words = ["--params", str(params), "--simulate", "--num_csx", "4"]
+    with TemporaryDirectory(dir=folder) as model_dir:
+        cache = ["--model_dir", model_dir, "--compile_dir", str(folder / "cache")]
+        begin, before_s = perf_counter(), _children_s()
+        command = [sys.executable, str(_HOME / "run.py"), *words, *cache]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        found = perf_counter() - begin, _children_s() - before_s
+    print(f"{params.name}: simulated after {found[0]:.1f} s ({found[1]:.2f} busy)", flush=True)
+    return found
+
+
+def _children_s() -> float:
+    """Return the processor time of all commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _busy_s(root: int) -> float:
