@@ -98,20 +98,20 @@ def test_file_that_is_no_batch_is_refused(
 ) -> None:
     source = tmp_path / "asked.jsonl"
     source.write_text(content)
-    assert main(["batch", "none", str(source), "--out", str(tmp_path / "out.jsonl")]) == 1
+    assert main(["batch", "smollm2", str(source), "--out", str(tmp_path / "out.jsonl")]) == 1
     assert code in capsys.readouterr().err
 
 
 def test_requests_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = written(tmp_path / "asked.jsonl", chat("a"))
     before = source.read_bytes()
-    assert main(["batch", "none", str(source), "--out", str(source)]) == 1
+    assert main(["batch", "smollm2", str(source), "--out", str(source)]) == 1
     assert "batch-out-is-file" in capsys.readouterr().err
     assert source.read_bytes() == before
 
 
 def test_missing_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["batch", "none", str(tmp_path / "none"), "--out", str(tmp_path / "out")]) == 1
+    assert main(["batch", "smollm2", str(tmp_path / "none"), "--out", str(tmp_path / "out")]) == 1
     assert "none" in capsys.readouterr().err
 
 
@@ -120,5 +120,5 @@ def test_file_of_answers_belongs_to_one_command(
 ) -> None:
     source = written(tmp_path / "asked.jsonl", chat("a"))
     with locked(tmp_path / ".out.jsonl.lock", 0):
-        assert main(["batch", "none", str(source), "--out", str(tmp_path / "out.jsonl")]) == 1
+        assert main(["batch", "smollm2", str(source), "--out", str(tmp_path / "out.jsonl")]) == 1
     assert "batch-out-in-use" in capsys.readouterr().err
