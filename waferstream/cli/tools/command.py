@@ -21,6 +21,7 @@ from appliance.user_code import importing_from
 from waferstream.cli.frame.commands import App, literal, many, one_of
 from waferstream.cli.frame.output import prints_json
 from waferstream.cli.frame.words import WrongCommandLine, underscored
+from waferstream.cli.tools.examples import EXAMPLES
 
 if TYPE_CHECKING:
     from waferstream.core.config import Config
@@ -134,8 +135,8 @@ class Command:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What ``run`` is given beside the arguments."""
 
-    def add_to(self, app: App, name: str) -> None:
-        """Add the command to a group, under its last word."""
+    def add_to(self, app: App, group: str, name: str) -> None:
+        """Add the command to an app of its group, under its last word."""
 
         def call(ctx: typer.Context, **typed: Any) -> int:
             try:
@@ -150,7 +151,9 @@ class Command:
         own = [Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
         own += [each.parameter() for each in self.arguments]
         call.__signature__ = Signature(own)  # type: ignore[attr-defined]
-        app.command(name, help=f"{self.help[0].upper()}{self.help[1:]}.")(call)
+        words = f"{group} {self.name}".strip()
+        example = f"waferstream {words} {EXAMPLES[words]}".strip()
+        app.command(name, help=f"{self.help[0].upper()}{self.help[1:]}.", example=example)(call)
 
 
 def tool_command(group: str) -> Any:
@@ -158,7 +161,7 @@ def tool_command(group: str) -> Any:
     commands = tool_commands(group)
     apps = {"": App()}
     if not commands[0].name:
-        commands[0].add_to(apps[""], group)
+        commands[0].add_to(apps[""], group, group)
         return apps[""].built()
     apps[""].callback()(_group)
     for command in commands:
@@ -168,7 +171,7 @@ def tool_command(group: str) -> Any:
             apps[verb] = App()
             apps[verb].callback()(_group)
             apps[""].add_typer(apps[verb], name=verb, help=", ".join(nouns))
-        command.add_to(apps[verb], word)
+        command.add_to(apps[verb], group, word)
     return apps[""].built()
 
 

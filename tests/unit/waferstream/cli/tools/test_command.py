@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
+from waferstream.cli.app import context_of
 from waferstream.cli.frame.output import table, tell
 from waferstream.cli.main import main
 from waferstream.cli.tools.command import TOOLS
+from waferstream.cli.tools.examples import EXAMPLES
 
 
 @pytest.mark.parametrize("group", TOOLS)
@@ -37,3 +41,10 @@ def test_text_of_others_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture
     assert line == r"\x1b[2J\x1b]0;title\x07\n\u202eä"
     tell(f"reason: {hostile}")
     assert capsys.readouterr().out == "reason: \\x1b[2J\\x1b]0;title\\x07\n\\u202eä\n"
+
+
+@pytest.mark.parametrize("words", EXAMPLES)
+def test_example_of_a_command_is_right(words: str) -> None:
+    """And stands for a command that there is."""
+    context = context_of([*words.split(), *shlex.split(EXAMPLES[words])])
+    assert f"waferstream {words} {EXAMPLES[words]}".strip() in context.command.epilog
