@@ -126,11 +126,23 @@ FORMS: Mapping[str, Form] = {
         Form(
             "fit",
             "Train and evaluate, as the vendor's command does.",
+            "waferstream fit params.yaml --num_csx 4",
             says={"mode": "train_and_eval"},
+            shown=_TRAINING,
         ),
-        Form("validate", "Evaluate, as the vendor's command does.", says={"mode": "eval"}),
         Form(
-            "validate_all", "Evaluate each checkpoint on each data set.", says={"mode": "eval_all"}
+            "validate",
+            "Evaluate, as the vendor's command does; config validate checks the keys of a file.",
+            "waferstream validate params.yaml --checkpoint_path model_dir/checkpoint_120.mdl",
+            says={"mode": "eval"},
+            shown=_EVALUATION,
+        ),
+        Form(
+            "validate_all",
+            "Evaluate each checkpoint on each data set.",
+            "waferstream validate_all params.yaml",
+            says={"mode": "eval_all"},
+            shown=_EVALUATION,
         ),
     )
 }

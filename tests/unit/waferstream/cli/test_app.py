@@ -33,7 +33,7 @@ def test_help_names_every_command_that_people_look_for(capsys: pytest.CaptureFix
 
 EXAMPLES = {
     **dict.fromkeys(["train", "eval", "simulate", "trace", "explore", "compare"], "params.yaml"),
-    **dict.fromkeys(["plan", "study", "search"], "params.yaml"),
+    **dict.fromkeys(["plan", "study", "search", "fit", "validate", "validate_all"], "params.yaml"),
     **dict.fromkeys(["generate", "serve", "batch", "report"], "model_dir"),
     "exec": "--num_csx 4",
     "check": "--num_csx 2",
