@@ -1,8 +1,9 @@
 """Measure how long a run takes to its first step and to its end, and a simulation in all.
 
     python -m benchmarks.start_up --json benchmarks/results/start_up.json
+    python -m benchmarks.start_up --num_csx 64 --params benchmarks/tiny.yaml --simulate
 
-Each run trains three steps of params.yaml on four systems on Ray, as a command of its own. The
+Each run trains three steps of a params file on four systems on Ray, as a command of its own. The
 first run fills the compile cache; the others find the program there. A run takes 10 s on two idle
 cores. Processor time, which other work on the host changes little, is that of the command and of
 all processes below it. Each simulation of ``--simulate`` is a command of its own, too: the first
@@ -16,6 +17,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -51,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=[_HOME / "params.yaml", *(_HOME / "modelzoo" / "params" / f for f in _LARGE)],
         help="files to simulate",
     )
+    parser.add_argument("--params", type=Path, default=_HOME / "params.yaml", help="what it trains")
     parser.add_argument("--json", type=new_file, help="file for the result")
     options = parser.parse_args(arguments)
     result = new_result("seconds, and processor seconds, from the command to each phase's end")
@@ -59,21 +62,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file.name: [_simulate(Path(folder), file) for _ in range(options.repeats + 1)]
             for file in options.simulate
         }
-        runs = [_run(Path(folder), options.num_csx) for _ in range(options.repeats + 1)]
+        start = partial(_run, Path(folder), options.params, options.num_csx)
+        runs = [start() for _ in range(options.repeats + 1)]
     warm, busy = zip(*(run["first step"] for run in runs[1:]), strict=True)
     print(
         f"first step after {median(warm):.1f} s ({min(warm):.1f} to {max(warm):.1f} s), "
         f"{median(busy):.1f} s of processor time ({min(busy):.1f} to {max(busy):.1f} s)"
     )
     if options.json is not None:
-        measured = {"num_csx": options.num_csx, "runs": runs, "simulations": simulations}
+        measured = {
+            "num_csx": options.num_csx,
+            "params": options.params.name,
+            "runs": runs,
+            "simulations": simulations,
+        }
         write_json(options.json, result | measured)
     return 0
 
 
-def _run(folder: Path, num_csx: int) -> dict[str, tuple[float, float]]:
+def _run(folder: Path, params: Path, num_csx: int) -> dict[str, tuple[float, float]]:
     """Train three steps; return seconds and processor seconds at the end of each phase."""
-    words = ["--params", str(_HOME / "params.yaml"), "--num_csx", str(num_csx), "--max_steps", "3"]
+    words = ["--params", str(params), "--num_csx", str(num_csx), "--max_steps", "3"]
     words += ["--log", "vendor"]
     with TemporaryDirectory(dir=folder) as model_dir:
         cache = ["--model_dir", model_dir, "--compile_dir", str(folder / "cache")]
