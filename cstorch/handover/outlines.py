@@ -39,7 +39,7 @@ class Outlines:
         """Return what a torch function returns, with fake tensors."""
         args, kwargs = pytree.tree_map_only(torch.Tensor, self._fake, (args, kwargs))
         try:
-            with self._mode:
+            with self._mode, _as_captured():
                 return function(*args, **kwargs)
         except Exception as error:
             raise _not_outlined(function, error) from error
@@ -74,7 +74,11 @@ class Outlines:
         named = [*self._model.named_parameters(), *self._model.named_buffers()]
         fakes = {name: self._fake(tensor) for name, tensor in named}
         try:
-            with self._mode, _reparametrize_module(self._model, fakes, tie_weights=True):
+            with (
+                self._mode,
+                _reparametrize_module(self._model, fakes, tie_weights=True),
+                _as_captured(),
+            ):
                 return forward(*args, **kwargs)
         except WaferStreamError:
             raise
@@ -87,6 +91,17 @@ class Outlines:
         with torch._C.DisableTorchFunctionSubclass(), self._mode:
             fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
             return fake.requires_grad_(tensor.requires_grad)
+
+
+@contextmanager
+def _as_captured() -> Iterator[None]:
+    """Let fake tensors follow the rules of a capture, which makes checks of values later."""
+    from waferstream.compiler.capture.shape_rules import own_shape_rules  # noqa: PLC0415  (slow)
+    from waferstream.compiler.capture.traceable import traceable_forms  # noqa: PLC0415
+    from waferstream.compiler.capture.value_checks import ValueChecks  # noqa: PLC0415
+
+    with own_shape_rules(), traceable_forms(), ValueChecks().noting():
+        yield
 
 
 def _key(leaf: object) -> object:

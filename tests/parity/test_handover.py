@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch.nn import functional
 
 import cstorch
 from cstorch.handover.batches import HandedBatches
+from tests.support.models.transformers_cases import CASES, SPEECH, VISION_LANGUAGE
 from tests.support.programs.ended import ended_backend
 
 LOCAL: Any = {"runtime": {"kind": "local"}}
@@ -100,3 +102,30 @@ def test_input_workers_elsewhere_ask_for_the_batch() -> None:
         for given, got in zip(handed.newest, asked().batch(0), strict=True):
             assert torch.equal(given, got)
     handed.close()
+
+
+DROPOUTS = ("hidden", "attention", "activation", "feat_proj", "final")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["qwen3-moe", "wav2vec2-ctc", "llava"])
+def test_model_of_transformers_is_handed_over(name: str) -> None:
+    """With products of groups of rows, labels that a mask selects, and checks of values."""
+    (case,) = (each for each in (*CASES, *SPEECH, *VISION_LANGUAGE) if each.name == name)
+    none = {f"{part}_dropout": 0.0 for part in DROPOUTS} if name.startswith("wav2vec2") else {}
+    case = replace(case, sizes={**case.sizes, **none})
+
+    def losses(hands_over: bool) -> list[float]:
+        net, read = case.model(), []
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        if hands_over:
+            cstorch.hand_over(net, optimizer, num_csx=2, cluster=LOCAL)
+        for batch in case.batches(3):
+            loss = net(**batch).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            read.append(loss.item())
+        return read
+
+    assert losses(True) == pytest.approx(losses(False), rel=1e-5)
