@@ -2,11 +2,12 @@
 
 Each way opens in processes of its own: a loop that keeps the model in memory (``plain``: the whole
 batch at once; ``best``: in the layout that was measured to be the fastest; ``mixed``: in that
-layout, in mixed precision), a cstorch program streamed through N systems on Ray (``csxN``;
-``csxNmS``: with micro-batches of S samples; ``csxNcK`` on K cores), or N ranks over gloo:
-DistributedDataParallel (``ddpN``; ``ddpNmixed``: in mixed precision), FSDP2 (``fsdpN``,
-``fsdpNmixed``) or DeepSpeed's ZeRO-3 (``zeroN``). In mixed precision weights, gradients and
-optimizer state are fp32 and kernels bf16, as in a cluster whose workload is in bf16.
+layout, in mixed precision; ``compiled``: in that layout, under torch.compile), a cstorch program
+streamed through N systems on Ray (``csxN``; ``csxNmS``: with micro-batches of S samples;
+``csxNcK`` on K cores), or N ranks over gloo: DistributedDataParallel (``ddpN``; ``ddpNmixed``: in
+mixed precision), FSDP2 (``fsdpN``, ``fsdpNmixed``) or DeepSpeed's ZeRO-3 (``zeroN``). In mixed
+precision weights, gradients and optimizer state are fp32 and kernels bf16, as in a cluster whose
+workload is in bf16.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from benchmarks.streaming.torch_loops import (
     open_memory,
 )
 from benchmarks.streaming.workload import Layout, Workload
+from csnode.engine.spec import EngineSpec
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.micro_batches import Cut
 
@@ -46,7 +48,9 @@ _OF_RANKS: Mapping[tuple[str, bool], Callable[..., AbstractContextManager[Run]]]
     ("zero", False): open_deepspeed,
 }
 """The ways of ranks, by their name and whether they are in mixed precision."""
-_RULE = "plain, best, mixed, csxN[mS][cK], ddpN[mixed], fsdpN[mixed] or zeroN, numbers from 1"
+_RULE = (
+    "plain, best, mixed, compiled, csxN[mS][cK], ddpN[mixed], fsdpN[mixed] or zeroN, numbers from 1"
+)
 
 
 def openers(
@@ -64,9 +68,10 @@ def openers(
         ConfigError: There is no such arm, or the workload cannot be divided for it.
     """
     whole = Layout(workload.batch_size)
-    if name in ("plain", "best", "mixed"):
+    if name in ("plain", "best", "mixed", "compiled"):
         layout = whole if name == "plain" or best is None else best
-        return [partial(open_memory, workload, layout, is_mixed=name == "mixed")]
+        ways = {"is_mixed": name == "mixed", "is_compiled": name == "compiled"}
+        return [partial(open_memory, workload, layout, **ways)]
     if systems := _SYSTEMS.fullmatch(name):
         num_csx, size, cores = (
             None if number is None else int(number) for number in systems.groups()
@@ -147,7 +152,8 @@ def open_backend(
     cstorch.amp.enable_mixed_precision(workload.precision != "fp32")
     cstorch.backends.csx.precision.optimization_level = 1 if workload.precision == "bf16" else 0
     cstorch.backends.csx.performance.micro_batch_size = workload.micro_batch or "auto"
-    runtime = runtime or RuntimeSpec(kind="ray", cores=workload.cores)
+    engine = EngineSpec(kernels=workload.kernels)
+    runtime = runtime or RuntimeSpec(kind="ray", cores=workload.cores, engine=engine)
     config = cstorch.ClusterConfig(
         num_csx=num_csx, cluster=ClusterSpec(runtime=runtime), record=is_recorded
     )

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from benchmarks.streaming.workload import Layout, Workload
 
 BASELINES = (
-    *("best", "mixed", "plain", "ddp2", "ddp2mixed", "fsdp2", "fsdp2mixed", "zero2"),
+    *("best", "compiled", "mixed", "plain", "ddp2", "ddp2mixed", "fsdp2", "fsdp2mixed", "zero2"),
     "csx1c1",
 )
 """Arms with which the others are compared, where they were measured."""

@@ -32,10 +32,17 @@ Run = Callable[[int], None]
 
 
 @contextmanager
-def open_memory(workload: Workload, layout: Layout, *, is_mixed: bool = False) -> Iterator[Run]:
-    """Keep the model in memory, in one process that uses all cores."""
+def open_memory(
+    workload: Workload, layout: Layout, *, is_mixed: bool = False, is_compiled: bool = False
+) -> Iterator[Run]:
+    """Keep the model in memory, in one process that uses all cores.
+
+    Where ``is_compiled``, torch.compile compiles the whole forward pass.
+    """
     torch.set_num_threads(1 if layout.lanes > 1 else workload.cores)
     model = _model(workload, is_mixed)
+    if is_compiled:
+        model.compile(dynamic=False)
     optimizer = torch.optim.AdamW(model.parameters(), **ADAMW, fused=True)
     share = layout.micro_batch_size / workload.batch_size
 

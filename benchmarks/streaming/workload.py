@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -16,6 +16,7 @@ from waferstream.workload.data import BatchSource, build_source
 from waferstream.workload.models import build_model
 
 Precision = Literal["bf16-stream", "bf16", "fp32"]
+Kernels = Literal["eager", "compiled", "auto"]
 PRECISIONS: tuple[Precision, ...] = ("bf16-stream", "bf16", "fp32")
 
 ADAMW: dict[str, Any] = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -48,6 +49,7 @@ class Workload:
     and computes in fp32 (arms that do not stream are in fp32), ``bf16`` and ``fp32`` apply to both.
     ``batch_size`` is global; ``cores`` is the number of cores that an arm may use. ``micro_batch``
     states the samples of a micro-batch of the streamed cluster; None leaves them to its ``auto``.
+    ``kernels`` are those of its systems (``runtime.engine.kernels``).
     """
 
     hidden: int
@@ -58,6 +60,7 @@ class Workload:
     precision: Precision
     cores: int
     micro_batch: int | None = None
+    kernels: Kernels = "eager"
 
     @property
     def micro_batch_size(self) -> int:
@@ -134,6 +137,7 @@ def workload_of(options: argparse.Namespace, batch_size: int) -> Workload:
         batch_size=batch_size,
         precision=options.precision,
         cores=len(os.sched_getaffinity(0)),
+        kernels=options.kernels,
     )
 
 
@@ -142,6 +146,9 @@ def workload_flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     workload = parser.add_argument_group("workload")
     workload.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
+    workload.add_argument(
+        "--kernels", choices=get_args(Kernels), default="eager", help="of the streamed systems"
+    )
     workload.add_argument("--layers", type=positive, default=12)
     workload.add_argument("--hidden", type=positive, default=768)
     workload.add_argument("--vocab", type=positive, default=16384)
