@@ -52,7 +52,11 @@ class Fusing:
         self._program = compiled.program
         self._engine = runtime.engine
         self._fusion: Fusion | None = None
-        if self._engine.code == "eager" or runtime.device != "cpu":
+        if self._engine.code == "eager":
+            return
+        fuses = (self._engine.fuses(segment.layer) for segment in self._program.segments)
+        if runtime.device != "cpu" or not any(fuses):
+            log.info("Kernels: eager, since it is not torch on the processor that computes them")
             return
         if self._engine.code == "auto" and not _is_long(self._program, num_steps):
             log.info("Kernels: eager, since the run is too short for compiling to pay")
@@ -98,6 +102,8 @@ class Fusing:
         if eager_s:
             told += f", {now_s / eager_s:.2f} of the processor time of eager ones when tried"
         reasons = {entry.reason for entry in entries if entry.reason}
+        if self._engine.code == "auto" and count < len(fused):
+            reasons.add("not faster when tried")
         return f"{told}; the others: {'; '.join(sorted(reasons))}" if reasons else told
 
 

@@ -7,6 +7,7 @@ the results of others. Equal layers have equal texts and operands, so they share
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import subprocess
 import sys
@@ -122,7 +123,9 @@ class Fusion:
         if self._found is None:
             log.info("Compiling kernels of %s", request.program.digest)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "waferstream.compiler.fusion.worker"], stdin=subprocess.PIPE
+                [sys.executable, "-P", "-W", "ignore", "-m", "waferstream.compiler.fusion.worker"],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stdin=subprocess.PIPE,
             )
             assert self._process.stdin is not None
             with suppress(BrokenPipeError), self._process.stdin as pipe:
