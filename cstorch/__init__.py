@@ -89,8 +89,8 @@ from cstorch.tensors import (
     zeros_like,
 )
 from cstorch.trace import step, trace
+from cstorch.tracing.brief_errors import show_briefly
 from cstorch.trainer import CSConfig, Trainer
-from cstorch.uncaught import show_briefly
 from waferstream.version import VERSION
 
 __version__ = VERSION

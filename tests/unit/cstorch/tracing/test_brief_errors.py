@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import torch
 from torch import nn
 
 import cstorch
+from cstorch.tracing.brief_errors import show_briefly
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, losses, running_backend, training_step
-from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.errors import ApplianceCompilationError, ConfigError
 from waferstream.host.tracebacks import VARIABLE
 
 
@@ -53,3 +55,35 @@ def test_variable_shows_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert VARIABLE in brief[-1]
     monkeypatch.setenv(VARIABLE, "1")
     assert len(lines_of_error()) > 3 * len(brief)
+
+
+def shown(error: Exception, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what the hook of the process prints beside, or before, an earlier one."""
+    earlier: list[str] = []
+    monkeypatch.setattr(sys, "excepthook", lambda *_: earlier.append("earlier"))
+    show_briefly()
+    try:
+        raise error
+    except Exception as caught:
+        sys.excepthook(type(caught), caught, caught.__traceback__)
+    return "".join(earlier)
+
+
+def test_error_of_this_project_is_told_without_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = ConfigError("it must be other", code="not-allowed", remedy="change it")
+    assert shown(error, monkeypatch) == ""
+    told = capsys.readouterr().err
+    assert "[not-allowed]" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_other_errors_and_asked_tracebacks_are_shown_as_before(
+    monkeypatch: pytest.MonkeyPatch, variable: bool
+) -> None:
+    if variable:
+        monkeypatch.setenv("WAFERSTREAM_TRACEBACK", "1")
+    error = ConfigError("it must be other", code="not-allowed") if variable else ValueError()
+    assert shown(error, monkeypatch) == "earlier"
