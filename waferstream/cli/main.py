@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from waferstream.cli import UNREAD
 from waferstream.cli.app import call
@@ -24,6 +23,8 @@ from waferstream.host import tracebacks
 from waferstream.host.files import json_text
 from waferstream.host.interrupts import ending, exit_code, raising
 from waferstream.host.standard_streams import ended_by_reader
+
+_PAGE = "docs/troubleshooting.md says by code what to do"
 
 
 def main(words: Sequence[str], home: Path | None = None) -> int:
@@ -62,7 +63,7 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
     except WaferStreamError as error:
         if debug:
             raise
-        _print_error(str(error), error.fields() if prints_json else None)
+        _print_error(error, prints_json)
         return 1
     except KeyboardInterrupt as error:
         notes = getattr(error, "__notes__", [])
@@ -72,12 +73,13 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
         typed = file_error(error) if isinstance(error, OSError) else of_training(error)
         if debug or typed is None:
             raise
-        _print_error(str(typed), typed.fields() if prints_json else None)
+        _print_error(typed, prints_json)
         return 1
 
 
-def _print_error(text: str, fields: dict[str, Any] | None) -> None:
-    """Print an error; its fields as JSON, too, unless they are None."""
-    if fields is not None:
-        print(json_text({"error": fields}), flush=True)
-    print(f"\nError: {text}", file=sys.stderr)
+def _print_error(error: WaferStreamError, prints_json: bool) -> None:
+    """Print an error, as JSON, too, if that was asked for; without a remedy where to read more."""
+    if prints_json:
+        print(json_text({"error": error.fields()}), flush=True)
+    more = "" if error.remedy else f"\n  more: {_PAGE}"
+    print(f"\nError: {error}{more}", file=sys.stderr)

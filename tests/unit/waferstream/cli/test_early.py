@@ -186,3 +186,14 @@ def test_command_without_params_is_answered_with_an_example(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert "waferstream train params.yaml" in told("train", capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [("--num_csx 0", True), ("--num_csx 32", False)],
+    ids=["without", "with"],
+)
+def test_error_without_a_remedy_names_the_page_of_codes(
+    words: str, more: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ("docs/troubleshooting.md" in told(f"train {PARAMS} {words}", capsys)) is more
