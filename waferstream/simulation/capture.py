@@ -26,21 +26,28 @@ from appliance.input.batches import GlobalBatches
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import update_cost, waits_for_all
+from memoryx.optim.rule import rule_named
 from waferstream.compiler.derivation.depth import CAPTURED_LAYERS
 from waferstream.compiler.derivation.scale import captured_sizes
 from waferstream.compiler.derivation.stacks import Shape, Stacks
 from waferstream.config.params import InitConfig, Params, TrainerConfig
-from waferstream.config.sections.callbacks import Lora
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program
 from waferstream.host.sources import OWN_PACKAGES, sources_digest
-from waferstream.simulation.captured import CapturedStep, load, load_captured, store, store_captured
+from waferstream.simulation.captured import (
+    CapturedStep,
+    deciding_sections,
+    load,
+    load_captured,
+    store,
+    store_captured,
+)
 from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
 from waferstream.training.setup.steps import training_step
 from waferstream.version import VERSION
-from waferstream.workload.data import build_source, check_section
+from waferstream.workload.data import build_source, check_section, data_processor
 from waferstream.workload.model_config import ModelConfig
 from waferstream.workload.models import group_of_samples, is_of_zoo, known_config
 
@@ -144,10 +151,15 @@ def with_rows(rows: int, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_ours(trainer: TrainerConfig) -> bool:
-    """Tell whether the model is the zoo's, and the data no class of the user's."""
+    """Tell whether model, data and optimizer are of this project, whose code digests know."""
     assert trainer.fit is not None
+    assert trainer.init.optimizer is not None, "checked before the capture"
     model, data = trainer.init.model.dump(), trainer.fit.train_dataloader
-    return data.class_path is None and is_of_zoo(model, "trainer.init.model")
+    if data.class_path is not None or not is_of_zoo(model, "trainer.init.model"):
+        return False
+    processor = type(data_processor(data.dump(), "trainer.fit.train_dataloader"))
+    rule = type(rule_named(trainer.init.optimizer.class_name))
+    return all(kind.__module__.partition(".")[0] in OWN_PACKAGES for kind in (processor, rule))
 
 
 def captured_step(small: AtSize, large: AtSize, model_class: str) -> CapturedStep:
@@ -380,7 +392,6 @@ def _config(init: InitConfig) -> ModelConfig | None:
 def _digest(init: InitConfig, batch: Mapping[str, torch.Tensor]) -> str:
     """Return a digest of model, precision, optimizer, shapes, and the code that captures."""
     shapes = [(name, tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in batch.items()]
-    others = (init.callback(Lora), init.optimizer, init.sparsity)
-    sections = (init.model.dump(), init.precision.dump(), *others)
-    parts = (VERSION, torch.__version__, sections, shapes, sources_digest(*OWN_PACKAGES))
+    sections, sources = deciding_sections(init), sources_digest(*OWN_PACKAGES)
+    parts = (VERSION, torch.__version__, sections, shapes, sources)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

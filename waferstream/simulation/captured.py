@@ -13,6 +13,9 @@ from pydantic import TypeAdapter
 
 from memoryx.optim.cost import UpdateCost
 from waferstream.compiler.derivation.scale import ScalableProgram
+from waferstream.config.params import InitConfig
+from waferstream.config.sections.callbacks import Lora, NotFiniteSteps
+from waferstream.config.sections.flags import GlobalFlags, ScopedTrainFlags
 from waferstream.core.program.program import Program
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.host.files import replacing
@@ -50,6 +53,16 @@ class CapturedStep:
 
 
 _STEP = TypeAdapter(CapturedStep)
+
+
+def deciding_sections(init: InitConfig) -> tuple[object, ...]:
+    """Return the sections of a configuration that decide its captured step, for digests."""
+    flags = (init.callback(GlobalFlags), init.callback(ScopedTrainFlags))
+    return (
+        *(init.model.dump(), init.precision.dump(), init.optimizer, init.sparsity),
+        *(init.callback(Lora), init.callback(NotFiniteSteps)),
+        *(None if each is None else each.values() for each in flags),
+    )
 
 
 def store_captured(step: CapturedStep, path: Path | None) -> None:

@@ -2,13 +2,14 @@
 
 A note beside the captured steps says which of them belongs to a configuration, and the facts of its
 model and data. Its name is a digest of all that they follow from: the project's own code, the
-releases of Python and PyTorch, the sections of model, optimizer and data, and size and time of each
-file that the data section names. Only models and data processors of the zoo have notes: other code
-may read anything. A note is sealed by its user, so that nobody else's counts.
+releases of Python and PyTorch, the sections of model, optimizer and data, and size and times of
+each file that the data section names. Only models, data processors and optimizers of this project
+have notes: other code may read anything. A note is sealed by its user: nobody else's counts.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import logging
 import os
@@ -23,11 +24,16 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from waferstream.config.params import Params
-from waferstream.config.sections.callbacks import Lora
 from waferstream.host.files import replacing
 from waferstream.host.sources import OWN_PACKAGES, sources_digest
 from waferstream.host.user_state import is_sealed, sealed
-from waferstream.simulation.captured import CapturedStep, captures_folder, parsed, remove_oldest
+from waferstream.simulation.captured import (
+    CapturedStep,
+    captures_folder,
+    deciding_sections,
+    parsed,
+    remove_oldest,
+)
 from waferstream.simulation.facts import Facts
 from waferstream.version import VERSION
 
@@ -91,8 +97,7 @@ def _note_file(params: Params) -> Path | None:
     files = list(islice(_files_of(loader), _MOST_FILES + 1))
     if len(files) > _MOST_FILES:
         return None
-    others = (init.callback(Lora), init.optimizer, init.sparsity, loader, files)
-    parts = (VERSION, sys.version, _torch(), init.model.dump(), init.precision.dump(), others)
+    parts = (VERSION, sys.version, _torch(), deciding_sections(init), loader, files)
     workers = init.backend.cluster_config.num_workers_per_csx
     content = repr((parts, workers, sources_digest(*OWN_PACKAGES)))
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -107,26 +112,30 @@ def _torch() -> str | None:
     return None
 
 
-def _files_of(section: object) -> Iterator[tuple[str, int, int]]:
-    """Yield path, size and time of each file that a section of the configuration names."""
+def _files_of(section: object) -> Iterator[tuple[str, int, int, int]]:
+    """Yield path, size and times of each file that a section of the configuration names.
+
+    Names are those of ``find_files`` and of vocabularies: files, folders, globs, with variables.
+    """
     if isinstance(section, Mapping):
         for value in section.values():
             yield from _files_of(value)
     elif isinstance(section, str | Path):
-        yield from _files_below(Path(section).expanduser())
+        name = os.path.expanduser(os.path.expandvars(section))
+        for path in (name,) if os.path.exists(name) else glob.iglob(name, recursive=True):
+            yield from _files_below(Path(path))
     elif isinstance(section, Sequence):
         for value in section:
             yield from _files_of(value)
 
 
-def _files_below(path: Path) -> Iterator[tuple[str, int, int]]:
+def _files_below(path: Path) -> Iterator[tuple[str, int, int, int]]:
+    """Yield a file or folder, and all below it: one that took its place has another ctime."""
     try:
         status = path.stat()
-    except (OSError, ValueError):  # a word that is no path
+        names = sorted(os.listdir(path)) if path.is_dir() else []
+    except (OSError, ValueError):  # it is gone, not ours to read, or a word that is no path
         return
-    yield str(path.absolute()), status.st_size, status.st_mtime_ns
-    if path.is_dir():
-        with os.scandir(path) as entries:
-            names = sorted(entry.name for entry in entries)
-        for name in names:
-            yield from _files_below(path / name)
+    yield str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    for name in names:
+        yield from _files_below(path / name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,13 @@ import pytest
 import yaml
 
 from appliance.spec import ClusterSpec
+from memoryx.optim.rule import RULES
 from tests.support.runs.tiny_run import ROOT, run_here, write_run
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.simulation.capturing import capturing
-from waferstream.simulation.facts import facts_of
-from waferstream.simulation.known import find_known
+from waferstream.simulation.facts import Facts, facts_of
+from waferstream.simulation.known import find_known, remember
 
 PROGRAM = """
 import sys
@@ -69,6 +71,7 @@ def test_known_step_is_the_captured_one(file: Path) -> None:
         ("init__optimizer", {"SGD": {"lr": 0.1}}),
         ("fit__train_dataloader__max_sequence_length", 8),
         ("fit__train_dataloader__batch_size", 16),
+        ("init__callbacks", [{"NotFiniteSteps": {"action": "skip"}}]),
     ],
 )
 def test_other_keys_are_not_known(file: Path, key: str, value: Any) -> None:
@@ -80,17 +83,71 @@ def test_keys_that_decide_nothing_do_not_count(file: Path) -> None:
     assert find_known(other) is not None
 
 
-def test_changed_data_are_read_again(file: Path) -> None:
-    text = file.parent / "text.txt"
+@pytest.mark.parametrize("name", ["text.txt", "t*t.txt", "$FOLDER/text.txt"])
+def test_changed_data_are_read_again(
+    file: Path, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where others of the same size and time have taken their place."""
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    text = tmp_path / "text.txt"
+    text.write_bytes(bytes(20_000))
+    (step,) = (file.parent / "cache").glob("step_*.json")
+    loader, cache = "fit__train_dataloader__path", "init__backend__compile_dir"
+    params = changed(file, **{loader: name, cache: str(tmp_path)})
+    remember(params, Path(shutil.copy(step, tmp_path)), Facts())
+    assert find_known(params) is not None
     before = text.stat()
-    os.utime(text, ns=(0, 0))
-    assert find_known(load_params(file)) is None
+    text.write_bytes(b"x" * before.st_size)
     os.utime(text, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert find_known(load_params(file)) is not None
+    assert find_known(params) is None
+
+
+OTHERS = """[waferstream.data_processors]
+Other = tiny_others:Other
+
+[waferstream.optimizers]
+OtherSGD = tiny_others:OtherSGD
+"""
+
+OTHERS_CODE = """
+from memoryx.optim.fused_rules import SGD
+from modelzoo.data.language.text import TextDataProcessor
+
+class Other(TextDataProcessor):
+    pass
+
+class OtherSGD(SGD):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("fit__train_dataloader__data_processor", "Other"),
+        ("init__optimizer", {"OtherSGD": {"lr": 0.1}}),
+    ],
+)
+def test_code_of_installed_packages_is_captured_anew(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: Any
+) -> None:
+    """No digest knows it."""
+    metadata = tmp_path / "tiny_others-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-others\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(OTHERS)
+    (tmp_path / "tiny_others.py").write_text(OTHERS_CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("memoryx.optim.rule.RULES", RULES.copy())
+    params = changed(file, **{key: value, "init__backend__compile_dir": str(tmp_path / "cache")})
+    with capturing(params, ClusterSpec()) as capture:
+        capture.capture()
+    assert not list((tmp_path / "cache").glob("*.json"))
 
 
 @pytest.mark.parametrize("kind", ["known", "step"])
-@pytest.mark.parametrize("content", [b"", b"{}", b"0" * 64 + b"\n{}"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"0" * 64 + b"\n{}", "é\n{}".encode()])
 def test_damaged_and_foreign_files_do_not_count(file: Path, kind: str, content: bytes) -> None:
     """A note without the seal of this user, and a step that the note does not name."""
     (path,) = (file.parent / "cache").glob(f"{kind}_*.json")
