@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from csnode.engine.places import GradientPlaces
@@ -53,15 +53,19 @@ def bound_fused(
 
 
 def _allocations(tree: ast.Module, segment: Segment) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the weights whose gradients are allocated for themselves, and the calls that do it."""
+    """Yield the weights whose gradients are allocated for themselves, and the calls that do it.
+
+    The allocated memory has the gradient's order, and nothing else reads it: it leaves.
+    """
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     main = functions["forward"]
     made = _assigned(main)
     first = len(segment.outputs)
     returned = _returned(main)[first : first + len(segment.gradients)]
-    seen: set[tuple[str, str]] = set()
     for weight, value in zip(segment.gradients, returned, strict=True):
-        match made.get(value.id) if isinstance(value, ast.Name) else None:
+        if not isinstance(value, ast.Name) or _num_reads(main, value.id) > 1:
+            continue
+        match made.get(value.id):
             case ast.Subscript(value=ast.Name(call), slice=ast.Constant(int(index))):
                 pass
             case _:
@@ -71,16 +75,48 @@ def _allocations(tree: ast.Module, segment: Segment) -> Iterator[tuple[str, ast.
                 pass
             case _:
                 continue
-        result = _returned(functions[region])[index]
-        buffer = _whole_buffer(result)
-        allocation = _assigned(functions[region]).get(buffer or "")
-        match allocation:
-            case ast.Call(func=ast.Name(name)) if name == EMPTY and (region, buffer) not in seen:
-                seen.add((region, buffer or ""))
-                if _num_elements(result, allocation) == _num_elements(allocation, allocation):
-                    yield weight, allocation
-            case _:
-                pass
+        allocation = _allocation_of(functions[region], index)
+        if allocation is not None:
+            yield weight, allocation
+
+
+def _allocation_of(region: ast.FunctionDef, index: int) -> ast.Call | None:
+    """Return the call that allocates a result of a region, and no other result.
+
+    None if there is none, or if elements of the result have another order in memory.
+    """
+    result = _returned(region)[index]
+    buffer = _whole_buffer(result)
+    allocation = _assigned(region).get(buffer or "")
+    match allocation:
+        case ast.Call(func=ast.Name(name)) if name == EMPTY:
+            pass
+        case _:
+            return None
+    forms = [tuple(map(ast.literal_eval, allocation.args[:2]))]
+    if isinstance(result, ast.Call):
+        forms.append(tuple(map(ast.literal_eval, result.args[1:3])))
+    sizes = {math.prod(shape) for shape, _ in forms}
+    is_ordered = all(_is_contiguous(*form) for form in forms) and len(sizes) == 1
+    return allocation if is_ordered and not _has_aliases(region, buffer or "") else None
+
+
+def _has_aliases(region: ast.FunctionDef, buffer: str) -> bool:
+    """Return whether a buffer has another name, or is more than one result."""
+    renamed = (
+        node.value
+        for node in region.body
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)
+    )
+    is_renamed = any(_viewed(value) == buffer for value in renamed)
+    return is_renamed or [_viewed(value) for value in _returned(region)].count(buffer) > 1
+
+
+def _num_reads(function: ast.FunctionDef, name: str) -> int:
+    return sum(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        for node in ast.walk(function)
+    )
 
 
 def _assigned(function: ast.FunctionDef) -> Mapping[str, ast.expr]:
@@ -103,16 +139,28 @@ def _returned(function: ast.FunctionDef) -> list[ast.expr]:
 def _whole_buffer(value: ast.expr) -> str | None:
     """Return the buffer that a returned value is, or is a view of from its beginning."""
     match value:
+        case ast.Call(args=[_, _, _, ast.Constant(offset)]) if offset != 0:
+            return None
+        case _:
+            return _viewed(value)
+
+
+def _viewed(value: ast.expr) -> str | None:
+    """Return the buffer that a value is, or is a view of."""
+    match value:
         case ast.Name(name):
             return name
-        case ast.Call(func=ast.Name(view), args=[ast.Name(name), _, _, ast.Constant(0)]):
-            return name if view == VIEW else None
+        case ast.Call(func=ast.Name(view), args=[ast.Name(name), *_]) if view == VIEW:
+            return name
         case _:
             return None
 
 
-def _num_elements(value: ast.expr, allocation: ast.Call) -> int:
-    """Return the number of elements of a buffer's view, or of the buffer itself."""
-    call = value if isinstance(value, ast.Call) else allocation
-    shape = call.args[1] if call is not allocation else call.args[0]
-    return math.prod(ast.literal_eval(shape))
+def _is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether elements lie side by side in logical order."""
+    size = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != size:
+            return False
+        size *= extent
+    return True

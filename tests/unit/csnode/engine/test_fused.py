@@ -59,6 +59,27 @@ def test_place_of_another_type_is_left_alone(fused: FusedKernel) -> None:
     assert torch.equal(gradient, SLOPE.t() @ X)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("return (buf0,)", "return (reinterpret_tensor(buf0, (8, 6), (1, 8), 0),)"),
+        ("(6, 8), (8, 1), torch", "(6, 8), (1, 6), torch"),
+        ("(6, 8), (8, 1), torch", "(6, 8), (16, 1), torch"),
+        ("return (buf0,)", "return (buf0, reinterpret_tensor(buf0, (48,), (1,), 0))"),
+        ("return (buf0,)", "buf1 = buf0\n    return (buf0, buf1)"),
+        ("return (getitem,)", "other = getitem.t()\n    return (getitem,)"),
+    ],
+    ids=["turned", "columns", "padded", "returned-twice", "renamed", "read"],
+)
+def test_gradient_of_another_order_or_with_other_readers_has_its_own_memory(
+    fused: FusedKernel, before: str, after: str
+) -> None:
+    assert before in TEXT
+    places = GradientPlaces(set())
+    bound_fused(replace(fused, text=TEXT.replace(before, after)), KERNEL, SEGMENT, places)
+    assert not places.weights
+
+
 def test_kernel_of_another_processor_is_refused(fused: FusedKernel) -> None:
     with raises(ApplianceCompilationError, "kernel-of-another-processor"):
         bound_fused(replace(fused, processor="another"), KERNEL, SEGMENT, None)
