@@ -63,6 +63,8 @@ def _words(key: int, start: int, stop: int, device: torch.device) -> torch.Tenso
 
 def _draw_ones(x: torch.Tensor, key: int, p: float) -> torch.Tensor:
     """Overwrite a tensor with ones (probability ``p``, to 2^-32) and zeros, in logical order."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"a probability must be between 0 and 1, but got {p}")
     below = round(p * 2**32) - 2**31
     if below == 2**31:  # which is no int32
         return x.fill_(1)

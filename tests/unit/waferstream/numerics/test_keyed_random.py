@@ -120,6 +120,12 @@ def test_ones_are_those_of_splitmix64() -> None:
             assert found.flatten().tolist() == expected
 
 
+@pytest.mark.parametrize("p", [-0.1, 1.5, float("nan")])
+def test_what_is_no_probability_is_refused(p: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        keyed_random.bernoulli_(1, 0, X.clone(), p)
+
+
 def test_ones_do_not_depend_on_the_pieces_in_which_they_are_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
