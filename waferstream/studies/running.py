@@ -30,6 +30,7 @@ from waferstream.studies.grid import Grid, Scalar
 from waferstream.studies.keys import Home, Key, with_machine
 from waferstream.studies.result import StudyResult, StudyRow, StudyTimes, series_of
 from waferstream.version import VERSION
+from waferstream.workload.known_keys import check_keys
 
 _MISTAKES = frozenset(
     {
@@ -106,6 +107,8 @@ class StudyRun:
         for values, of_params in _grouped(places, "params"):
             try:
                 params = load_params(self.params_file, _overrides(values))
+                model = params.trainer.init.model.dump()
+                check_keys(model, model.get("name"), "trainer.init.model")  # before captures
             except WaferStreamError as error:
                 self._refuse(of_params, error)
                 continue

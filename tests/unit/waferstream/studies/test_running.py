@@ -15,6 +15,7 @@ from tests.support.reports.pictures import drawn
 from waferstream.cli.main import main
 from waferstream.core.errors import ConfigError
 from waferstream.reports.curve.result import CurvePoint
+from waferstream.studies import running
 from waferstream.studies.grid import Grid
 from waferstream.studies.result import StudyResult
 from waferstream.studies.running import run_study
@@ -97,6 +98,17 @@ def test_ranges_and_ideal_are_in_the_data(result: StudyResult) -> None:
             assert isinstance(high, float)
             assert low < rate < high
             assert row.ideal_samples_per_s == pytest.approx(rate / row.point.efficiency)
+
+
+@pytest.mark.parametrize(
+    ("key", "code"), [("hidden_size", "wrong-type"), ("hidden_sise", "unknown-key")]
+)
+def test_mistakes_in_a_model_are_told_before_any_is_captured(
+    params_file: Path, key: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "capturing", None)
+    with raises(ConfigError, code):
+        run_study(params_file, Grid.of({f"model.{key}": [16, "many"], "num_csx": [1]}))
 
 
 def test_a_mistake_ends_the_study(params_file: Path) -> None:
