@@ -194,7 +194,10 @@ def _check_newest(init: InitConfig) -> None:
     path = next((init.model_dir / each.file for each in reversed(entries) if each.is_finite), None)
     if path is None:
         return
-    before = Reader(path).objects.get(changes.STATE) or {}
+    try:
+        before = Reader(path).objects.get(changes.STATE) or {}
+    except CheckpointError:  # the run resumes from the one before a damaged one
+        return
     now = {f"model.{key}": value for key, value in init.model.dump().items()}
     sizes = {key for key, value in now.items() if type(value) is type(before.get(key)) is int}
     if found := changes.changes_of(before, now, sizes):
