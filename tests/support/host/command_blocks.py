@@ -31,6 +31,7 @@ NOT_RUN = {
     "waferstream runs": "it needs a trained model; tests/unit/waferstream/cli/tools trains some",
     'pip install "waferstream[ecosystem]"': "it needs the network",
     "pip install '.[serve,ecosystem]' peft": "it needs the network",
+    "python -m benchmarks.gpu_session": "it takes minutes; tests/unit/benchmarks runs its parts",
     "python -m validation": "it writes the documents themselves; tests/unit/validation runs it",
 }
 """Commands, by how they begin, to the reason why no test executes them."""
