@@ -1,4 +1,4 @@
-"""The kernels of a cluster's segments in the reference loop, compiled, and their distance to torch.
+"""The kernels of a cluster's segments in a plain loop, and their distance to torch.
 
 The loop stays a plain one: each micro-batch passes the segments in order, in one thread. With
 ``runtime.engine.kernels: compiled`` weights on the cluster are bitwise equal to those of this loop.
@@ -17,6 +17,7 @@ from torch import nn
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.fusion.program import Fusion, Request
 from waferstream.core.optimizer import LOSS_SCALE_INPUT
+from waferstream.core.program.fused import FusedKernel
 from waferstream.core.program.label_means import SEED_INPUT
 from waferstream.core.program.micro_batches import Cut
 from waferstream.core.program.segment import Segment
@@ -29,8 +30,8 @@ from waferstream.workload.data import Batch
 Kernel = Callable[..., tuple[Any, ...]]
 
 
-class CompiledSegments:
-    """The compiled kernels of a model's step, for micro-batches of a cut.
+class Segments:
+    """The kernels of a model's step, for micro-batches of a cut.
 
     Args:
         model: The model.
@@ -38,7 +39,8 @@ class CompiledSegments:
         cut: The batch in micro-batches.
         precision: The types in which weights stream and functions compute.
         seed: That of random ops.
-        folder: The compile cache.
+        folder: The compile cache; without one, that of the user.
+        is_compiled: Whether kernels are compiled, not eager.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class CompiledSegments:
         precision: StreamPrecision,
         seed: int,
         folder: Path | None = None,
+        is_compiled: bool = True,
     ) -> None:
         request = CompileRequest(
             precision, cut.size, cut.num_micro_batches, "reference", num_short=cut.num_short
@@ -65,17 +68,19 @@ class CompiledSegments:
         sized = [(compiled.program.segments, compiled.kernels)]
         if compiled.short is not None:
             sized.append((compiled.short.segments, compiled.short.kernels))
-        cores = len(os.sched_getaffinity(0))
-        root = folder or state_folder() / "kernels"
-        fusion = Fusion(Request(compiled.program, tuple(sized), root, cores))
-        self._sized: list[list[tuple[Segment, Kernel]]] = []
-        for (segments, kernels), entries in zip(sized, fusion.finish(), strict=True):
-            self._sized.append(
-                [
-                    (segment, kernel.build() if e.fused is None else e.fused.build(kernel))
-                    for segment, kernel, e in zip(segments, kernels, entries, strict=True)
-                ]
-            )
+        fused: list[list[FusedKernel | None]] = [[None] * len(kernels) for _, kernels in sized]
+        if is_compiled:
+            cores = len(os.sched_getaffinity(0))
+            root = folder or state_folder() / "kernels"
+            fusion = Fusion(Request(compiled.program, tuple(sized), root, cores))
+            fused = [[entry.fused for entry in entries] for entries in fusion.finish()]
+        self._sized: list[list[tuple[Segment, Kernel]]] = [
+            [
+                (segment, kernel.build() if other is None else other.build(kernel))
+                for segment, kernel, other in zip(segments, kernels, others, strict=True)
+            ]
+            for (segments, kernels), others in zip(sized, fused, strict=True)
+        ]
 
     @torch.no_grad()
     def gradients(

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import torch
 from torch import nn
 
-from scripts.reference_kernels import CompiledSegments, distance_text
+from scripts.reference_kernels import Segments, distance_text
 from scripts.reference_update import (
     LossScaling,
     SparseWeights,
@@ -64,7 +64,7 @@ def train(
     cut = Cut.of(batch_size, micro_batch_size(init, batch_size))
     applied, scaling = 0, LossScaling(init)
     sparse = SparseWeights(init, model, optimizer)
-    segments: CompiledSegments | None = None
+    segments: Segments | None = None
     for step, batch in enumerate(batches, 1):
         # Copies, as a cluster's: bits of products depend on the address of what they multiply.
         rows = {
@@ -79,7 +79,7 @@ def train(
         gradients_of = partial(backward, *arguments)
         if kernels == "compiled":
             first = micro_batches[0]
-            segments = segments or CompiledSegments(
+            segments = segments or Segments(
                 *(model, first, cut, stream_precision(init), init.seed, compile_dir)
             )
             if step == 1:
@@ -154,7 +154,7 @@ def backward(
 
 
 def through(
-    segments: CompiledSegments,
+    segments: Segments,
     model: nn.Module,
     init: InitConfig,
     step: int,
