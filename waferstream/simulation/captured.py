@@ -19,7 +19,7 @@ from waferstream.config.sections.flags import GlobalFlags, ScopedTrainFlags
 from waferstream.core.program.program import Program
 from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.host.files import replacing
-from waferstream.host.user_state import state_folder
+from waferstream.host.user_state import STATE_FOLDER, state_folder
 
 Kept = TypeVar("Kept")
 
@@ -81,12 +81,16 @@ def parsed(content: bytes) -> CapturedStep:
 
 
 def store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
-    """Write what was captured to its file in the cache, if it has one."""
+    """Write what was captured to its file in the cache, if it has one and can be written."""
     if path is None:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as partial:
-        partial.write_bytes(kind.dump_json(step))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            partial.write_bytes(kind.dump_json(step))
+    except OSError as error:  # a read-only home, a full disk
+        log.warning("The captured step is not kept for later (%s): %s", STATE_FOLDER, error)
+        return
     remove_oldest(path.parent, "step")
 
 
@@ -100,7 +104,7 @@ def captures_folder() -> Path:
 
 def remove_oldest(folder: Path, kind: str) -> None:
     """Remove the oldest files of a kind beyond MOST_KEPT; others may do so at the same time."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         kept = sorted(folder.glob(f"{kind}_*.json"), key=lambda path: path.stat().st_mtime)
         for path in kept[:-MOST_KEPT]:
             path.unlink()

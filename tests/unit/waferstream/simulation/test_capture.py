@@ -75,6 +75,15 @@ def test_load_captured_ignores_a_truncated_file(tmp_path: Path, step: CapturedSt
     assert load_captured(path) is None
 
 
+def test_step_that_cannot_be_kept_is_captured_again(
+    tmp_path: Path, step: CapturedStep, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The home of a container may be read-only."""
+    (tmp_path / "file").write_text("")
+    store_captured(step, tmp_path / "file" / "step.json")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 def test_load_captured_without_a_file(tmp_path: Path) -> None:
     assert load_captured(tmp_path / "step.json") is None
 
