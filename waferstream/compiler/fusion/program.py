@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from waferstream.compiler.fusion.cache import Entry, FusionCache, Operand, key_of, operand_of
 from waferstream.compiler.fusion.regions import Normalized, normalized
@@ -115,6 +117,7 @@ class Fusion:
         self._request = request
         self._cache = FusionCache(request.root)
         self._process: subprocess.Popen[bytes] | None = None
+        self._folder: TemporaryDirectory[str] | None = None
         self._found: list[list[Entry]] | None = None
         if compiler() is None:
             log.warning("Kernels stay eager: there is no C++ compiler (g++, clang++ or $CXX)")
@@ -122,10 +125,15 @@ class Fusion:
         self._found = entries(request, self._kept)
         if self._found is None:
             log.info("Compiling kernels of %s", request.program.digest)
+            self._folder = TemporaryDirectory(prefix="waferstream-kernels-")
+            root = _writable(request.root, self._folder.name)
+            self._cache, request = FusionCache(root), replace(request, root=root)
+            options = ("-P", "-W", "ignore", "-m", "waferstream.compiler.fusion.worker")
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-W", "ignore", "-m", "waferstream.compiler.fusion.worker"],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                [sys.executable, *options, self._folder.name],
+                env=_environment(self._folder.name),
                 stdin=subprocess.PIPE,
+                start_new_session=True,
             )
             assert self._process.stdin is not None
             with suppress(BrokenPipeError), self._process.stdin as pipe:
@@ -135,18 +143,47 @@ class Fusion:
         """Wait for the compilers; return the entries of all kernels, none without compiler."""
         if self._process is not None:
             status = self._process.wait()
-            self._process = None
             self._found = entries(self._request, self._kept)
+            self.close()
             if self._found is None:
                 log.warning("Kernels stay eager: compiling them failed (exit code %d)", status)
         return self._found or []
 
     def close(self) -> None:
-        """End the process. Idempotent."""
+        """End the process and its compilers, and remove their files. Idempotent."""
         if self._process is not None:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
     def _kept(self, key: str, *_: object) -> Entry | None:
         return self._cache.load(key)
+
+
+def _writable(root: Path, own: str) -> Path:
+    """Return the folder of the cache, or one of this run where that takes no files."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=root):
+            return root
+    except OSError as error:
+        log.warning("Compiled kernels serve this run alone: %s", error)
+        return Path(own)
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """Return the environment of the process: its files, and those of compilers, lie in a folder.
+
+    Settings of inductor that a user has made are left out, since the code depends on them.
+    """
+    own = {name: value for name, value in os.environ.items() if not _is_of_inductor(name)}
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**own, "PYTHONPATH": path, "TMPDIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
+
+
+def _is_of_inductor(name: str) -> bool:
+    return name.startswith(("TORCHINDUCTOR_", "TORCH_COMPILE_"))

@@ -1,9 +1,11 @@
 """Compiles the kernels of a program into the compile cache: a process beside the one that trains.
 
-    python -m waferstream.compiler.fusion.worker < request
+    python -m waferstream.compiler.fusion.worker FOLDER < request
 
-Text and shapes come from that process (``program.Request``, pickled). Each kernel is stored as soon
-as it is compiled, so that a process that is killed leaves whole ones. It ends with its parent.
+The folder, made by the parent, holds the files of this process and of its compilers. Text and
+shapes come from the parent (``program.Request``, pickled). Each kernel is stored as soon as it is
+compiled, so that a process that is killed leaves whole ones. It ends with its parent, and so do its
+compilers, which are the rest of its process group.
 """
 
 from __future__ import annotations
@@ -12,15 +14,14 @@ import ctypes
 import logging
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -44,30 +45,25 @@ _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 def main() -> None:
     """Read a request, fill the cache."""
-    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    signal.signal(signal.SIGTERM, _end)
+    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
     request: Request = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the parent
     fill(request)
+
+
+def _end(*_: object) -> None:
+    """End without a parent that would clean up: remove the files, kill the process group."""
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)
 
 
 def fill(request: Request) -> None:
     """Compile the kernels that the cache does not have."""
     torch.set_num_threads(1)
-    with (
-        _folder_of_inductor(),
-        torch.no_grad(),
-        ThreadPoolExecutor(request.num_processes) as compilers,
-    ):
+    with torch.no_grad(), ThreadPoolExecutor(request.num_processes) as compilers:
         worker = _Worker(FusionCache(request.root), compilers)
         entries(request, worker.entry_of)
         worker.finish()
-
-
-@contextmanager
-def _folder_of_inductor() -> Iterator[None]:
-    """Let inductor keep its files where they end with this process."""
-    with TemporaryDirectory(prefix="waferstream-inductor-") as folder:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        yield
 
 
 class _Worker:
@@ -114,14 +110,22 @@ class _Worker:
 
     def finish(self) -> None:
         """Wait for the compilers; try and time what they have made, and keep it."""
+        reasons: set[str] = set()
         for key, (future, kernel, operands) in self._begun.items():
             try:
-                entry = tried(future.result(), kernel, operands)
-            except (OSError, subprocess.SubprocessError) as error:
-                detail = (getattr(error, "stderr", None) or b"").decode()[-300:]
-                log.warning("A kernel stays eager: %s %s", error, detail)
-                continue
-            self._cache.store(key, entry)
+                self._cache.store(key, tried(future.result(), kernel, operands))
+            except CancelledError:
+                pass
+            except subprocess.TimeoutExpired as error:
+                reasons.add(f"the C++ compiler took more than {error.timeout:.0f} s")
+                self._compilers.shutdown(wait=False, cancel_futures=True)
+            except subprocess.CalledProcessError as error:
+                detail = error.stderr.decode(errors="replace")[-300:]
+                reasons.add(f"the C++ compiler ended with {error.returncode}: {detail}")
+            except OSError as error:
+                reasons.add(str(error))
+        for reason in sorted(reasons):
+            log.warning("Kernels stay eager: %s", reason)
 
 
 def tried(entry: Entry, kernel: KernelSource, operands: Sequence[Operand]) -> Entry:
