@@ -129,12 +129,16 @@ class _Worker:
 
 
 def tried(entry: Entry, kernel: KernelSource, operands: Sequence[Operand]) -> Entry:
-    """Return an entry with its times; without its fused kernel if the results have other shapes."""
+    """Return an entry with its times; without a fused kernel that fails, or has other results."""
     assert entry.fused is not None, "it has been compiled"
     values = examples(operands)
     operands_alone = values[: len(values) - len(constants_read(kernel.text))]
-    eager, fused = kernel.build(), entry.fused.build(kernel)
-    if tuple(map(operand_of, fused(*operands_alone))) != entry.results:
+    try:
+        eager, fused = kernel.build(), entry.fused.build(kernel)
+        results = tuple(map(operand_of, fused(*operands_alone)))
+    except (AttributeError, AssertionError, NameError, RuntimeError, TypeError) as error:
+        return replace(entry, fused=None, reason=f"it failed when tried: {error!r}"[:500])
+    if results != entry.results:
         return replace(entry, fused=None, reason="its results have other shapes or strides")
     eager_s, fused_s = (_seconds(call, operands_alone) for call in (eager, fused))
     return replace(entry, eager_s=eager_s, fused_s=fused_s)
