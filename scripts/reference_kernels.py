@@ -65,6 +65,9 @@ class Segments:
         inputs = [(name, tensor[: cut.size]) for name, tensor in batch.items()]
         compiled, _ = compile_step(step, model, inputs, request)
         self._program, self._seed = compiled.program, seed
+        read = (*self._program.whole, *self._program.state.reads)
+        if names := ", ".join(spec.name for spec in read):
+            raise SystemExit(f"segments of the loop read micro-batches alone, not {names}")
         sized = [(compiled.program.segments, compiled.kernels)]
         if compiled.short is not None:
             sized.append((compiled.short.segments, compiled.short.kernels))
@@ -74,6 +77,8 @@ class Segments:
             root = folder or state_folder() / "kernels"
             fusion = Fusion(Request(compiled.program, tuple(sized), root, cores))
             fused = [[entry.fused for entry in entries] for entries in fusion.finish()]
+            if not fused:
+                raise SystemExit("no kernels were compiled: the warning above says why")
         self._sized: list[list[tuple[Segment, Kernel]]] = [
             [
                 (segment, kernel.build() if other is None else other.build(kernel))
