@@ -25,7 +25,8 @@ DOCUMENTS = [
     )
     for path in sorted(ROOT.glob(pattern))
 ]
-BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHELLS = ("", "sh", "bash", "console")
 CELL = re.compile(r"`((?:python|waferstream) [^`]*)`")
 START = re.compile(r"python (run\.py|-m|examples/)|waferstream \S|make \S")
 PLACEHOLDER = re.compile(r"^[A-Z][A-Z_]*$|\.\.\.|^(program\.py)$")
@@ -34,7 +35,8 @@ PLACEHOLDER = re.compile(r"^[A-Z][A-Z_]*$|\.\.\.|^(program\.py)$")
 def commands_of(path: Path) -> list[str]:
     """Return the lines of code blocks and the code in tables that start a program of ours."""
     text = path.read_text(encoding="utf-8")
-    lines = [line for block in BLOCK.findall(text) for line in _joined(block).splitlines()]
+    blocks = [block for language, block in BLOCK.findall(text) if language in SHELLS]
+    lines = [line for block in blocks for line in _joined(block).splitlines()]
     if path.parent.name == "examples":
         lines += CELL.findall(text)
     return [line.partition("  #")[0].strip() for line in lines if START.match(line)]

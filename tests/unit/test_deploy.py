@@ -37,8 +37,9 @@ CLUSTERS = {
 @pytest.mark.parametrize("spec", CLUSTERS.values(), ids=CLUSTERS)
 def test_cluster_has_the_pinned_ray_and_its_token(spec: dict[str, Any]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert f"ray=={spec['rayVersion']}" in project["dependencies"]
-    assert project["optional-dependencies"]["cluster"] == [f"ray[default]=={spec['rayVersion']}"]
+    extras = project["optional-dependencies"]
+    assert f"ray=={spec['rayVersion']}" in extras["train"]
+    assert extras["cluster"] == ["waferstream[train]", f"ray[default]=={spec['rayVersion']}"]
     assert spec["authOptions"] == {"mode": "token"}
 
 
