@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from pathlib import Path
 
 from waferstream.cli import UNREAD
@@ -57,7 +58,7 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
     prints_json = "--json" in words and not is_exec
     try:
         try:
-            return call(words, home)
+            return copy_context().run(call, words, home)  # settings of one command end with it
         finally:
             sys.stdout.flush()
     except WaferStreamError as error:
