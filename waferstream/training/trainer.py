@@ -135,7 +135,8 @@ class Trainer:
         fit = self._trainer.fit
         assert fit is not None, "checked"
         self._folder.prepare()
-        self._record = record_of(self._init, self.model, fit.train_dataloader)
+        runtime = self.backend.cluster_config.cluster.runtime
+        self._record = record_of(self._init, self.model, fit.train_dataloader, runtime)
         if self._launch is None or not self._restorer.go_on_with(self._launch):
             self._restorer.start_from(fit.ckpt_path, self._record)
         loader = make_loader(

@@ -1,8 +1,8 @@
 """What decides about the weights of a run, recorded in its checkpoints, and compared on resuming.
 
 The record is flat: a dotted key for every value of the model, the data, the seed, the optimizer,
-its schedules and the precision, and digests of files of data and of the user's code. What neither
-weights nor losses depend on (systems, length, logs) is no part of it.
+its schedules, the precision and what computes kernels, and digests of files of data and of the
+user's code. What neither weights nor losses depend on (systems, length, logs) is no part of it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 from torch import nn
 
+from appliance.spec import RuntimeSpec
 from waferstream.checkpoint.reader import Reader
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
@@ -48,9 +49,15 @@ _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENCODING}
 
 
 def record_of(
-    init: InitConfig, model: nn.Module, data: DataLoaderConfig | None = None
+    init: InitConfig,
+    model: nn.Module,
+    data: DataLoaderConfig | None = None,
+    runtime: RuntimeSpec | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a run; without ``data`` that of its model alone."""
+    """Return the record of a run; without ``data`` that of its model alone.
+
+    Of ``runtime`` it has the engine of kernels and the device, where they are not the default.
+    """
     record = dict(_flat(_MODEL, _model_section(init)))
     record[f"{_MODEL} code"] = code_digest(_code_of_model(init, model))
     if data is not None:
@@ -59,6 +66,9 @@ def record_of(
         dumped = init.dump()
         for name in _SETTINGS:
             record |= _flat(name, dumped.get(name))
+    if runtime is not None:
+        kernels = runtime.model_dump(include={"engine", "device"}, exclude_defaults=True)
+        record |= _flat("runtime", kernels)
     found: dict[str, Any] = json.loads(json.dumps(record))  # as a checkpoint has it
     return found
 

@@ -46,6 +46,16 @@ def test_other_settings_are_said(trained: Path, capsys: pytest.CaptureFixture[st
     assert "Other values" not in out
 
 
+def test_other_kernels_are_said(
+    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have other bits. Without a compiler they stay eager, but another host may have one."""
+    monkeypatch.setenv("CXX", "no-compiler")
+    code, out, err = go_on(trained, capsys, "--runtime.engine.kernels=compiled")
+    assert code == 0, err
+    assert "runtime.engine.kernels: compiled (was nothing)" in out
+
+
 def test_other_model_of_equal_shapes_is_refused(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
