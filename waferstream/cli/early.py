@@ -64,7 +64,8 @@ def check_run(params: Params, mode: Mode, runtime: RuntimeSpec) -> None:
             check_systems(fit.train_dataloader.batch_size, init.backend.cluster_config.num_csx)
         _check_data(fit.train_dataloader.dump(), init, "trainer.fit.train_dataloader")
         _check_folder(init.model_dir)
-        if fit.ckpt_path == "newest":
+        only_compiles = init.backend.compile_only or init.backend.validate_only
+        if fit.ckpt_path == "newest" and not only_compiles:
             _check_newest(init)
         _check_checkpoint(fit.ckpt_path)
     if mode == "eval" and (validation := params.trainer.validation) is not None:

@@ -106,8 +106,8 @@ def test_a_changed_model_must_take_a_folder_of_its_own(
     changed = write_run(tmp_path, init__loop={"max_steps": steps}, init__model__hidden_size=32)
     code, out, err = run_here([*changed, TRAIN], capsys)
     assert code == 1
-    assert "[model-changed]" in err
-    assert "--model_dir" in err
+    assert "[run-changed]" in err
+    assert "a model_dir of its own begins anew" in err
     assert "Compiling" not in out
     code, out, err = run_here([*changed, "--validate_only"], capsys)
     assert code == 0, err  # trains nothing, so it leaves the checkpoint alone
