@@ -99,9 +99,10 @@ class TrainProgress:
     @property
     def plain(self) -> str:
         """The line in plain words, of at most 80 characters."""
+        digits = 5 if abs(self.loss) < 10 else 4
         parts = [
             f"step {self.step:,}",
-            f"loss {self.loss:.5f}",
+            f"loss {self.loss:.{digits}f}",
             f"{format_rate(self.rate)} samples/s",
         ]
         if self.emulated_rate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.coordinator.commands import Run
@@ -46,6 +46,7 @@ def test_train_line_is_the_vendors_plus_emulated_rate() -> None:
     )
 
 
+@example(100_000, 10.0, 1000.0, 36_000)
 @given(
     st.integers(0, 10**5),
     st.floats(1e-3, 99.0),
@@ -55,7 +56,7 @@ def test_train_line_is_the_vendors_plus_emulated_rate() -> None:
 def test_plain_line_fits_a_terminal(step: int, loss: float, rate: float, left_s: int) -> None:
     progress = TrainProgress(step, loss, rate, rate, 0.0, float(left_s), 1000 * rate, "4 x CS-2")
     assert len(progress.plain) <= 80
-    assert progress.plain.startswith(f"step {step:,}  loss {loss:.5f}  ")
+    assert progress.plain.startswith(f"step {step:,}  loss {loss:.{5 if loss < 10 else 4}f}  ")
 
 
 def test_eval_line_is_the_vendors() -> None:
