@@ -55,9 +55,13 @@ def test_names_of_jobs_are_completed(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_script_of_a_shell_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_of_a_shell_is_printed(
+    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the shell which has started the command."""
+    monkeypatch.setattr("shellingham.detect_shell", lambda *_: (shell, f"/bin/{shell}"))
     with pytest.raises(SystemExit) as ended:
-        main(["--show-completion", shell])
+        main(["--show-completion"])
     assert ended.value.code == 0
     assert "_WAFERSTREAM_COMPLETE" in capsys.readouterr().out
     assert "complete -o default" in tool(capsys, "ctl", "completion")
