@@ -41,6 +41,7 @@ class Entry:
         found = getattr(import_module(module), attribute)
         command = found.built() if isinstance(found, App) else found(name)
         command.name = name
+        command.help = command.help or f"{self.help[0].upper()}{self.help[1:]}."
         return command
 
 

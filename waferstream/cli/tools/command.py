@@ -176,7 +176,8 @@ def tool_command(group: str) -> Any:
 
 
 def _group() -> None:
-    """Stand for a group, so that one with a single command is one, too."""
+    # An app with a callback is a group, even with a single command. Its docstring would be help.
+    pass
 
 
 def tool_commands(group: str) -> Sequence[Command]:

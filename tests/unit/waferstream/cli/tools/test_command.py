@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from waferstream.cli.app import context_of
+from waferstream.cli.app import COMMANDS, context_of
 from waferstream.cli.frame.output import table, tell
 from waferstream.cli.main import main
 from waferstream.cli.tools.command import TOOLS
@@ -18,7 +18,9 @@ def test_group_of_commands_explains_itself(group: str, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as ended:
         main([group, "--help"])
     assert ended.value.code == 0
-    assert f"waferstream {group}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"waferstream {group}" in out
+    assert COMMANDS[group].help.split()[-1] in out.split("Options")[0]
 
 
 @pytest.mark.parametrize("words", [["config"], ["model", "lits"], ["checkpoint", "info", "--x"]])
