@@ -53,6 +53,8 @@ def answer_of(typed: Typed) -> Answer:
         lacks.append(f"exit code {code}")
     if "Traceback (most recent call last)" in output:
         lacks.append("has a traceback")
+    if f'File "{ROOT}' in output:
+        lacks.append("shows lines of this project")
     if cpu_s > LIMIT_S and not typed.needs:
         lacks.append(f"takes {cpu_s:.1f} s")
     if left := [name for name in left if not name.startswith(typed.leaves or "/")]:

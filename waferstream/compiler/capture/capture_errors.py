@@ -35,7 +35,8 @@ _TORCH = Path(torch.__file__).parent
 _LIBRARIES = tuple(
     f"{folder}{os.sep}"
     for folder in (
-        *(_TORCH, _TORCH.with_name("ray"), _OWN / "cstorch"),
+        *(_TORCH, _TORCH.with_name("ray")),
+        *(_OWN / name for name in ("appliance", "csnode", "cstorch", "memoryx", "swarmx")),
         *(_OWN / "waferstream" / name for name in ("compiler", "core", "host", "numerics")),
     )
 )
