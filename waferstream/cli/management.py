@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
@@ -16,6 +16,9 @@ from waferstream.host.user_state import state_folder
 from waferstream.management.client.address import keep_token
 from waferstream.management.model.inventory import Inventory, QueueSpec
 from waferstream.management.notices.sender import Relays
+
+if TYPE_CHECKING:
+    from waferstream.management.door.tls import DoorTls
 
 app = App()
 
@@ -65,20 +68,14 @@ def start(
         ConfigError: A flag or a file is wrong.
     """
     from waferstream.management.door.doors import DoorSettings  # noqa: PLC0415  (HTTP and gRPC)
-    from waferstream.management.door.tls import DoorTls  # noqa: PLC0415
     from waferstream.management.server import ServerSettings, running  # noqa: PLC0415
 
-    door_tls = None
-    if tls is not None:
-        files = {"ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
-        paths = {key: tls / name for key, name in files.items()}
-        door_tls = validate(DoorTls, paths | {"clients": require_certificates}, "--tls")
     settings = ServerSettings(
         folder=folder or state_folder() / "management",
         inventory=_inventory(inventory, systems, groups, kind),
         store=store,
         ray_address=ray,
-        doors=DoorSettings(host, port, http_port, door_tls),
+        doors=DoorSettings(host, port, http_port, _door_tls(tls, require_certificates)),
         relays=_relays(relays),
         user_bytes=None if user_gib is None else int(user_gib * GIB),
     )
@@ -88,6 +85,17 @@ def start(
         print(f"token:   {server.token}", flush=True)
         _wait_for_signal()
     return 0
+
+
+def _door_tls(folder: Path | None, asks_clients: bool) -> DoorTls | None:
+    """Return the certificates of a folder; None without one."""
+    from waferstream.management.door.tls import DoorTls  # noqa: PLC0415  (cryptography)
+
+    if folder is None:
+        return None
+    files = {"ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
+    paths = {key: folder / name for key, name in files.items()}
+    return validate(DoorTls, paths | {"clients": asks_clients}, "--tls")
 
 
 def _inventory(
