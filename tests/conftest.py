@@ -66,6 +66,7 @@ def quiet_log() -> Iterator[None]:
     log = logging.getLogger("waferstream")
     log.handlers[:] = [each for each in log.handlers if not isinstance(each, TerminalHandler)]
     log.propagate = True
+    log.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)
